@@ -1,0 +1,108 @@
+"""The event record: 64 bytes that say what happened to the heap, and can be undone.
+
+===========  ==  ============================================================================================
+field        B   meaning (bytes, nanoseconds; `-` in the table below: 0)
+===========  ==  ============================================================================================
+`seq`         8  position in the log, from 0: the *step* before this event
+`time`        8  nanoseconds, monotonic, from the origin's start
+`address`     8  see below
+`size`        8  see below
+`requested`   8  bytes the caller asked for
+`chunk`       4  handle of the chunk the event is about
+`other`       4  handle of the second chunk; see below
+`label`       4  interned name (see `bfcviz.events.labels`), 0 = none
+`thread`      2  number of the thread that allocated the chunk (for other kinds: that acted)
+`stream`      2  number of the stream, 0 = none
+`region`      2  slot of the region the chunk lies in
+`by`          2  number of the thread that acted
+`kind`        1  `Kind`
+`bin`         1  see below; -1 = none
+`flags`       1  `Flag` bits
+`pool`        1  which heap of the trace (index into the origin's pools)
+===========  ==  ============================================================================================
+
+========  ==================  =====================  ==========  ==========================  =================
+kind      address             size                   requested   other                       bin
+========  ==================  =====================  ==========  ==========================  =================
+EXTEND    region start        bytes granted          rounded     -                           of the new chunk
+SPLIT     remainder's start   remainder's size       -           remainder's handle          of the remainder
+ALLOCATE  chunk start         chunk size             asked for   allocation id (low 32)      it was found in
+FREE      chunk start         chunk size             asked for   `seq` of its ALLOCATE (32)  of the chunk
+MERGE     absorbed's start    absorbed's size        -           absorbed's handle           of the result
+RELEASE   region start        region size            -           -                           of the region
+OOM       free bytes          largest free chunk     asked for   -                           the search began
+MARK      -                   the mark's value       -           -                           -1
+========  ==================  =====================  ==========  ==========================  =================
+
+`chunk` is: EXTEND the new free chunk; SPLIT the parent, which keeps its address and loses `size` bytes off its
+end; ALLOCATE and FREE the chunk; MERGE the survivor, whose end grows by `size`; RELEASE the region's one free
+chunk (chunks that were still apart are merged by MERGE events first). A freed chunk that coalesces writes FREE,
+then MERGE for the next neighbour, then MERGE into the previous one. An allocation that splits writes SPLIT
+(padding first, if any), then ALLOCATE. EXTEND with `Flag.GREW` lengthens the region in slot `region`; the new
+chunk may then be merged with the last one by a MERGE event.
+"""
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+EVENT = np.dtype(
+    [
+        ("seq", "<u8"),
+        ("time", "<i8"),
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("requested", "<u8"),
+        ("chunk", "<u4"),
+        ("other", "<u4"),
+        ("label", "<u4"),
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("region", "<u2"),
+        ("by", "<u2"),
+        ("kind", "u1"),
+        ("bin", "i1"),
+        ("flags", "u1"),
+        ("pool", "u1"),
+    ]
+)
+"""One event; field names follow TensorFlow's own trace where it has one."""
+
+Events = NDArray[np.void]
+"""An array of `EVENT`."""
+
+MIN_CHUNK = 256
+"""Every size is a multiple of this (TensorFlow's kMinAllocationSize), in bytes."""
+
+NUM_BINS = 21
+"""Bin b holds free chunks of [256 << b, 512 << b) bytes; the last one everything from 256 MiB."""
+
+
+class Kind(IntEnum):
+    """What happened. 0 is no event: a place in the log that was never written."""
+
+    EXTEND = 1
+    SPLIT = 2
+    ALLOCATE = 3
+    FREE = 4
+    MERGE = 5
+    RELEASE = 6
+    OOM = 7
+    MARK = 8
+
+
+class Flag(IntFlag):
+    """Bits of `flags`."""
+
+    GREW = 1  # EXTEND lengthened an existing region
+    PADDING = 2  # SPLIT cut alignment padding off the front: the remainder is what the request gets
+    HELD = 4  # FREE held the chunk back from merging until its timestamp is safe
+    # Reserved for XLA's spatially partitioned heap: the tag of the chunk. None of them: lower.
+    UPPER = 16
+    CENTRAL_GAP = 32
+
+
+def bin_of(size: int) -> int:
+    """The bin a free chunk of `size` bytes belongs in, 0..20."""
+    return min(NUM_BINS - 1, max(size // MIN_CHUNK, 1).bit_length() - 1)
