@@ -1,0 +1,82 @@
+"""What a file is, by its content; its name is not asked."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from bfcviz.errors import FileError
+from bfcviz.importers.content import read_head
+
+
+class Format(StrEnum):
+    """A format we read; the value is what `Origin.format` and `bfcviz info` call it."""
+
+    FOLDER = "bfcviz-folder"
+    PARQUET = "bfcviz-parquet"
+    XPLANE = "xplane"
+
+
+READABLE = (
+    "bfcviz reads its own trace folders and Parquet files, "
+    "and profiles of TensorFlow and XLA (xplane.pb, plain or gzip)"
+)
+_TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
+_PROFILES_IN_FOLDER = ("*.xplane.pb*", "*/*.xplane.pb*", "plugins/profile/*/*.xplane.pb*")
+
+
+def sniff(path: Path) -> Format:
+    """The format of a file or folder.
+
+    Raises:
+        FileError: it is not there, may not be read, is empty, or is of no format we read.
+    """
+    if path.is_dir():
+        return _sniff_folder(path)
+    head = read_head(path)
+    if not head:
+        raise FileError(path, "", "the file is empty")
+    for format_, recognises in _BY_CONTENT.items():
+        if recognises(head):
+            return format_
+    what = "a text file" if _is_text(head) else "of a format not known"
+    raise FileError(path, "", f"this is {what}; {READABLE}")
+
+
+def _sniff_folder(path: Path) -> Format:
+    try:
+        if any((path / name).is_file() for name in _TRACE_FILES):
+            return Format.FOLDER
+        inside = [found for pattern in _PROFILES_IN_FOLDER for found in islice(path.glob(pattern), 1)]
+    except OSError as error:
+        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
+    advice = f"; open the profile in it: {inside[0]}" if inside else f"; {READABLE}"
+    raise FileError(path, "", f"this folder holds no trace{advice}")
+
+
+def _is_parquet(head: bytes) -> bool:
+    return head.startswith(b"PAR1")
+
+
+def _is_xspace(head: bytes) -> bool:
+    """Whether the first field is one of XSpace, and a plane in it begins as planes do."""
+    # 1 planes, 2 errors, 3 warnings, 4 hostnames: all of them length-delimited.
+    if head[0] not in (0x0A, 0x12, 0x1A, 0x22) or _is_text(head):
+        return False
+    at = 1
+    while at < min(len(head), 11) and head[at] >= 0x80:
+        at += 1
+    inside = head[at + 1 : at + 2]
+    # 1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; nothing where the file is cut here.
+    return head[0] != 0x0A or inside in (b"", b"\x08", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32")
+
+
+def _is_text(head: bytes) -> bool:
+    """No control characters but white space and escapes; a profile's field tags are control characters."""
+    return not any(byte < 9 or 14 <= byte < 27 or 27 < byte < 32 for byte in head)
+
+
+_BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
+    Format.PARQUET: _is_parquet,
+    Format.XPLANE: _is_xspace,
+}

@@ -1,0 +1,81 @@
+"""The outermost layer of Protocol Buffers, read so that a cut-off file still yields its complete fields.
+
+google.protobuf refuses a message that ends early as a whole; walking the fields ourselves finds the place,
+and leaves only complete sub-messages to the library.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bfcviz.errors import FileError
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
+
+
+class Field(NamedTuple):
+    """One field: its payload is `data[start:stop]`, `missing` bytes of it lie beyond the end of the file."""
+
+    number: int  # 0: the file ends inside the tag itself
+    wire: int
+    start: int
+    stop: int
+    missing: int
+
+
+class Wire:
+    """The bytes of one file, walked field by field."""
+
+    def __init__(self, path: object, data: bytes) -> None:
+        self.path = path
+        self.data = data
+
+    def fields(self, start: int, stop: int) -> Iterator[Field]:
+        """The fields of the message at `data[start:stop]`, in order; only the last can have bytes missing.
+
+        Raises:
+            FileError: the bytes are no fields, or one reaches beyond its message.
+        """
+        at = start
+        while at < stop:
+            field = self._field(at, stop)
+            yield field
+            at = field.stop
+
+    def _field(self, at: int, stop: int) -> Field:
+        tag, start = self._varint(at, stop)
+        number, wire = tag >> 3, tag & 7
+        size = 0
+        if start and wire == LENGTH:
+            size, start = self._varint(start, stop)
+        elif start and wire == VARINT:
+            _, size = self._varint(start, stop)
+            size, start = size - start, start if size else 0
+        elif start:
+            if wire not in _FIXED:
+                raise self.corrupt(at, f"wire type {wire} of field {number} does not exist")
+            size = _FIXED[wire]
+        if not start:
+            return Field(0, wire, at, stop, 1)
+        if number == 0:
+            raise self.corrupt(at, "field number 0 does not exist")
+        missing = max(0, start + size - stop)
+        if missing and stop < len(self.data):
+            raise self.corrupt(at, f"field {number} reaches {missing} bytes beyond its message")
+        return Field(number, wire, start, start + size - missing, missing)
+
+    def _varint(self, at: int, stop: int) -> tuple[int, int]:
+        """The number at `at` and the place after it; place 0 when the file ends inside it."""
+        value = 0
+        for place in range(at, min(at + 10, stop)):
+            byte = self.data[place]
+            value |= (byte & 0x7F) << 7 * (place - at)
+            if byte < 0x80:
+                return value, place + 1
+        if at + 10 <= stop or stop < len(self.data):
+            raise self.corrupt(at, "a number without an end")
+        return 0, 0
+
+    def corrupt(self, at: int, cause: str) -> FileError:
+        """The error for bytes that are no profile."""
+        return FileError(self.path, f"byte {at}", f"corrupt profile: {cause}")
