@@ -1,0 +1,98 @@
+"""Files, carefully: read what a stranger wrote, and replace a file as a whole or not at all."""
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+
+from bfcviz.errors import FileError
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a file for reading, unbuffered; never waits, as opening a pipe would.
+
+    Raises:
+        FileError: there is no such file, or it is a folder, a pipe, a device.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise FileError(path, "", f"cannot be opened: {error.strerror}") from error
+    file = FileIO(fd, "rb") if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    if file is None:
+        os.close(fd)
+        raise FileError(path, "", "is not a file")
+    return file
+
+
+def read_small(path: Path, limit: int) -> bytes:
+    """The whole of a file that has no reason to be larger than `limit` bytes.
+
+    Raises:
+        FileError: it cannot be read, or is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise FileError(path, "", f"has {size} bytes, where at most {limit} make sense")
+        return os.pread(file.fileno(), limit, 0)
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A new file beside `path`, that takes its place when the block ends well and goes otherwise.
+
+    Raises:
+        FileError: `path` is there and `overwrite` is false, or the disk refuses.
+    """
+    if not overwrite and path.exists():
+        raise FileError(path, "", "exists already; give another name, or overwrite=True")
+    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield made
+        _to_disk(made)
+        _publish(made, path, overwrite=overwrite)
+    except OSError as error:
+        raise FileError(path, "", f"cannot be written: {error.strerror or error}") from error
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
+    if not overwrite:
+        try:
+            os.link(made, path)  # unlike a rename it never takes the place of a file that came meanwhile
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # a file system without links
+        else:
+            return
+    made.replace(path)
+
+
+def _to_disk(path: Path) -> None:
+    # A rename can reach the disk before the data does: a power cut would leave an empty file.
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def loads(text: str | bytes) -> object:
+    """JSON, where every way to be wrong is a ValueError."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"is not JSON ({error})") from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")

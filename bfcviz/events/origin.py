@@ -1,0 +1,128 @@
+"""Origin: where a trace comes from, how far it can be trusted, and the heaps in it."""
+# ruff: noqa: TRY004  all damage in a file is one error, a ValueError
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from bfcviz.errors import TraceError
+from bfcviz.events.files import loads
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Of the files; raised when an older bfcviz could misread them."""
+
+MAX_ORIGIN_BYTES = 1 << 24
+MAX_POOLS = 256
+
+
+class Status(StrEnum):
+    """How far the events of a trace can be trusted."""
+
+    RECORDING = "recording"  # more events may come: `Trace.refresh`
+    COMPLETE = "complete"
+    TRUNCATED = "truncated"  # all that is there is right, but the end is missing
+    DEGRADED = "degraded"  # something inside is missing or was guessed
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One heap of the trace: what it is called, its limit in bytes (None: not known), how it was set up."""
+
+    name: str
+    bytes_limit: int | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace comes from.
+
+    Attributes:
+        format: what it was read from: `bfcviz`, `xplane`, ...
+        source: name of that file, without its folder.
+        status: how far it can be trusted.
+        reasons: why it is not complete, in plain words.
+        pools: its heaps; an event's `pool` is the place in here.
+        details: anything else an importer or recorder found out, as JSON values.
+    """
+
+    format: str = "bfcviz"
+    source: str = ""
+    status: Status = Status.COMPLETE
+    reasons: tuple[str, ...] = ()
+    pools: tuple[Pool, ...] = (Pool("bfc"),)
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.pools) <= MAX_POOLS:
+            raise TraceError(f"a trace has 1 to {MAX_POOLS} pools, {len(self.pools)} were given")
+
+    def to_json(self, **more: object) -> str:
+        """As JSON text, with `more` beside it.
+
+        Raises:
+            TraceError: options or details hold what JSON cannot say.
+        """
+        pools = [
+            {"name": p.name, "bytes_limit": p.bytes_limit, "options": dict(p.options)} for p in self.pools
+        ]
+        origin = {"bfcviz": VERSION, **vars(self), "pools": pools, "details": dict(self.details), **more}
+        try:
+            text = json.dumps(origin, indent=1, allow_nan=False, default=_plain)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TraceError(f"options and details of an origin must be JSON values: {error}") from error
+        if len(text) > MAX_ORIGIN_BYTES:
+            raise TraceError(f"an origin of {len(text)} bytes was given; at most {MAX_ORIGIN_BYTES} are kept")
+        return text
+
+
+def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
+    """The origin that `to_json` wrote, and what stood beside it.
+
+    Raises:
+        ValueError: `text` is not an origin, or of a later version.
+    """
+    entry = loads(text)
+    if not isinstance(entry, dict) or "bfcviz" not in entry:
+        raise ValueError("is not the origin of a bfcviz trace")
+    if entry["bfcviz"] != VERSION:
+        raise ValueError(f"is of version {str(entry['bfcviz'])[:20]}; this bfcviz reads version {VERSION}")
+    entry.pop("bfcviz")
+    pools = _get(entry, "pools", list)
+    reasons = _get(entry, "reasons", list)
+    if not 0 < len(pools) <= MAX_POOLS or not all(isinstance(reason, str) for reason in reasons):
+        raise ValueError("has a wrong list of pools or reasons")
+    origin = Origin(
+        format=_get(entry, "format", str),
+        source=_get(entry, "source", str),
+        status=Status(_get(entry, "status", str)),
+        reasons=tuple(reasons),
+        pools=tuple(_pool(pool) for pool in pools),
+        details=_get(entry, "details", dict),
+    )
+    return origin, entry
+
+
+def _pool(entry: object) -> Pool:
+    if not isinstance(entry, dict):
+        raise ValueError("has a pool that is no object")
+    limit = entry.get("bytes_limit")
+    if limit is not None and (type(limit) is not int or not 0 <= limit < 1 << 63):
+        raise ValueError("has a pool whose bytes_limit is no number of bytes")
+    return Pool(_get(entry, "name", str), limit, _get(entry, "options", dict))
+
+
+def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:
+    value = entry.pop(key, None)
+    if not isinstance(value, kind):
+        raise ValueError(f"has no {key}, or one of a wrong type")
+    return value
+
+
+def _plain(value: object) -> object:
+    """NumPy's numbers and enums as JSON has them; anything else as its text."""
+    return value.item() if hasattr(value, "item") else str(value)

@@ -1,0 +1,180 @@
+"""A packed trace, read: one Parquet file, mapped, of which only the row groups asked for are decoded."""
+
+from collections import OrderedDict
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bfcviz.errors import FileError
+from bfcviz.events import check
+from bfcviz.events.check import Fault
+from bfcviz.events.files import open_regular
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin, origin_from_json
+from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpacked
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.source import Source
+from bfcviz.events.tables import FIELDS
+
+FIELD_NAMES = list(EVENT.names or ())
+CACHED_GROUPS = 8
+"""Decoded row groups that are kept, of 8 MiB each as we write them."""
+
+MAX_GROUP = 1 << 22
+MAX_UNPACKED_LABELS = 1 << 29
+
+
+class ParquetSource(Source):
+    """The events of a Parquet file that `pack` wrote.
+
+    Opening reads the footer. A row group is decoded, its checksums compared and its events checked when one
+    of them is first read.
+
+    Raises:
+        FileError: the file is not one of ours, or its footer contradicts itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path = path
+        open_regular(path).close()
+        try:
+            self._file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+            meta = self._file.metadata
+            origin, more = _check_footer(self._file)
+            self._starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
+            self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise _unreadable(path, "footer", error) from error
+        self._num_labels = _count(path, more)
+        self._made_labels: Labels | None = None
+        self._lock = RLock()
+        self._decoded: OrderedDict[int, Events] = OrderedDict()
+        super().__init__(Labels(), origin, meta.num_rows)
+
+    @property
+    def labels(self) -> Labels:
+        """The names, unpacked when they are first asked for."""
+        with self._lock:
+            if self._made_labels is None:
+                self._made_labels = self._unpack_labels()
+            return self._made_labels
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop): a view of one decoded row group, or copies out of several."""
+        if start == stop:
+            return np.zeros(0, EVENT)
+        first, last = self._group_of(start), self._group_of(stop - 1)
+        if first == last:
+            offset = int(self._starts[first])
+            return self._checked_group(first)[start - offset : stop - offset]
+        events = np.empty(stop - start, EVENT)
+        for group in range(first, last + 1):
+            low, high = max(start, int(self._starts[group])), min(stop, int(self._starts[group + 1]))
+            offset = int(self._starts[group])
+            events[low - start : high - start] = self._checked_group(group)[low - offset : high - offset]
+        events.flags.writeable = False
+        return events
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The last keyframe at or before `step`."""
+        place = int(np.searchsorted(self._keyframes, step, "right")) - 1
+        if place < 0:
+            return None
+        at = self._keyframes[place]
+        group = self._group_of(at)
+        try:
+            with self._lock:
+                column = self._file.read_row_group(group, ["keyframe"]).column(0)
+            keyframe = column[at - int(self._starts[group])].as_py()
+        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+            raise _unreadable(self.path, f"keyframe of step {at}", error) from error
+        return (at, keyframe) if isinstance(keyframe, bytes) else None
+
+    def _group_of(self, step: int) -> int:
+        return int(np.searchsorted(self._starts, step, "right")) - 1
+
+    def _checked_group(self, group: int) -> Events:
+        with self._lock:
+            events = self._decoded.get(group)
+            if events is None:
+                events = self._decode(group)
+                fault = check.first_fault(events, int(self._starts[group]), len(self.origin.pools))
+                if fault is not None:
+                    self._raise(fault)
+                if check.has_unknown_label(events, self._num_labels):
+                    events = check.without_unknown_labels(events, self._num_labels)
+                    self.degrade("some events name a label that is not there: they are shown without one")
+                events.flags.writeable = False
+                self._decoded[group] = events
+                if len(self._decoded) > CACHED_GROUPS:
+                    self._decoded.popitem(last=False)
+            self._decoded.move_to_end(group)
+            return events
+
+    def _decode(self, group: int) -> Events:
+        try:
+            table = self._file.read_row_group(group, FIELD_NAMES)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise _unreadable(self.path, f"row group {group}", error) from error
+        events = np.empty(self._starts[group + 1] - self._starts[group], EVENT)
+        for name in FIELD_NAMES:
+            column = table.column(name)
+            if len(column) != len(events) or column.null_count:
+                raise FileError(self.path, f"row group {group}", f"column {name} has missing values")
+            events[name] = column.to_numpy()
+        return events
+
+    def _fault_in(self, start: int, stop: int) -> Fault | None:
+        for group in range(self._group_of(start), self._group_of(stop - 1) + 1):
+            low = int(self._starts[group])
+            try:
+                events = self._decode(group)
+            except FileError as error:
+                return Fault(low, f"cannot be read: {error.place}: {error.cause}")
+            fault = check.first_fault(events, low, len(self.origin.pools))
+            if fault is not None:
+                return fault
+        return None
+
+    def _unpack_labels(self) -> Labels:
+        try:
+            labels = unpacked(self._file.metadata.metadata[LABELS_KEY.encode()], MAX_UNPACKED_LABELS)
+        except ValueError as error:
+            raise FileError(self.path, "labels", str(error)) from error
+        if len(labels) != self._num_labels:
+            raise FileError(self.path, "labels", f"are {len(labels)}, not {self._num_labels}")
+        return labels
+
+
+def _check_footer(file: pq.ParquetFile) -> tuple[Origin, dict[str, Any]]:
+    """The origin, when the footer is that of a trace."""
+    meta, entries = file.metadata, file.metadata.metadata or {}
+    if ORIGIN_KEY.encode() not in entries or LABELS_KEY.encode() not in entries:
+        raise ValueError("is not a trace of bfcviz")
+    for field in FIELDS:
+        index = file.schema_arrow.get_field_index(field.name)
+        if index < 0 or file.schema_arrow.field(index).type != field.type:
+            raise ValueError(f"has no column {field.name} of type {field.type}")
+    rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
+    origin, more = origin_from_json(entries[ORIGIN_KEY.encode()])
+    if any(not 0 < count <= MAX_GROUP for count in rows) or sum(rows) != meta.num_rows:
+        raise ValueError("has row groups of impossible sizes")
+    if more.get("events") != meta.num_rows:
+        raise ValueError(f"has {meta.num_rows} rows, where {str(more.get('events'))[:20]} were written")
+    return origin, more
+
+
+def _count(path: Path, more: dict[str, Any]) -> int:
+    count = more.get("labels")
+    if type(count) is not int or count < 1:
+        raise FileError(path, "footer", "does not tell how many labels there are")
+    return count
+
+
+def _unreadable(path: Path, place: str, error: Exception) -> FileError:
+    # The first line: what Arrow adds below it is where in its own source it gave up.
+    return FileError(path, place, f"{str(error).splitlines()[0] if str(error) else type(error).__name__}")

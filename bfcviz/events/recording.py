@@ -1,0 +1,129 @@
+"""Recording: a heap's events, labels and origin go to a folder while they happen."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bfcviz.errors import FileError
+from bfcviz.events.files import open_regular, replacing
+from bfcviz.events.folder import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end
+from bfcviz.events.labels import Labels
+from bfcviz.events.lock import lock
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.trace import Trace
+
+
+class Recording:
+    """A folder that takes events and labels; whatever kills this process, what was written can be read.
+
+    ::
+
+        with Recording("run1", [Pool("gpu", limit)]) as recording:
+            heap = BFCAllocator(..., log=recording.log, labels=recording.labels)
+
+    Args:
+        folder: a new or empty folder.
+        pools: the heaps that will be recorded.
+        labels: a table to go on with; a new one by default.
+        details: anything else that is known of the run, as JSON values.
+
+    Raises:
+        FileError: the folder holds something already, or cannot be made.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        pools: Sequence[Pool] = (Pool("bfc"),),
+        *,
+        labels: Labels | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.labels = Labels() if labels is None else labels
+        self._origin = Origin(
+            source=self.folder.name, status=Status.RECORDING, pools=tuple(pools), details=dict(details or {})
+        )
+        self._log: EventLog | None = None
+        text = self._origin.to_json()
+        self._lock = _claim(self.folder)
+        try:
+            self.labels.append_to(self._lock)
+            self._write_origin(text)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def log(self) -> EventLog:
+        """The log in this folder, made when it is first asked for; closed with the recording."""
+        if self._log is None:
+            self._log = EventLog(folder=self.folder)
+        return self._log
+
+    @property
+    def events_path(self) -> Path:
+        """Where the events lie: for writers that bring their own log."""
+        return self.folder / EVENTS_FILE
+
+    def trace(self) -> Trace:
+        """What was recorded so far, as another process would see it."""
+        return Trace.open(self.folder)
+
+    def close(self) -> None:
+        """End the recording and mark it as complete. A log that was brought along is closed before."""
+        if self._lock.closed:
+            return
+        error = 0
+        if self._log is not None:
+            self._log.close()
+            error = self._log.error
+        self.labels.append_to(None)
+        origin = replace(self._origin, status=Status.COMPLETE)
+        if error:
+            reason = f"later events were not recorded: {os.strerror(error)}"
+            origin = replace(origin, status=Status.TRUNCATED, reasons=(reason,))
+        if self.labels.error is not None:
+            reason = f"later names were not recorded: {self.labels.error.strerror}"
+            origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
+        try:
+            self._write_origin(origin.to_json(events=self._count()))
+        finally:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _count(self) -> int:
+        if not self.events_path.exists():
+            return 0
+        with open_regular(self.events_path) as file:
+            return find_end(file.fileno(), 0)
+
+    def _write_origin(self, text: str) -> None:
+        with replacing(self.folder / ORIGIN_FILE, overwrite=True) as made:
+            made.write_text(text, "utf-8")
+
+
+def _claim(folder: Path) -> FileIO:
+    """Make the folder and in it the labels file, locked for as long as this process records."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileError(folder, "", "is not empty; give a new folder, each recording has its own")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        file = FileIO(os.open(folder / LABELS_FILE, flags, 0o666), "wb")
+    except OSError as error:
+        raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
+    lock(file)
+    return file

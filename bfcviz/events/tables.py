@@ -1,0 +1,53 @@
+"""Events as Arrow tables: the fields of EVENT as they are, and the texts that numbers stand for."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import EVENT, Events, Kind
+
+TEXT = pa.dictionary(pa.int32(), pa.string())
+FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for name in EVENT.names or ()]
+SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", TEXT), pa.field("label_name", TEXT)])
+"""Columns of a table of events. `label_name` is null where an event has no label."""
+
+KIND_NAMES = pa.array(["", *(kind.name for kind in Kind)], pa.string())
+
+
+class LabelNames:
+    """The distinct names of a label table, for dictionary columns; labels may share a name.
+
+    Args:
+        labels: the table as it is now; what is added later is not seen.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        places: dict[str, int] = {}
+        names = labels.names[: len(labels)]
+        self._place = np.array([places.setdefault(name, len(places)) for name in names], np.int32)
+        self._names = pa.array(list(places), pa.string())
+
+    def column(self, labels: NDArray[np.uint32], *, own: bool) -> pa.DictionaryArray:
+        """The names of these labels; `own`: with a dictionary of only those, not of all names."""
+        if not own:
+            return self._encode(self._place[labels], self._names, labels)
+        places = self._place[labels]
+        used = np.zeros(len(self._names), bool)
+        used[places] = True
+        renumbered = np.cumsum(used, dtype=np.int32) - 1
+        return self._encode(renumbered[places], self._names.take(pa.array(np.flatnonzero(used))), labels)
+
+    @staticmethod
+    def _encode(places: NDArray[np.int32], names: pa.Array, labels: NDArray[np.uint32]) -> pa.DictionaryArray:
+        indices = pa.array(places, pa.int32(), mask=np.asarray(labels == 0))
+        return pa.DictionaryArray.from_arrays(indices, names)
+
+
+def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Table:
+    """These events as a table with the columns of `SCHEMA`; `own` as in `LabelNames.column`."""
+    columns = [pa.array(np.ascontiguousarray(events[field.name]), field.type) for field in FIELDS]
+    kinds = pa.array(events["kind"].astype(np.int32))
+    columns.append(pa.DictionaryArray.from_arrays(kinds, KIND_NAMES))
+    columns.append(names.column(events["label"], own=own))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -1,0 +1,52 @@
+"""Made-up events: every field plausible and varied, though no heap ever did this. For files, not for models."""
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.trace import Trace
+
+SLOTS = 4000
+NAMES = 800
+
+
+def fabricate(count, seed=0):
+    """`count` events that go round as a heap's would: split, allocate, free, merge; labels below NAMES."""
+    rng = np.random.default_rng(seed)
+    sizes = (rng.lognormal(9, 2.5, SLOTS).astype(np.int64) // 256 + 1) * 256
+    starts = 0x7F00_0000_0000 + np.cumsum(sizes) - sizes
+    slot = rng.integers(0, SLOTS, count // 4 + 1)[np.arange(count) // 4]
+    kind = np.resize(np.array([Kind.SPLIT, Kind.ALLOCATE, Kind.FREE, Kind.MERGE], np.uint8), count)
+    odd = rng.random(count) < 0.3
+    kind[odd] = rng.integers(min(Kind), max(Kind) + 1, int(odd.sum()))
+    lived = (kind == Kind.ALLOCATE) | (kind == Kind.FREE)
+
+    events = np.zeros(count, EVENT)
+    events["seq"] = np.arange(count)
+    events["time"] = np.cumsum(rng.integers(60, 4000, count))
+    events["address"] = starts[slot] + 256 * rng.integers(0, 64, count) * odd
+    events["size"] = np.where(odd, 256 * rng.integers(1, 100_000, count), sizes[slot])
+    events["requested"] = np.where(lived, events["size"] - rng.integers(0, 256, count, np.uint64), 0)
+    events["chunk"] = slot
+    events["other"] = np.where(
+        kind == Kind.FREE, np.maximum(np.arange(count) - rng.integers(1, 100_000, count), 0), slot[::-1]
+    )
+    events["label"] = np.where(lived, rng.integers(0, NAMES, SLOTS)[slot], 0)
+    events["thread"] = events["by"] = rng.integers(0, 4, count)
+    events["stream"] = rng.integers(0, 3, count)
+    events["region"] = slot % 7
+    events["kind"] = kind
+    events["bin"] = np.minimum(20, np.log2(sizes[slot] // 256))
+    return events
+
+
+def fabricate_labels(count=NAMES):
+    labels = Labels()
+    for number in range(1, count):
+        labels.intern(f"op{number}", shape=f"[{number},3]", stack=f"train.py:{number}\nloop.py:7")
+    return labels
+
+
+def fabricate_trace(count, seed=0, **origin):
+    return Trace.from_events(fabricate(count, seed), fabricate_labels(), Origin(**origin))
