@@ -57,7 +57,8 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
         _to_disk(made)
         _publish(made, path, overwrite=overwrite)
     except OSError as error:
-        raise FileError(path, "", f"cannot be written: {error.strerror or error}") from error
+        why = os.strerror(error.errno) if error.errno else error
+        raise FileError(path, "", f"cannot be written: {why}") from error
     finally:
         made.unlink(missing_ok=True)
 

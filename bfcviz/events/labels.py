@@ -54,11 +54,12 @@ class Labels:
             ids = self._index()
             if (known := ids.get(key)) is not None:
                 return known
-            # Under its own key, so that odd text is cleaned once only.
-            ids[key] = number = self._append(
-                _clean(name), {_clean(k): _clean(str(v)) for k, v in details.items()}
-            )
-            return number
+            name, details = _clean(name), {_clean(k): _clean(str(v)) for k, v in details.items()}
+            clean_key = _key(name, details)
+            number = ids.get(clean_key)
+            # Under both keys, so that odd text is cleaned once only.
+            ids[clean_key] = ids[key] = self._append(name, details) if number is None else number
+            return ids[key]
 
     def append_to(self, file: FileIO | None) -> None:
         """Write all labels to `file` now, and each new one from now on before its number is handed out.
@@ -141,9 +142,6 @@ class Labels:
         return self._ids
 
     def _append(self, name: str, details: Mapping[str, str]) -> int:
-        known = self._index().get(_key(name, details))
-        if known is not None:
-            return known
         number = len(self._names)
         if number == MAX_LABELS:
             raise TraceError(f"a trace holds at most {MAX_LABELS} labels: put less detail into their names")

@@ -21,7 +21,7 @@ def lock(file: FileIO) -> None:
 
 def is_locked(path: Path) -> bool:
     """Whether someone holds the file."""
-    if fcntl is None or not path.exists():
+    if fcntl is None or not path.is_file():
         return False
     with open_regular(path) as file:
         try:

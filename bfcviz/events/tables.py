@@ -12,7 +12,7 @@ FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for n
 SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", TEXT), pa.field("label_name", TEXT)])
 """Columns of a table of events. `label_name` is null where an event has no label."""
 
-KIND_NAMES = pa.array(["", *(kind.name for kind in Kind)], pa.string())
+KIND_NAMES = pa.array([kind.name for kind in Kind], pa.string())
 
 
 class LabelNames:
@@ -24,8 +24,8 @@ class LabelNames:
 
     def __init__(self, labels: Labels) -> None:
         places: dict[str, int] = {}
-        names = labels.names[: len(labels)]
-        self._place = np.array([places.setdefault(name, len(places)) for name in names], np.int32)
+        names = labels.names[1 : len(labels)]  # number 0 is null, not a name
+        self._place = np.array([0, *(places.setdefault(name, len(places)) for name in names)], np.int32)
         self._names = pa.array(list(places), pa.string())
 
     def column(self, labels: NDArray[np.uint32], *, own: bool) -> pa.DictionaryArray:
@@ -33,8 +33,8 @@ class LabelNames:
         if not own:
             return self._encode(self._place[labels], self._names, labels)
         places = self._place[labels]
-        used = np.zeros(len(self._names), bool)
-        used[places] = True
+        used = np.zeros(max(len(self._names), 1), bool)
+        used[places[labels != 0]] = True
         renumbered = np.cumsum(used, dtype=np.int32) - 1
         return self._encode(renumbered[places], self._names.take(pa.array(np.flatnonzero(used))), labels)
 
@@ -47,7 +47,7 @@ class LabelNames:
 def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Table:
     """These events as a table with the columns of `SCHEMA`; `own` as in `LabelNames.column`."""
     columns = [pa.array(np.ascontiguousarray(events[field.name]), field.type) for field in FIELDS]
-    kinds = pa.array(events["kind"].astype(np.int32))
+    kinds = pa.array(events["kind"].astype(np.int32) - min(Kind))
     columns.append(pa.DictionaryArray.from_arrays(kinds, KIND_NAMES))
     columns.append(names.column(events["label"], own=own))
     return pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -20,21 +20,21 @@ from bfcviz.events.trace import BLOCK, Trace
 READS = 60
 
 
-def timed(call):
+def timed(call, *args):
     begin = time.perf_counter()
-    result = call()
+    result = call(*args)
     return (time.perf_counter() - begin) * 1e3, result
 
 
 def report(path, size):
-    opened, trace = timed(lambda: Trace.open(path))
+    opened, trace = timed(Trace.open, path)
     print(f"{path.name:16} {size / 1e6:8.1f} MB {size / len(trace):6.1f} bytes/event, {trace.origin.status}")
     print(f"  open             {opened:8.2f} ms, {len(trace)} events")
     print(f"  labels           {timed(lambda: len(trace.labels))[0]:8.2f} ms")
     for what, length in (("one event", 1), ("131,072 events", BLOCK)):
         # Block by block over the trace, so that most reads meet nothing decoded before.
         steps = np.random.default_rng(1).integers(0, len(trace) - length, READS)
-        times = np.array([timed(lambda: trace.read(step, step + length))[0] for step in steps.tolist()])
+        times = np.array([timed(trace.read, step, step + length)[0] for step in steps.tolist()])
         print(
             f"  read {what:15} {np.median(times):5.2f} ms median, "
             f"{np.percentile(times, 95):5.2f} ms 95 %, {times.max():5.2f} ms worst"
@@ -50,7 +50,7 @@ def main():
         with Recording(folder, labels=fabricate_labels()) as recording:
             fabricate(count).tofile(recording.events_path)
         trace = report(folder, sum(file.stat().st_size for file in folder.iterdir()))
-        print(f"pack               {timed(lambda: trace.save(packed))[0]:8.2f} ms")
+        print(f"pack               {timed(trace.save, packed)[0]:8.2f} ms")
         del trace
         report(packed, packed.stat().st_size)
 

@@ -1,4 +1,4 @@
-"""Made-up events: every field plausible and varied, though no heap ever did this. For files, not for models."""
+"""Made-up events: plausible in every field, though no heap ever did this. For files, not for models."""
 
 import numpy as np
 

@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+from events.fabricate import fabricate, fabricate_labels
+
+from bfcviz.events.recording import Recording
+from bfcviz.events.schema import EVENT
+
+COUNT = 1000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A recording that ended well: COUNT events, labels, and the file cut behind the last one."""
+    with Recording(tmp_path / "run", labels=fabricate_labels()) as recording:
+        fabricate(COUNT).tofile(recording.events_path)
+    return recording.folder
+
+
+@pytest.fixture
+def broken_off(tmp_path):
+    """A recording as a killed process leaves it: zeros behind the events, no mark, no lock."""
+    with Recording(tmp_path / "cut", labels=fabricate_labels()) as recording:
+        np.concatenate([fabricate(COUNT), np.zeros(500, EVENT)]).tofile(recording.events_path)
+        begun = (recording.folder / "origin.json").read_bytes()
+    (recording.folder / "origin.json").write_bytes(begun)
+    return recording.folder

@@ -1,0 +1,56 @@
+"""A recording is killed at any moment: what it had written is there, and its follower saw just that."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bfcviz.events.trace import Status, Trace
+
+HERE = Path(__file__).parent
+
+
+def start(script, folder):
+    return subprocess.Popen(
+        [sys.executable, HERE / script, folder],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_recording_and_its_follower(tmp_path, seed):
+    folder = tmp_path / "run"
+    with start("writer.py", folder) as writer:
+        assert writer.stdout.readline() == "begun\n"
+        with start("follower.py", folder) as follower:
+            time.sleep(np.random.default_rng(seed).uniform(0.3, 1.2))
+            assert Trace.open(folder).origin.status is Status.RECORDING
+            writer.send_signal(signal.SIGKILL)
+            writer.wait()
+            trace = Trace.open(folder)
+            said, _ = follower.communicate(timeout=30)
+    assert follower.returncode == 0, said
+    seen, looks, status = said.split()
+
+    assert trace.origin.status is Status.TRUNCATED
+    assert f"recording did not end cleanly; {len(trace)} complete events read" in trace.origin.reasons[0]
+    assert (int(seen), status) == (len(trace), "truncated")
+    assert int(looks) > 1
+    events = trace.read(0, len(trace))
+    number = np.arange(len(trace))
+    assert np.array_equal(events["time"], number * 10)
+    assert np.array_equal(events["label"], number // 3 + 1)
+    assert trace.labels.name(int(events["label"][-1])) == f"op{(len(trace) - 1) // 3 + 1}"
+
+    packed = Trace.open(trace.save(tmp_path / "run.parquet"), check=True)
+    assert packed.origin == trace.origin
+    assert np.array_equal(packed.read(0, len(packed)), events)

@@ -1,0 +1,74 @@
+import json
+
+import numpy as np
+import pytest
+
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import Origin, Pool, Status, origin_from_json
+
+FULL = Origin(
+    format="xplane",
+    source="host.xplane.pb",
+    status=Status.TRUNCATED,
+    reasons=("first", "second"),
+    pools=(Pool("gpu0", 1 << 40, {"allow_growth": True}), Pool("gpu1")),
+    details={"checked": 5, "versions": {"tensorflow": "2.19"}},
+)
+
+
+def test_round_trip_with_what_stands_beside_it():
+    assert origin_from_json(FULL.to_json(events=7).encode()) == (FULL, {"events": 7})
+
+
+def test_numbers_of_numpy_and_paths_become_json(tmp_path):
+    origin = Origin(details={"n": np.int64(3), "where": tmp_path})
+    assert origin_from_json(origin.to_json().encode())[0].details == {"n": 3, "where": str(tmp_path)}
+
+
+def test_what_json_cannot_say_is_refused():
+    looped = {}
+    looped["again"] = looped
+    for details in ({"x": float("nan")}, looped):
+        with pytest.raises(TraceError, match="JSON"):
+            Origin(details=details).to_json()
+
+
+def test_a_trace_has_a_pool():
+    with pytest.raises(TraceError, match="1 to 256 pools, 0 were"):
+        Origin(pools=())
+
+
+def changed(**changes):
+    entry = json.loads(FULL.to_json())
+    for key, value in changes.items():
+        entry[key] = value
+    return json.dumps(entry)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ("{" * 50_000, "not JSON|deeply"),
+        ("[" * 50_000, "deeply"),
+        ("[]", "not the origin"),
+        ("{}", "not the origin"),
+        (changed(bfcviz=2), "version 2"),
+        (changed(bfcviz=None), "version None"),
+        (changed(format=3), "format"),
+        (changed(status="fine"), "fine"),
+        (changed(reasons=[3]), "reasons"),
+        (changed(reasons="x"), "reasons"),
+        (changed(pools=[]), "pools"),
+        (changed(pools=[3]), "pool"),
+        (changed(pools=[{"name": "x", "options": {}, "bytes_limit": -1}]), "bytes_limit"),
+        (changed(pools=[{"name": "x", "options": {}, "bytes_limit": True}]), "bytes_limit"),
+        (changed(pools=[{"name": "x", "options": {}, "bytes_limit": 1e300}]), "bytes_limit"),
+        (changed(pools=[{"name": None, "options": {}}]), "name"),
+        (changed(pools=[{"name": "x", "options": []}] * 300), "pools"),
+        (changed(details=[]), "details"),
+    ],
+)
+def test_what_is_no_origin_is_a_value_error(text, why):
+    with pytest.raises(ValueError, match=why):
+        origin_from_json(text.encode())
