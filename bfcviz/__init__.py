@@ -7,12 +7,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
+    from bfcviz.allocator.options import AllocatorOptions as AllocatorOptions
+    from bfcviz.allocator.protocol import Allocator as Allocator
+    from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
+    from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
+    from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
+    from bfcviz.events.log import EventLog as EventLog
+    from bfcviz.events.recording import Recording as Recording
+    from bfcviz.events.trace import Trace as Trace
+    from bfcviz.model import Model as Model
+    from bfcviz.importers.opening import open_trace as open
+    from bfcviz.samples import sample as sample
 
 _HOMES = {
-    "BfcvizError": "bfcviz.errors",
-    "OutOfMemory": "bfcviz.errors",
+    "Allocator": ("bfcviz.allocator.protocol", "Allocator"),
+    "AllocatorOptions": ("bfcviz.allocator.options", "AllocatorOptions"),
+    "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
+    "BfcvizError": ("bfcviz.errors", "BfcvizError"),
+    "EventLog": ("bfcviz.events.log", "EventLog"),
+    "HostSubAllocator": ("bfcviz.allocator.sub_allocators.host", "HostSubAllocator"),
+    "Inspector": ("bfcviz.dashboard", "Inspector"),
+    "Model": ("bfcviz.model", "Model"),
+    "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
+    "Recording": ("bfcviz.events.recording", "Recording"),
+    "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "Trace": ("bfcviz.events.trace", "Trace"),
+    "open": ("bfcviz.importers.opening", "open_trace"),
+    "sample": ("bfcviz.samples", "sample"),
 }
 
 __all__ = list(_HOMES)  # noqa: PLE0604  the names above, in one place
@@ -22,8 +46,9 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'bfcviz' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *_HOMES})

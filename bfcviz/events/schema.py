@@ -47,6 +47,10 @@ from enum import IntEnum, IntFlag
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.native import MIN_CHUNK as MIN_CHUNK
+from bfcviz.native import NUM_BINS as NUM_BINS
+from bfcviz.native import bin_of as bin_of
+
 EVENT = np.dtype(
     [
         ("seq", "<u8"),
@@ -72,13 +76,6 @@ EVENT = np.dtype(
 Events = NDArray[np.void]
 """An array of `EVENT`."""
 
-MIN_CHUNK = 256
-"""Every size is a multiple of this (TensorFlow's kMinAllocationSize), in bytes."""
-
-NUM_BINS = 21
-"""Bin b holds free chunks of [256 << b, 512 << b) bytes; the last one everything from 256 MiB."""
-
-
 class Kind(IntEnum):
     """What happened. 0 is no event: a place in the log that was never written."""
 
@@ -101,8 +98,3 @@ class Flag(IntFlag):
     # Reserved for XLA's spatially partitioned heap: the tag of the chunk. None of them: lower.
     UPPER = 16
     CENTRAL_GAP = 32
-
-
-def bin_of(size: int) -> int:
-    """The bin a free chunk of `size` bytes belongs in, 0..20."""
-    return min(NUM_BINS - 1, max(size // MIN_CHUNK, 1).bit_length() - 1)

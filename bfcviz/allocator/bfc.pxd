@@ -1,0 +1,29 @@
+cimport cython
+
+from bfcviz cimport native
+from bfcviz.allocator cimport cface
+from bfcviz.allocator.heap cimport Heap
+from bfcviz.events.log cimport EventLog
+from bfcviz.native cimport u16, u32, u64
+
+
+cdef class BFCAllocator:
+    cdef readonly str name
+    cdef readonly object options
+    cdef readonly object labels
+    cdef readonly object sub_allocator
+    cdef readonly EventLog log
+    cdef readonly Heap heap
+    cdef readonly u64 memory_limit
+    cdef bint closed
+
+    cdef u32 label_id(self, object label) except? 0
+
+    @cython.locals(address=u64, number=u32)
+    cpdef object allocate(self, object num_bytes, object alignment=*, object label=*, object freed_before=*, u16 stream=*)
+
+    @cython.locals(address=u64)
+    cdef object _retry(self, u64 num_bytes, u64 alignment, u32 label, u64 freed_before, u16 stream)
+
+    @cython.locals(reason=int, where=u64)
+    cpdef object free(self, object address)

@@ -1,0 +1,367 @@
+"""BFCAllocator: the public face of the instrumented heap.
+
+Every address is TensorFlow 2.21's, but these of its defects are not copied (letters as in the reference rules):
+
+==  =====================================================  =====================================================
+    tsl::BFCAllocator 2.21                                 here
+==  =====================================================  =====================================================
+A   hangs when the sub-allocator refuses a region for a    the back-off always steps down, at least by 256 bytes,
+    request of 2,304 bytes or less                         and ends in OutOfMemory
+B   hangs once the next region's size has doubled to 0     the size stops doubling at 2^63
+C   corrupts itself where fragmentation_fraction * limit   exact fits are never split
+    is below 1
+D   returns a zero-byte chunk for sizes near 2^64          InvalidRequest for sizes above 2^62, and below 0
+E   hangs for sizes between 2^63 and the limit             InvalidRequest, also for limits above 2^62
+F   aborts on a double free or a foreign pointer, accepts  DoubleFree, ForeignPointer, InteriorPointer
+    some interior ones
+==  =====================================================  =====================================================
+
+After any of these errors the heap is as it was before the call.
+"""
+# ruff: noqa: PLR0913  the constructor and a request have these parts
+
+import time
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from bfcviz import native
+from bfcviz.allocator import cface, invariants, memory_map, survey
+from bfcviz.allocator.heap import Heap
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.protocol import bytes_of
+from bfcviz.allocator.replay import Operations, Replay, Replayed
+from bfcviz.allocator.stats import Internals, Stats
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.errors import (
+    AllocatorError,
+    DoubleFree,
+    ForeignPointer,
+    InteriorPointer,
+    InvalidFree,
+    InvalidRequest,
+    OutOfMemory,
+    SubAllocatorError,
+)
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+
+
+class CFunctions(NamedTuple):
+    """C entry points, as integers, valid while the allocator lives.
+
+    `allocate` is `void *(*)(void *context, size_t alignment, size_t num_bytes)`: NULL where it fails.
+    `free` is `void (*)(void *context, void *pointer)`: NULL is nothing; a pointer that is no chunk's is left
+    alone and counted in `BFCAllocator.rejected_frees`. Both may be called from any thread, with or without the
+    GIL. Uncompiled they are ctypes callbacks, and take the GIL.
+    """
+
+    context: int
+    allocate: int
+    free: int
+
+
+class BFCAllocator:
+    """A best-fit-with-coalescing heap that writes an event for everything that happens to it.
+
+    Args:
+        sub_allocator: where regions come from; not shared with another heap.
+        memory_limit: what the pool may grow to, in bytes, 1..2^62.
+        options: how it behaves.
+        name: what this memory is called.
+        log: where events go; by default a ring of 65,536 in memory.
+        labels: where labels are interned.
+
+    Raises:
+        InvalidRequest: a limit that cannot be.
+    """
+
+    def __init__(
+        self,
+        sub_allocator: SubAllocator,
+        memory_limit: int,
+        options: AllocatorOptions | None = None,
+        *,
+        name: str = "bfc",
+        log: EventLog | None = None,
+        labels: Labels | None = None,
+    ) -> None:
+        self.closed = True  # until it has something to give back
+        if not 1 <= memory_limit <= 1 << 62:
+            raise InvalidRequest(
+                f"a memory limit of {memory_limit} bytes was asked for; give one from 1 to 2^62"
+            )
+        self.name = name
+        self.options = AllocatorOptions() if options is None else options
+        self.labels = Labels() if labels is None else labels
+        self.log = EventLog() if log is None else log
+        self.sub_allocator = sub_allocator
+        self.memory_limit = memory_limit
+        self.heap = Heap(
+            sub_allocator,
+            memory_limit,
+            self.log,
+            self.options.allow_growth,
+            self.options.garbage_collection,
+            self.options.max_waste(memory_limit),
+            self.options.timestamps,
+            self.options.honour_alignment,
+        )
+        self.closed = False
+
+    # -- allocate and free --------------------------------------------------------------------------------------
+
+    def label_id(self, label: str | int | None) -> int:
+        if label is None:
+            return 0
+        return self.labels.intern(label) if isinstance(label, str) else label
+
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        freed_before: int = 0,
+        stream: int = 0,
+    ) -> int:
+        """Memory for `num_bytes`.
+
+        Args:
+            num_bytes: size in bytes; 0 gets address 0 and changes nothing.
+            alignment: a power of two the address will be a multiple of, in bytes.
+            label: what it is for: text, or an id from `labels.intern`.
+            freed_before: with timestamps: only chunks freed at or before this count will do; 0 = any.
+            stream: number of the stream it is for, recorded with it.
+
+        Returns:
+            The address.
+
+        Raises:
+            OutOfMemory: no chunk can serve it; carries the numbers.
+            InvalidRequest: a size or alignment no heap can serve.
+            SubAllocatorError: the sub-allocator granted what it may not.
+        """
+        try:
+            number = self.label_id(label)
+            address = self.heap.allocate(
+                native.to_u64(num_bytes),
+                native.to_u64(alignment),
+                native.to_u64(freed_before),
+                number,
+                stream,
+            )
+        except OverflowError:
+            address = native.FAILED_SIZE
+        if address >= native.MIN_CHUNK or address == 0:
+            return address
+        return self._recover(address, num_bytes, alignment, number, freed_before, stream)
+
+    def try_allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        freed_before: int = 0,
+        stream: int = 0,
+    ) -> int | None:
+        """As `allocate`, but None where memory runs out."""
+        try:
+            return self.allocate(num_bytes, alignment, label, freed_before, stream)
+        except OutOfMemory:
+            return None
+
+    def allocate_elements(
+        self, dtype: DTypeLike, count: int, alignment: int = 256, label: str | int | None = None
+    ) -> int:
+        """Memory for `count` elements of a NumPy dtype; raises as `allocate` does."""
+        return self.allocate(bytes_of(dtype, count), alignment, label)
+
+    def free(self, address: int) -> None:
+        """Give back what `allocate` returned; 0 is nothing.
+
+        Raises:
+            DoubleFree, InteriorPointer, ForeignPointer: the address is no chunk's in use; the heap is untouched.
+        """
+        try:
+            where = native.to_u64(address)
+        except OverflowError:
+            raise _invalid_free(native.FREE_FOREIGN, address) from None
+        if where == 0:
+            return
+        reason = self.heap.free(where)
+        if reason != 0:
+            raise _invalid_free(reason, address)
+
+    def replay(self, operations: Operations) -> Replayed:
+        """Carry out whole arrays of operations in one call; can be interrupted."""
+        return Replay(self.heap, operations).run()
+
+    def mark(self, label: str | int, value: int = 0) -> None:
+        """Put a mark of the user's own into the log: a step, a phase, a note."""
+        self.heap.put_mark(self.label_id(label), value)
+
+    def set_safe_frontier(self, count: int) -> None:
+        """With timestamps: chunks freed before this count may be merged from now on; it never goes back."""
+        self.heap.set_safe_frontier(count)
+
+    def c_functions(self) -> CFunctions:
+        """Entry points for C code."""
+        return CFunctions(*cface.functions(self.heap))
+
+    # -- what it knows ------------------------------------------------------------------------------------------
+
+    @property
+    def rejected_frees(self) -> int:
+        """Calls of the C `free` whose pointer was no chunk's."""
+        return self.heap.rejected_frees
+
+    def tracks_allocation_sizes(self) -> bool:
+        """It does: the three methods below can answer."""
+        return True
+
+    def should_allocate_empty(self) -> bool:
+        """Empty requests get address 0, none of their own."""
+        return False
+
+    def requested_size(self, address: int) -> int:
+        """Bytes asked for by whoever holds this address; raises as `free` does."""
+        return self._facts(address)[1]
+
+    def allocated_size(self, address: int) -> int:
+        """Bytes of its chunk."""
+        return self._facts(address)[2]
+
+    def allocation_id(self, address: int) -> int:
+        """Number of its request, counting successes from 1."""
+        return self._facts(address)[3]
+
+    def _facts(self, address: int) -> tuple[int, int, int, int]:
+        facts = survey.chunk_facts(self.heap, address)
+        if facts[0] != 0:
+            raise _invalid_free(facts[0], address)
+        return facts
+
+    def stats(self) -> Stats:
+        """Totals of this moment."""
+        return survey.totals(self.heap)
+
+    def clear_stats(self) -> None:
+        """Count requests and peaks anew from here; allocation ids go on."""
+        self.heap.clear_stats()
+
+    def internals(self) -> Internals:
+        """The algorithm's own numbers."""
+        return survey.internals(self.heap)
+
+    def memory_map(self) -> NDArray[np.void]:
+        """Every chunk, in address order: an array of `memory_map.MEMORY_MAP`."""
+        return memory_map.memory_map(self.heap)
+
+    def regions(self) -> NDArray[np.void]:
+        """Every region, in address order: an array of `memory_map.REGION`."""
+        return memory_map.regions(self.heap)
+
+    def occupancy(self) -> str:
+        """TensorFlow's strip of 100 characters: `*` used, `x` wasted inside chunks, `_` free."""
+        return memory_map.occupancy(self.memory_map(), self.regions())
+
+    def check_invariants(self) -> None:
+        """Go through all books; raises BrokenInvariant where they do not balance (a bug)."""
+        invariants.check(self)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give all regions back, whatever is still in use, and end the log. The heap takes no calls after it."""
+        if self.closed:
+            return
+        self.closed = True
+        self.heap.release_all()
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    # -- failures -----------------------------------------------------------------------------------------------
+
+    def _recover(
+        self, reason: int, num_bytes: int, alignment: int, label: int, freed_before: int, stream: int
+    ) -> int:
+        """Wait for another thread's free where the options say so; else raise what happened."""
+        if reason == native.FAILED_MEMORY and self.options.retry_seconds > 0:
+            address = self._retry(num_bytes, alignment, label, freed_before, stream)
+            if address >= native.MIN_CHUNK:
+                return address
+            reason = address
+        error = self.sub_allocator.error
+        if error is not None:
+            self.sub_allocator.error = None
+            raise error
+        if reason == native.FAILED_MEMORY:
+            raise self._out_of_memory(num_bytes)
+        if reason == native.FAILED_BOOKS:
+            raise MemoryError(
+                "this machine has no memory left for the heap's own tables; the heap is unchanged"
+            )
+        raise _failure(reason, num_bytes, alignment)
+
+    def _retry(self, num_bytes: int, alignment: int, label: int, freed_before: int, stream: int) -> int:
+        """Try again after each free of another thread, until the time is up; every try is an event."""
+        deadline = time.monotonic() + self.options.retry_seconds
+        address = native.FAILED_MEMORY
+        self.heap.count_waiter(1)
+        try:
+            while address == native.FAILED_MEMORY:
+                left = deadline - time.monotonic()
+                self.heap.freed.clear()
+                address = self.heap.allocate(num_bytes, alignment, freed_before, label, stream)
+                if address == native.FAILED_MEMORY and (left <= 0 or not self.heap.freed.wait(left)):
+                    break
+        finally:
+            self.heap.count_waiter(-1)
+        return address
+
+    def _out_of_memory(self, num_bytes: int) -> OutOfMemory:
+        stats = self.stats()
+        return OutOfMemory(
+            requested=num_bytes,
+            rounded=(num_bytes + 255) // 256 * 256,
+            free_bytes=stats.free_bytes,
+            largest_free_chunk=stats.largest_free_chunk,
+            pool_bytes=stats.pool_bytes,
+            bytes_limit=stats.bytes_limit,
+        )
+
+
+def _failure(reason: int, num_bytes: int, alignment: int) -> AllocatorError:
+    if reason == native.FAILED_GRANT:
+        return SubAllocatorError(
+            "the sub-allocator granted a region that overlaps another, is smaller than asked for, or does not "
+            "begin at a multiple of 256 bytes; the heap did not take it"
+        )
+    if reason == native.FAILED_ALIGNMENT:
+        return InvalidRequest(f"an alignment of {alignment} was asked for; give a power of two")
+    return InvalidRequest(f"{num_bytes} bytes were asked for; give a size from 0 to 2^62")
+
+
+def _invalid_free(reason: int, address: int) -> Exception:
+    kind: type[InvalidFree]
+    if reason == native.FREE_BOOKS:
+        return MemoryError("this machine has no memory left for the heap's own tables; the heap is unchanged")
+    if reason == native.FREE_DOUBLE:
+        kind, text = DoubleFree, "lies in a chunk that is free: it was freed already, or never handed out"
+    elif reason == native.FREE_INTERIOR:
+        kind, text = InteriorPointer, "lies inside a chunk in use: give the address that allocate returned"
+    else:
+        kind, text = ForeignPointer, "lies in no region of this heap: it came from another allocator"
+    return kind(address, f"{address:#x} {text}")

@@ -1,0 +1,165 @@
+"""Bins: the free chunks, found by exact best fit: the smallest size that serves, then the lowest address.
+
+TensorFlow keeps a sorted set for each of 21 bins and walks them upwards; as the bins' sizes ascend, that is one
+order by (size, address) over all free chunks. Here each power of two is a *row* of 32 size steps, each step a
+small treap, and bit masks lead to the next step that holds something:
+
+::
+
+    rows        ...1..1.1        a bit a row: size 256, 512, 1 KiB, ...
+    steps[row]  ..1.....1...     a bit a step: 32 in each row
+    links       root of each tree | left and right child of each handle
+
+Row r holds what TensorFlow's bin r does, but rows go on where its last bin takes everything from 256 MiB.
+"""
+
+from bfcviz import native
+from bfcviz.allocator import memory
+
+
+class Bins:
+    """Free chunks by handle; a handle's size and address must not change while it is in."""
+
+    def __init__(self) -> None:
+        self.links = memory.no_u32()
+        self.keys = memory.no_keys()
+        self.room = 0
+        self.rows = 0
+        self.steps = memory.grow_u32(memory.no_u32(), native.ROWS)
+        if memory.is_null(self.steps) or not self.reserve(256):
+            raise MemoryError
+        for i in range(native.ROWS):
+            self.steps[i] = 0
+        for i in range(native.TREES):
+            self.links[i] = native.NONE
+
+    def __dealloc__(self) -> None:
+        memory.release(self.links)
+        memory.release(self.keys)
+        memory.release(self.steps)
+
+    def reserve(self, room: int) -> bool:
+        """Make sure handles below `room` need no memory."""
+        if room <= self.room:
+            return True
+        links = memory.grow_u32(self.links, native.TREES + 2 * room)
+        if memory.is_null(links):
+            return False
+        self.links = links
+        keys = memory.grow_keys(self.keys, room)
+        if memory.is_null(keys):
+            return False
+        self.keys = keys
+        self.room = room
+        return True
+
+    def tree_of(self, size: int) -> int:
+        """The tree for a size: 32 to each power of two."""
+        if size < native.MIN_CHUNK:
+            return 0  # only the odd end of a region whose size is no multiple of 256
+        top = native.high_bit(size)
+        return (top - 8) * 32 + ((size >> (top - 5)) & 31)
+
+    def before(self, h: int, size: int, address: int) -> bool:
+        """Whether h comes before (size, address)."""
+        k = memory.key_at(self.keys, h)
+        return k.size < size or (k.size == size and k.address < address)
+
+    def insert(self, h: int, size: int, address: int) -> None:
+        """Put a free chunk in: down to where its priority belongs, then split what hangs there around it."""
+        k = memory.key_at(self.keys, h)
+        k.size = size
+        k.address = address
+        tree = self.tree_of(size)
+        priority = native.scramble(h)
+        ref = tree
+        node = self.links[ref]
+        while node != native.NONE and native.scramble(node) >= priority:
+            ref = native.TREES + 2 * node + self.before(node, size, address)
+            node = self.links[ref]
+        self.links[ref] = h
+        left = native.TREES + 2 * h
+        right = left + 1
+        while node != native.NONE:
+            if self.before(node, size, address):
+                self.links[left] = node
+                left = native.TREES + 2 * node + 1
+                node = self.links[left]
+            else:
+                self.links[right] = node
+                right = native.TREES + 2 * node
+                node = self.links[right]
+        self.links[left] = native.NONE
+        self.links[right] = native.NONE
+        self.steps[tree >> 5] |= native.bit_32(tree & 31)
+        self.rows |= native.bit_64(tree >> 5)
+
+    def remove(self, h: int) -> None:
+        """Take a chunk out; its two subtrees become one in its place."""
+        size = self.keys[h].size
+        address = self.keys[h].address
+        tree = self.tree_of(size)
+        ref = tree
+        node = self.links[ref]
+        while node != h:
+            ref = native.TREES + 2 * node + self.before(node, size, address)
+            node = self.links[ref]
+        left = self.links[native.TREES + 2 * h]
+        right = self.links[native.TREES + 2 * h + 1]
+        while left != native.NONE and right != native.NONE:
+            if native.scramble(left) > native.scramble(right):
+                self.links[ref] = left
+                ref = native.TREES + 2 * left + 1
+                left = self.links[ref]
+            else:
+                self.links[ref] = right
+                ref = native.TREES + 2 * right
+                right = self.links[ref]
+        self.links[ref] = right if left == native.NONE else left
+        if self.links[tree] == native.NONE:
+            self.steps[tree >> 5] &= ~native.bit_32(tree & 31)
+            if self.steps[tree >> 5] == 0:
+                self.rows &= ~native.bit_64(tree >> 5)
+
+    def at_least(self, size: int, address: int) -> int:
+        """The first chunk not before (size, address), or NONE."""
+        tree = self.tree_of(size)
+        best = native.NONE
+        node = self.links[tree]
+        while node != native.NONE:
+            if self.before(node, size, address):
+                node = self.links[native.TREES + 2 * node + 1]
+            else:
+                best = node
+                node = self.links[native.TREES + 2 * node]
+        if best != native.NONE:
+            return best
+        tree = self.next_tree(tree)
+        if tree == native.NONE:
+            return native.NONE
+        node = self.links[tree]
+        while self.links[native.TREES + 2 * node] != native.NONE:
+            node = self.links[native.TREES + 2 * node]
+        return node
+
+    def next_tree(self, tree: int) -> int:
+        """The first tree behind this one that holds something, or NONE."""
+        row = tree >> 5
+        later = self.steps[row] & native.above(tree & 31)
+        if later == 0:
+            later = self.rows & native.above(row)
+            if later == 0:
+                return native.NONE
+            row = native.low_bit(later)
+            later = self.steps[row]
+        return row * 32 + native.low_bit(later)
+
+    def largest(self) -> int:
+        """The last chunk of all, or NONE."""
+        if self.rows == 0:
+            return native.NONE
+        row = native.high_bit(self.rows)
+        node = self.links[row * 32 + native.high_bit(self.steps[row])]
+        while self.links[native.TREES + 2 * node + 1] != native.NONE:
+            node = self.links[native.TREES + 2 * node + 1]
+        return node

@@ -1,0 +1,115 @@
+"""ChunkTable: the heap's chunks by handle, and the ones in use by address.
+
+::
+
+    chunks   handle -> address, size, prev, next, ...      one cache line each
+    slots    hash(address) -> handle                       open addressing, linear probing, at most half full
+
+Handles are TensorFlow's: a given-back handle is the next one to be used again (last in, first out), a new one is
+appended. A reused handle keeps its last tenant's `requested`.
+"""
+
+from bfcviz import native
+from bfcviz.allocator import memory
+
+
+class ChunkTable:
+    """Chunks by handle; every handle from `new` is either in use by the heap or given back."""
+
+    def __init__(self) -> None:
+        self.chunks = memory.no_chunks()
+        self.slots = memory.no_u32()
+        self.room = 0
+        self.count = 0
+        self.mask = 0
+        self.shift = 64
+        self.unused = native.NONE
+        if not self.grow(256):
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        memory.release(self.chunks)
+        memory.release(self.slots)
+
+    def reserve(self, more: int) -> bool:
+        """Make sure `more` new handles need no memory, so that an operation never stops half-way."""
+        return self.count + more <= self.room or self.grow(self.room * 2)
+
+    def grow(self, room: int) -> bool:
+        chunks = memory.grow_chunks(self.chunks, room)
+        if memory.is_null(chunks):
+            return False
+        self.chunks = chunks
+        slots = memory.grow_u32(self.slots, room * 2)
+        if memory.is_null(slots):
+            return False
+        self.slots = slots
+        self.room = room
+        bits = native.high_bit(room * 2)
+        self.shift = 64 - bits
+        self.mask = room * 2 - 1
+        for i in range(room * 2):
+            slots[i] = native.NONE
+        for h in range(self.count):
+            if chunks[h].allocation_id != 0:
+                self.enter(h, chunks[h].address)
+        return True
+
+    def new(self) -> int:
+        """A handle for a chunk; only `requested` may be left over from its last tenant."""
+        h = self.unused
+        if h != native.NONE:
+            self.unused = self.chunks[h].next
+        else:
+            h = self.count
+            self.count += 1
+            self.chunks[h].requested = 0
+        self.chunks[h].allocation_id = 0
+        self.chunks[h].freed_at = 0
+        self.chunks[h].prev = native.NONE
+        self.chunks[h].next = native.NONE
+        self.chunks[h].binned = 0
+        return h
+
+    def delete(self, h: int) -> None:
+        """Give a handle back."""
+        self.chunks[h].allocation_id = 0
+        self.chunks[h].binned = 0
+        self.chunks[h].size = 0
+        self.chunks[h].next = self.unused
+        self.unused = h
+
+    # -- chunks in use, by address ------------------------------------------------------------------------------
+
+    def enter(self, h: int, address: int) -> None:
+        """Let `find(address)` give h."""
+        i = native.spread(address, self.shift)
+        while self.slots[i] != native.NONE:
+            i = (i + 1) & self.mask
+        self.slots[i] = h
+
+    def find(self, address: int) -> int:
+        """The chunk in use that begins at `address`, or NONE."""
+        i = native.spread(address, self.shift)
+        while True:
+            h = self.slots[i]
+            if h == native.NONE or self.chunks[h].address == address:
+                return h
+            i = (i + 1) & self.mask
+
+    def leave(self, h: int, address: int) -> None:
+        """Forget h, which `find(address)` gives now; entries behind it move up, so no tombstones are left."""
+        i = native.spread(address, self.shift)
+        while self.slots[i] != h:
+            i = (i + 1) & self.mask
+        j = i
+        while True:
+            j = (j + 1) & self.mask
+            other = self.slots[j]
+            if other == native.NONE:
+                break
+            home = native.spread(self.chunks[other].address, self.shift)
+            if ((j - home) & self.mask) >= ((j - i) & self.mask):
+                self.slots[i] = other
+                i = j
+        self.slots[i] = native.NONE

@@ -1,0 +1,78 @@
+cimport cython
+
+from bfcviz cimport native
+from bfcviz.allocator cimport memory
+from bfcviz.allocator.space cimport Space
+from bfcviz.allocator.sub_allocators.base cimport SubAllocator
+from bfcviz.native cimport u16, u32, u64
+
+
+@cython.final
+cdef class Heap:
+    cdef Space space
+    cdef SubAllocator source
+    cdef native.Mutex *mutex    # guards everything but the sub-allocator
+    cdef native.Mutex *growth   # whoever holds it may call the sub-allocator, add and release regions
+    cdef u64 limit
+    cdef u64 next_region        # size of the next region to ask for
+    cdef u64 max_waste          # a chunk that would waste so many bytes is split
+    cdef bint collects
+    cdef bint honours_alignment
+    cdef bint timestamps
+    cdef u64 timing_count       # frees so far, with timestamps
+    cdef u64 frontier
+    cdef u32 *held              # freed chunks not yet safe to merge, oldest first
+    cdef u32 *scratch
+    cdef u64 held_count
+    cdef u64 held_room
+    cdef bint bad_grant
+    cdef readonly u64 rejected_frees    # through the C pointer, which cannot raise
+    cdef int waiters            # threads that wait for a free
+    cdef readonly object freed  # threading.Event: set by the next free where somebody waits
+
+    @cython.locals(rounded=u64, h=u32, address=u64)
+    cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
+    @cython.locals(h=u32, address=u64)
+    cdef int free(self, u64 address) noexcept nogil
+    @cython.locals(index=u64, h=u32, c="memory.Chunk *")
+    cdef int diagnose(self, u64 address) noexcept nogil
+
+    @cython.locals(h=u32, c="memory.Chunk *")
+    cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
+    @cython.locals(h=u32)
+    cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
+    @cython.locals(h=u32)
+    cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
+    @cython.locals(c="memory.Chunk *", bin=int, padding=u64, aligned=u32)
+    cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
+    @cython.locals(c="memory.Chunk *", p=u32)
+    cdef u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
+    @cython.locals(c="memory.Chunk *")
+    cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
+
+    cdef void wake(self) noexcept with gil
+    cdef void reject(self) noexcept nogil
+    cpdef void count_waiter(self, int change) noexcept nogil
+    cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
+    cpdef void set_safe_frontier(self, u64 count) noexcept nogil
+    cpdef void clear_stats(self) noexcept nogil
+    cpdef void set_replaying(self, bint on) noexcept nogil
+    @cython.locals(address=u64, size=u64)
+    cpdef void release_all(self) noexcept nogil
+
+    cdef bint resume(self) noexcept nogil
+    @cython.locals(address=u64)
+    cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept nogil
+    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, smaller=u64, address=u64)
+    cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
+    @cython.locals(i=u64, total=u64, address=u64, size=u64)
+    cdef bint collect(self, u64 rounded) noexcept nogil
+
+    @cython.locals(held="u32 *", scratch="u32 *", room=u64)
+    cdef bint reserve_held(self) noexcept nogil
+    @cython.locals(i=u64, h=u32, c="memory.Chunk *", kept=u64, count=u64, merged=u32, satisfied=cython.bint)
+    cdef bint merge_held(self, u64 needed) noexcept nogil
+
+cdef u64 double(u64 num_bytes) noexcept nogil
+@cython.locals(padding=u64)
+cdef u64 padding_of(u64 address, u64 alignment) noexcept nogil

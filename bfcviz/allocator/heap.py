@@ -1,0 +1,415 @@
+"""Heap: TensorFlow's best-fit-with-coalescing algorithm, choosing which chunk serves which request.
+
+::
+
+    allocate(n)   round n up to 256 -> smallest free chunk that fits -> split it if the rest is worth keeping
+                  none fits: extend the pool -> merge chunks held back -> release free regions and extend -> fail
+    free(p)       mark free -> merge with the next chunk, if free -> and into the previous one, if free
+
+Every address it gives is the one tsl::BFCAllocator of TensorFlow 2.21 would give, but where that one hangs,
+corrupts itself or aborts (`bfc.py` has the table). Source: its header and behaviour; the rules' proof is the
+conformance test. The books are kept by `Space`, one event for each thing that happens.
+
+Locks: `mutex` guards all books and is held for microseconds. It is let go while the sub-allocator is called,
+which may take long or need the GIL; meanwhile `growth` keeps every other thread out of the regions.
+"""
+# ruff: noqa: A002, PLR0913  the algorithm's words; a request has these parts
+
+import threading
+
+from bfcviz import native
+from bfcviz.allocator import memory
+from bfcviz.allocator.space import Space
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.events.log import EventLog
+
+
+def double(num_bytes: int) -> int:
+    """Twice as much, but never past 2^63: there TensorFlow's number becomes 0 and its loop endless."""
+    return num_bytes if num_bytes >= native.HALF_SPACE else num_bytes * 2
+
+
+def padding_of(address: int, alignment: int) -> int:
+    """Bytes from an address up to the next multiple of the alignment, rounded up to a chunk."""
+    if alignment <= native.MIN_CHUNK:
+        return 0
+    padding = native.wrap_64(0 - address) & (alignment - 1)
+    return (padding + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
+
+
+class Heap:
+    """The algorithm. Methods with C types in heap.pxd are the inner face; `bfc.BFCAllocator` is the public one.
+
+    `allocate` returns an address, or a number below 256: 0 for an empty request, else why it failed
+    (`native.FAILED_...`). `free` returns 0 or why the address was no good (`native.FREE_...`).
+    """
+
+    def __init__(
+        self,
+        source: SubAllocator,
+        limit: int,
+        log: EventLog,
+        allow_growth: bool,
+        collects: bool,
+        max_waste: int,
+        timestamps: bool,
+        honours_alignment: bool,
+    ) -> None:
+        self.space = Space(log)
+        self.source = source
+        self.mutex = native.mutex_new()
+        self.growth = native.mutex_new()
+        self.limit = limit
+        first = min(limit, native.FIRST_REGION) if allow_growth else limit
+        self.next_region = (first + 255) // 256 * 256
+        self.max_waste = max_waste
+        self.collects = collects
+        self.honours_alignment = honours_alignment
+        self.timestamps = timestamps
+        self.timing_count = 0
+        self.frontier = 0
+        self.held = memory.no_u32()
+        self.scratch = memory.no_u32()
+        self.held_count = 0
+        self.held_room = 0
+        self.bad_grant = False
+        self.rejected_frees = 0
+        self.waiters = 0
+        self.freed = threading.Event()
+
+    def __dealloc__(self) -> None:
+        native.mutex_delete(self.mutex)
+        native.mutex_delete(self.growth)
+        memory.release(self.held)
+        memory.release(self.scratch)
+
+    # -- the two operations -------------------------------------------------------------------------------------
+
+    def allocate(self, requested: int, alignment: int, freed_before: int, label: int, stream: int) -> int:
+        if requested == 0:
+            return 0
+        if requested > native.MAX_REQUEST:
+            return native.FAILED_SIZE
+        if alignment == 0 or alignment & (alignment - 1) != 0:
+            return native.FAILED_ALIGNMENT
+        rounded = (requested + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
+        native.mutex_lock(self.mutex)
+        if not self.resume():
+            native.mutex_unlock(self.mutex)
+            return native.FAILED_BOOKS
+        h = self.find_now(rounded, alignment, freed_before)
+        if h == native.NONE:
+            h = self.find_by_growing(rounded, alignment, freed_before)
+        if h == native.NONE:
+            self.space.log.oom(
+                requested, self.space.pool_bytes - self.space.bytes_in_use, self.space.largest_free(),
+                label, stream, native.bin_of(rounded),
+            )  # fmt: skip
+            address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
+        else:
+            address = self.serve(h, rounded, requested, alignment, label, stream)
+        native.mutex_unlock(self.mutex)
+        return address
+
+    def free(self, address: int) -> int:
+        native.mutex_lock(self.mutex)
+        if not self.resume():
+            native.mutex_unlock(self.mutex)
+            return native.FREE_BOOKS
+        h = self.space.table.find(address)
+        if h == native.NONE:
+            reason = self.diagnose(address)
+            native.mutex_unlock(self.mutex)
+            return reason
+        if self.timestamps:
+            self.timing_count += 1
+            self.space.take_back(h, self.timing_count)
+            self.space.put_in_bin(h)
+            self.held[self.held_count] = h
+            self.held_count += 1
+        else:
+            self.space.take_back(h, 0)
+            self.space.put_in_bin(self.coalesce(h, False))
+        native.mutex_unlock(self.mutex)
+        if self.waiters > 0:
+            self.wake()
+        return 0
+
+    def wake(self) -> None:
+        """Let threads that wait for memory try again."""
+        self.freed.set()
+
+    def diagnose(self, address: int) -> int:
+        """Why nothing in use begins at an address."""
+        index = self.space.regions.containing(address)
+        if index == self.space.regions.count:
+            return native.FREE_FOREIGN
+        h = self.space.regions.regions[index].first
+        c = memory.chunk_at(self.space.table.chunks, h)
+        while address - c.address >= c.size:
+            c = memory.chunk_at(self.space.table.chunks, c.next)
+        if c.allocation_id != 0:
+            return native.FREE_INTERIOR
+        return native.FREE_DOUBLE
+
+    def reject(self) -> None:
+        """Count a free that could not be carried out, nor raise."""
+        native.mutex_lock(self.mutex)
+        self.rejected_frees += 1
+        native.mutex_unlock(self.mutex)
+
+    def count_waiter(self, change: int) -> None:
+        """A thread begins (1) or ends (-1) waiting for `freed`."""
+        native.mutex_lock(self.mutex)
+        self.waiters += change
+        native.mutex_unlock(self.mutex)
+
+    def put_mark(self, label: int, value: int) -> None:
+        native.mutex_lock(self.mutex)
+        self.space.log.tick()
+        self.space.log.mark(label, value)
+        native.mutex_unlock(self.mutex)
+
+    def set_safe_frontier(self, count: int) -> None:
+        """Chunks freed before this count may be merged from now on; it never goes back."""
+        native.mutex_lock(self.mutex)
+        if count > self.frontier:
+            self.frontier = count
+        native.mutex_unlock(self.mutex)
+
+    def clear_stats(self) -> None:
+        native.mutex_lock(self.mutex)
+        self.space.num_allocs = 0
+        self.space.peak_in_use = self.space.bytes_in_use
+        self.space.largest_alloc = 0
+        native.mutex_unlock(self.mutex)
+
+    def set_replaying(self, on: bool) -> None:
+        """Let events carry the replayed operations' times, not the clock's."""
+        native.mutex_lock(self.mutex)
+        self.space.log.replaying = on
+        native.mutex_unlock(self.mutex)
+
+    def release_all(self) -> None:
+        """The end: give every region back, whatever is in use. Nothing else may be called after it."""
+        native.mutex_lock(self.growth)
+        while self.space.regions.count > 0:
+            address = self.space.regions.regions[0].address
+            size = self.space.regions.regions[0].size
+            self.space.regions.remove(0)
+            self.source.take_back(address, size)
+        native.mutex_unlock(self.growth)
+
+    # -- finding a chunk ----------------------------------------------------------------------------------------
+
+    def find(self, rounded: int, alignment: int, freed_before: int) -> int:
+        """The best fit: smallest size, then lowest address, that is aligned and was freed in time; or NONE."""
+        h = self.space.bins.at_least(rounded, 0)
+        if freed_before == 0 and (alignment <= native.MIN_CHUNK or not self.honours_alignment):
+            return h
+        while h != native.NONE:
+            c = memory.chunk_at(self.space.table.chunks, h)
+            if (freed_before == 0 or c.freed_at <= freed_before) and (
+                not self.honours_alignment or c.size >= rounded + padding_of(c.address, alignment)
+            ):
+                return h
+            h = self.space.bins.at_least(c.size, c.address + 1)
+        return h
+
+    def find_now(self, rounded: int, alignment: int, freed_before: int) -> int:
+        """A chunk there is already; chunks that have become safe are merged first."""
+        if self.held_count > 0:
+            self.merge_held(0)
+        return self.find(rounded, alignment, freed_before)
+
+    def find_by_growing(self, rounded: int, alignment: int, freed_before: int) -> int:
+        """A chunk made by extending, by merging what is held back, or by trading free regions for a new one."""
+        native.mutex_unlock(self.mutex)
+        native.mutex_lock(self.growth)
+        native.mutex_lock(self.mutex)
+        self.bad_grant = False
+        h = native.NONE
+        if self.resume():
+            h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
+            if h == native.NONE and self.extend(rounded, alignment):
+                h = self.find(rounded, alignment, freed_before)
+            if h == native.NONE and freed_before == 0 and self.held_count > 0 and self.merge_held(rounded):
+                h = self.find(rounded, alignment, freed_before)
+            if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
+                h = self.find(rounded, alignment, freed_before)
+        native.mutex_unlock(self.growth)
+        return h
+
+    def serve(self, h: int, rounded: int, requested: int, alignment: int, label: int, stream: int) -> int:
+        """Give the free chunk h to the caller, cut to size; returns its address."""
+        c = memory.chunk_at(self.space.table.chunks, h)
+        bin = native.bin_of(c.size)
+        self.space.take_from_bin(h)
+        if self.honours_alignment:
+            padding = padding_of(c.address, alignment)
+            if padding > 0:
+                aligned = self.space.split(h, padding, native.PADDING)
+                self.space.put_in_bin(h)
+                h = aligned
+                c = memory.chunk_at(self.space.table.chunks, h)
+        if c.size >= rounded * 2 or c.size - rounded >= self.max_waste:
+            self.space.put_in_bin(self.space.split(h, rounded, 0))
+        self.space.hand_out(h, requested, label, stream, bin)
+        return c.address
+
+    # -- merging ------------------------------------------------------------------------------------------------
+
+    def mergeable(self, h: int, ignore_held: bool) -> bool:
+        if h == native.NONE:
+            return False
+        c = memory.chunk_at(self.space.table.chunks, h)
+        return c.allocation_id == 0 and (ignore_held or c.freed_at == 0)
+
+    def coalesce(self, h: int, ignore_held: bool) -> int:
+        """Merge the free chunk h, in no bin, with its free neighbours; returns the survivor, in no bin."""
+        c = memory.chunk_at(self.space.table.chunks, h)
+        if not ignore_held and c.freed_at > 0:
+            return h
+        if self.mergeable(c.next, ignore_held):
+            self.space.take_from_bin(c.next)
+            self.space.merge_next(h)
+        if self.mergeable(c.prev, ignore_held):
+            p = c.prev
+            self.space.take_from_bin(p)
+            self.space.merge_next(p)
+            return p
+        return h
+
+    def reserve_held(self) -> bool:
+        """Memory to hold back one more chunk."""
+        if self.held_count < self.held_room:
+            return True
+        room = self.held_room * 2 + 64
+        held = memory.grow_u32(self.held, room)
+        if memory.is_null(held):
+            return False
+        self.held = held
+        scratch = memory.grow_u32(self.scratch, room)
+        if memory.is_null(scratch):
+            return False
+        self.scratch = scratch
+        self.held_room = room
+        return True
+
+    def merge_held(self, needed: int) -> bool:
+        """Merge chunks whose count has become safe (needed = 0), or any until one has `needed` bytes."""
+        count = 0
+        kept = 0
+        for i in range(self.held_count):
+            h = self.held[i]
+            c = memory.chunk_at(self.space.table.chunks, h)
+            if c.binned == 0:
+                continue  # merged, handed out or released since
+            if c.freed_at < self.frontier:
+                c.freed_at = 0
+            if c.freed_at == 0 or needed > 0:
+                self.scratch[count] = h
+                count += 1
+            else:
+                self.held[kept] = h
+                kept += 1
+        self.held_count = kept
+        satisfied = needed == 0
+        for i in range(count):
+            h = self.scratch[i]
+            if self.space.table.chunks[h].binned == 0:
+                continue  # merged into another of them
+            if needed > 0 and satisfied:
+                self.held[self.held_count] = h
+                self.held_count += 1
+                continue
+            self.space.take_from_bin(h)
+            merged = self.coalesce(h, needed > 0)
+            self.space.put_in_bin(merged)
+            c = memory.chunk_at(self.space.table.chunks, merged)
+            if needed > 0 and merged != h and c.freed_at > 0:
+                self.held[self.held_count] = merged
+                self.held_count += 1
+            if needed > 0 and c.size >= needed:
+                satisfied = True
+        return satisfied
+
+    # -- regions: all under `growth` too ------------------------------------------------------------------------
+
+    def resume(self) -> bool:
+        """Just locked: read the clock; is there memory for the books of one operation?"""
+        self.space.log.tick()
+        return self.space.reserve() and (not self.timestamps or self.reserve_held())
+
+    def ask(self, alignment: int, num_bytes: int) -> int:
+        """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
+        native.mutex_unlock(self.mutex)
+        address = self.source.grant(alignment, num_bytes)
+        native.mutex_lock(self.mutex)
+        if address == 0:
+            return 0
+        if self.space.regions.overlaps(address, self.source.received):
+            self.bad_grant = True
+            return 0
+        if self.source.received < num_bytes or (self.honours_alignment and address % native.MIN_CHUNK != 0):
+            self.bad_grant = True
+            self.source.take_back(address, self.source.received)
+            return 0
+        return address
+
+    def extend(self, rounded: int, alignment: int) -> bool:
+        """Get a region that holds `rounded` bytes, as large as the growth rule and the limit allow."""
+        # A sub-allocator may give more than asked, and the pool pass the limit: then this wraps, as in TensorFlow.
+        available = native.wrap_64(self.limit - self.space.pool_bytes) // native.MIN_CHUNK * native.MIN_CHUNK
+        if rounded > available:
+            return False
+        increased = False
+        while rounded > self.next_region:
+            self.next_region = double(self.next_region)
+            increased = True
+        num_bytes = self.next_region if self.next_region < available else available
+        address = self.ask(alignment, num_bytes)
+        while address == 0:
+            smaller = (
+                (native.nine_tenths(num_bytes) + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
+            )
+            # Below 2,560 bytes nine tenths round up to the same size: step down by one chunk instead.
+            num_bytes = smaller if smaller < num_bytes else num_bytes - native.MIN_CHUNK
+            if num_bytes < rounded or self.bad_grant:
+                return False
+            address = self.ask(alignment, num_bytes)
+        if not increased:
+            self.next_region = double(self.next_region)
+        if not self.resume():
+            self.bad_grant = True
+            return False
+        self.space.put_in_bin(
+            self.coalesce(
+                self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing),
+                False,
+            )
+        )
+        return True
+
+    def collect(self, rounded: int) -> bool:
+        """Release all wholly free regions, if that can make room for `rounded` bytes."""
+        if not self.collects:
+            return False
+        total = 0
+        for i in range(self.space.regions.count):
+            if self.space.is_free(i):
+                total += self.space.regions.regions[i].size
+        if total == 0 or rounded > native.wrap_64(self.limit - self.space.pool_bytes + total):
+            return False
+        i = 0
+        while i < self.space.regions.count:
+            if not self.space.is_free(i):
+                i += 1
+                continue
+            address = self.space.regions.regions[i].address
+            size = self.space.regions.regions[i].size
+            self.space.release(i)
+            native.mutex_unlock(self.mutex)
+            self.source.take_back(address, size)
+            native.mutex_lock(self.mutex)
+        return self.resume()

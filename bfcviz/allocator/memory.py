@@ -1,0 +1,91 @@
+"""The heap's own books in plain Python: what memory.pxd is in C, for the uncompiled heap."""
+# ruff: noqa: D101, D102, D103  the comments stand in memory.pxd
+
+from typing import Any
+
+
+class Chunk:
+    __slots__ = (
+        "address", "size", "requested", "allocation_id", "freed_at", "born", "prev", "next",
+        "label", "region", "thread", "stream", "binned",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+
+class Key:
+    __slots__ = ("address", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.address = 0
+
+
+class Region:
+    __slots__ = ("address", "first", "size", "slot")
+
+    def __init__(self) -> None:
+        self.address = 0
+        self.size = 0
+        self.first = 0
+        self.slot = 0
+
+
+def chunk_at(chunks: list[Any], handle: int) -> Any:
+    return chunks[handle]
+
+
+key_at = chunk_at
+region_at = chunk_at
+
+
+def grow_chunks(old: list[Chunk], count: int) -> list[Chunk]:
+    return old + [Chunk() for _ in range(count - len(old))]
+
+
+def grow_keys(old: list[Key], count: int) -> list[Key]:
+    return old + [Key() for _ in range(count - len(old))]
+
+
+def grow_regions(old: list[Region], count: int) -> list[Region]:
+    return old + [Region() for _ in range(count - len(old))]
+
+
+def grow_u32(old: list[int], count: int) -> list[int]:
+    return old + [0] * (count - len(old))
+
+
+def is_null(array: object) -> bool:
+    """Python raises MemoryError itself."""
+    return False
+
+
+def release(array: object) -> None:
+    """Python's collector does it."""
+
+
+def no_chunks() -> list[Chunk]:
+    return []
+
+
+def no_keys() -> list[Key]:
+    return []
+
+
+def no_regions() -> list[Region]:
+    return []
+
+
+def no_u32() -> list[int]:
+    return []
+
+
+def open_gap(regions: list[Region], index: int, count: int) -> None:
+    regions[index + 1 : count + 1] = regions[index:count]
+    regions[index] = Region()
+
+
+def close_gap(regions: list[Region], index: int, count: int) -> None:
+    regions[index : count + 1] = [*regions[index + 1 : count + 1], Region()]

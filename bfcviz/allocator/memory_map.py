@@ -1,0 +1,74 @@
+"""What a heap looks like now: every chunk, every region, and TensorFlow's strip of 100 characters."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.allocator import survey
+from bfcviz.allocator.heap import Heap
+from bfcviz.native import NONE as NONE
+
+MEMORY_MAP = np.dtype(
+    [
+        ("address", "<u8"),
+        ("size", "<u8"),
+        (
+            "requested_size",
+            "<u8",
+        ),  # of a free chunk: what its handle's last tenant had asked for, as in TensorFlow
+        ("bin", "i1"),  # -1: in use
+        ("in_use", "?"),
+        ("handle", "<u4"),
+        ("allocation_id", "<u8"),  # 0: free
+        ("freed_at_count", "<u8"),
+        ("prev", "<u4"),  # handles of the neighbours in the region; NONE at its ends
+        ("next", "<u4"),
+        ("region", "<u2"),  # slot
+        ("label", "<u4"),
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("born", "<u4"),  # low bits of the number of its ALLOCATE event
+        ("binned", "?"),
+    ]
+)
+"""One chunk, sizes in bytes; names as in TensorFlow's MemoryDump where it has them."""
+
+REGION = np.dtype([("address", "<u8"), ("size", "<u8"), ("slot", "<u2")])
+"""One region, size in bytes."""
+
+STRIP = 100
+
+
+def memory_map(heap: Heap) -> NDArray[np.void]:
+    """Every chunk in address order, region by region."""
+    return np.array(survey.chunk_rows(heap), MEMORY_MAP)
+
+
+def regions(heap: Heap) -> NDArray[np.void]:
+    """Every region in address order."""
+    return np.array(survey.region_rows(heap), REGION)
+
+
+def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
+    """100 characters over all regions end to end: `*` used, `x` wasted inside chunks, `_` free.
+
+    A character shows what was painted last, in address order, the waste of a chunk before its used part.
+    """
+    total = int(all_regions["size"].sum())
+    if total == 0:
+        return "<allocator contains no memory>"
+    starts = dict(zip(all_regions["slot"].tolist(), _offsets(all_regions), strict=True))
+    strip = ["_"] * STRIP
+    for chunk in chunks[chunks["in_use"]]:
+        offset = int(chunk["address"]) + starts[int(chunk["region"])]
+        used, size = int(chunk["requested_size"]), int(chunk["size"])
+        for begin, end, character in ((offset + used, offset + size, "x"), (offset, offset + used, "*")):
+            if end > begin:
+                first, last = begin * STRIP // total, (end - 1) * STRIP // total
+                strip[first : last + 1] = character * (last + 1 - first)
+    return "".join(strip)
+
+
+def _offsets(all_regions: NDArray[np.void]) -> list[int]:
+    """What to add to an address in each region to get its place when regions lie end to end."""
+    sizes = [int(size) for size in all_regions["size"]]
+    return [sum(sizes[:i]) - int(region["address"]) for i, region in enumerate(all_regions)]

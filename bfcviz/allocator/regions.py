@@ -1,0 +1,99 @@
+"""RegionTable: what the sub-allocator granted, by ascending address.
+
+A region keeps its *slot*, a small number that the events carry, for life; the slot of a released region is used
+again. Regions never overlap; their chunks tile them.
+"""
+
+from bfcviz import native
+from bfcviz.allocator import memory
+
+
+class RegionTable:
+    """Regions by index (ascending address)."""
+
+    def __init__(self) -> None:
+        self.regions = memory.no_regions()
+        self.spare = memory.no_u32()
+        self.room = 0
+        self.count = 0
+        self.spares = 0
+        self.slots = 0
+        if not self.reserve():
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        memory.release(self.regions)
+        memory.release(self.spare)
+
+    def reserve(self) -> bool:
+        """Make sure one more region needs no memory; False where there is none, or no slot is left."""
+        if self.count >= native.MAX_REGIONS:
+            return False
+        if self.count < self.room:
+            return True
+        regions = memory.grow_regions(self.regions, self.room * 2 + 16)
+        if memory.is_null(regions):
+            return False
+        self.regions = regions
+        spare = memory.grow_u32(self.spare, self.room * 2 + 16)
+        if memory.is_null(spare):
+            return False
+        self.spare = spare
+        self.room = self.room * 2 + 16
+        return True
+
+    def insert(self, address: int, size: int, first: int) -> int:
+        """Add a region; returns its index."""
+        i = self.count
+        while i > 0 and self.regions[i - 1].address > address:
+            i -= 1
+        memory.open_gap(self.regions, i, self.count)
+        r = memory.region_at(self.regions, i)
+        r.address = address
+        r.size = size
+        r.first = first
+        if self.spares > 0:
+            self.spares -= 1
+            r.slot = self.spare[self.spares]
+        else:
+            r.slot = self.slots
+            self.slots += 1
+        self.count += 1
+        return i
+
+    def remove(self, index: int) -> None:
+        """Drop a region; its slot is free again."""
+        self.spare[self.spares] = self.regions[index].slot
+        self.spares += 1
+        self.count -= 1
+        memory.close_gap(self.regions, index, self.count)
+
+    def count_below(self, address: int) -> int:
+        """How many regions begin at or below an address."""
+        low = 0
+        high = self.count
+        while low < high:
+            middle = (low + high) >> 1
+            if self.regions[middle].address <= address:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def containing(self, address: int) -> int:
+        """Index of the region an address lies in; `count` where it lies in none."""
+        i = self.count_below(address)
+        if i > 0:
+            r = memory.region_at(self.regions, i - 1)
+            if address - r.address < r.size:
+                return i - 1
+        return self.count
+
+    def overlaps(self, address: int, size: int) -> bool:
+        """Whether [address, address + size) touches a region, or wraps around."""
+        if size == 0 or native.wrap_64(address + size) < address:
+            return True
+        i = self.count_below(address)
+        if i > 0 and address - self.regions[i - 1].address < self.regions[i - 1].size:
+            return True
+        return i < self.count and self.regions[i].address - address < size

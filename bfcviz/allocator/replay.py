@@ -1,0 +1,170 @@
+"""Replay: whole arrays of operations through a heap, at the heap's own speed."""
+# ruff: noqa: PLR0913  one argument a column
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bfcviz import native
+from bfcviz.allocator import memory
+from bfcviz.allocator.heap import Heap
+from bfcviz.errors import InvalidRequest
+
+ALLOCATE, FREE, SAFE_FRONTIER, CLEAR_STATS = range(4)
+BATCH = 65_536  # operations between two chances to interrupt
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What was asked of a heap, in order: n operations, one array a column.
+
+    Attributes:
+        kind: u1[n]; 0 allocate, 1 free, 2 set the safe frontier (to `size`), 3 clear the stats.
+        id: i8[n]; names the block: a free gives back what the allocate of the same id got. Freeing what was never
+            granted is nothing.
+        size: i8[n]; bytes asked for.
+        alignment: i8[n] or one number, in bytes.
+        freed_before: i8[n]; with timestamps, only chunks freed before this count will do; 0 = any.
+        label: u4[n]; interned label ids, 0 = none.
+        time: i8[n]; nanoseconds, written into the events instead of the clock's.
+        thread: u2[n], stream: u2[n]; numbers, 0 = none.
+    """
+
+    kind: ArrayLike
+    id: ArrayLike
+    size: ArrayLike
+    alignment: ArrayLike = 256
+    freed_before: ArrayLike = 0
+    label: ArrayLike = 0
+    time: ArrayLike | None = None
+    thread: ArrayLike = 0
+    stream: ArrayLike = 0
+
+    def __len__(self) -> int:
+        return len(np.atleast_1d(self.kind))
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What each operation came to: arrays u8[n]; bytes.
+
+    Attributes:
+        address: of the block allocated or freed; 0 where nothing was.
+        allocated_size: size of its chunk.
+        allocation_id: its number.
+        bytes_in_use: in the heap after the operation.
+        pool_bytes: in the heap after the operation.
+        largest_free_chunk: in the heap after the operation.
+    """
+
+    address: NDArray[np.uint64]
+    allocated_size: NDArray[np.uint64]
+    allocation_id: NDArray[np.uint64]
+    bytes_in_use: NDArray[np.uint64]
+    pool_bytes: NDArray[np.uint64]
+    largest_free_chunk: NDArray[np.uint64]
+
+
+@dataclass
+class Replay:
+    """Operations on their way through a heap; `run` goes on where it stopped.
+
+    Attributes:
+        position: operations done so far.
+        result: what they came to; rows from `position` on are 0.
+    """
+
+    heap: Heap
+    operations: Operations
+    position: int = 0
+    result: Replayed = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.operations)
+        ops = self.operations
+        ids, slot = np.unique(np.asarray(ops.id, np.int64), return_inverse=True)
+        columns = [
+            ("kind", ops.kind, np.uint8), ("slot", slot.reshape(-1), np.int64), ("size", ops.size, np.int64),
+            ("alignment", ops.alignment, np.int64), ("freed_before", ops.freed_before, np.int64),
+            ("time", 0 if ops.time is None else ops.time, np.int64), ("label", ops.label, np.uint32),
+            ("thread", ops.thread, np.uint16), ("stream", ops.stream, np.uint16),
+        ]  # fmt: skip
+        self._columns = [_column(name, values, dtype, n) for name, values, dtype in columns]
+        self._live = np.zeros(max(len(ids), 1), np.uint64)
+        self.result = Replayed(*(np.zeros(n, np.uint64) for _ in range(6)))
+
+    def run(self, stop: int | None = None) -> Replayed:
+        """Carry out operations up to `stop` (all by default)."""
+        last = len(self.operations) if stop is None else min(stop, len(self.operations))
+        out = tuple(vars(self.result).values())
+        while self.position < last:
+            batch = min(self.position + BATCH, last)
+            run_with_clock(
+                self.heap,
+                self.operations.time is not None,
+                self.position,
+                batch,
+                self._columns,
+                self._live,
+                out,
+            )
+            self.position = batch
+        return self.result
+
+
+def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
+    array = np.asarray(values)
+    if array.ndim and array.shape != (n,):
+        raise InvalidRequest(
+            f"column {name!r} has shape {array.shape}; there are {n} operations: give ({n},)"
+        )
+    if array.size and name != "time" and array.dtype.kind == "i" and int(array.min()) < 0:
+        raise InvalidRequest(f"column {name!r} holds {int(array.min())}; give numbers from 0 up")
+    column = np.ascontiguousarray(np.broadcast_to(array.astype(dtype), (n,)))
+    return column if native.is_compiled() else column.tolist()  # NumPy's scalars wrap around, Python's do not
+
+
+def run_with_clock(
+    heap: Heap, timed: bool, start: int, stop: int, columns: list[Any], live: Any, out: tuple[Any, ...]
+) -> None:
+    """Run a batch; with `timed` the log's clock shows the operations' own times."""
+    heap.set_replaying(timed)
+    try:
+        run(heap, start, stop, *columns, live, *out)
+    finally:
+        heap.set_replaying(False)
+
+
+def run(
+    heap: Heap, start: int, stop: int, kind: Any, slot: Any, size: Any, alignment: Any, freed_before: Any, time: Any,
+    label: Any, thread: Any, stream: Any, live: Any, address_out: Any, size_out: Any, id_out: Any, in_use_out: Any,
+    pool_out: Any, largest_out: Any,
+) -> None:  # fmt: skip
+    for i in range(start, stop):
+        heap.source.operation = i
+        heap.space.log.at(time[i], thread[i])
+        address = 0
+        if kind[i] == 0:
+            address = heap.allocate(size[i], alignment[i], freed_before[i], label[i], stream[i])
+            if address < native.MIN_CHUNK:
+                address = 0
+            live[slot[i]] = address
+        elif kind[i] == 1:
+            address = int(live[slot[i]])
+            live[slot[i]] = 0
+        elif kind[i] == 2:
+            heap.set_safe_frontier(size[i])
+        else:
+            heap.clear_stats()
+        if address != 0:
+            h = heap.space.table.find(address)
+            address_out[i] = address
+            size_out[i] = heap.space.table.chunks[h].size
+            id_out[i] = heap.space.table.chunks[h].allocation_id
+            if kind[i] == 1:
+                heap.free(address)
+        in_use_out[i] = heap.space.bytes_in_use
+        pool_out[i] = heap.space.pool_bytes
+        largest_out[i] = heap.space.largest_free()

@@ -1,0 +1,16 @@
+from bfcviz.native cimport u64
+
+
+cdef class SubAllocator:
+    cdef readonly bint supports_coalescing
+    cdef public u64 operation   # number of the replayed operation that makes the heap ask, for its journal
+    cdef u64 received           # bytes of the last grant
+    cdef public object error    # what a sub-allocator written in Python raised
+
+    cdef u64 grant(self, u64 alignment, u64 num_bytes) noexcept nogil
+    cdef void take_back(self, u64 address, u64 num_bytes) noexcept nogil
+
+
+cdef class PythonSubAllocator(SubAllocator):
+    cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept with gil
+    cdef void give(self, u64 address, u64 num_bytes) noexcept with gil

@@ -1,0 +1,72 @@
+"""SubAllocator: where a heap's regions come from, and go back to.
+
+`grant` and `take_back` are called without the heap's lock and, compiled, without the GIL, by one thread at a time.
+Write one in Python by deriving from `PythonSubAllocator`.
+"""
+
+
+class SubAllocator:
+    """Grants regions.
+
+    Attributes:
+        supports_coalescing: a region that begins where another ends may be joined to it, and both released as
+            one.
+        operation: number of the operation being replayed, set by `BFCAllocator.replay`.
+    """
+
+    def __init__(self, *, supports_coalescing: bool = False) -> None:
+        self.supports_coalescing = supports_coalescing
+        self.operation = 0
+        self.received = 0
+        self.error: BaseException | None = None
+
+    def grant(self, alignment: int, num_bytes: int) -> int:
+        """Address of at least `num_bytes`, their number in `received`; 0 = refused."""
+        return 0
+
+    def take_back(self, address: int, num_bytes: int) -> None:
+        """A whole region is given back."""
+
+
+class PythonSubAllocator(SubAllocator):
+    """The base of sub-allocators written in Python: override `allocate` and `free`."""
+
+    def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
+        """Grant a region.
+
+        Args:
+            alignment: a power of two the address must be a multiple of, in bytes.
+            num_bytes: at least so many bytes.
+
+        Returns:
+            Address and number of bytes granted, or None to refuse. An exception refuses too, and is raised to
+            whoever asked the heap for memory.
+        """
+        raise NotImplementedError
+
+    def free(self, address: int, num_bytes: int) -> None:
+        """Take a region back, whole (with coalescing: several joined ones as one)."""
+        raise NotImplementedError
+
+    def grant(self, alignment: int, num_bytes: int) -> int:
+        return self.ask(alignment, num_bytes)
+
+    def take_back(self, address: int, num_bytes: int) -> None:
+        self.give(address, num_bytes)
+
+    def ask(self, alignment: int, num_bytes: int) -> int:
+        try:
+            granted = self.allocate(alignment, num_bytes)
+            if granted is None:
+                return 0
+            address, self.received = granted
+        except BaseException as error:  # noqa: BLE001  no exception may cross the heap: kept, raised to the caller
+            self.error = error
+            return 0
+        return address
+
+    def give(self, address: int, num_bytes: int) -> None:
+        try:
+            self.free(address, num_bytes)
+        except BaseException as error:  # noqa: BLE001  as in ask
+            self.error = error

@@ -1,0 +1,36 @@
+# Pages from the operating system; pages.py beside this file is the same in plain Python (see bfcviz/native.pxd).
+
+from bfcviz.native cimport u64
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+
+    /* `bytes` of zeroed memory at a multiple of `alignment`, both multiples of the page size; 0 = refused. */
+    static uint64_t bfc_map_pages(uint64_t bytes, uint64_t alignment, uint64_t page) {
+        uint64_t extra = alignment > page ? alignment : 0, begin, skip;
+        void *p = mmap(0, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED || bytes + extra < bytes) return 0;
+        begin = (uint64_t)p;
+        skip = extra ? (alignment - begin % alignment) % alignment : 0;
+        if (skip) munmap(p, skip);
+        if (extra - skip) munmap((void *)(begin + skip + bytes), extra - skip);
+        return begin + skip;
+    }
+    static uint64_t bfc_page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+    static void bfc_unmap_pages(uint64_t address, uint64_t bytes) { munmap((void *)address, bytes); }
+    """
+    u64 bfc_map_pages(u64, u64, u64) noexcept nogil
+    void bfc_unmap_pages(u64, u64) noexcept nogil
+    u64 bfc_page_size() noexcept nogil
+
+cdef inline u64 page_size() noexcept nogil:
+    return bfc_page_size()
+
+cdef inline u64 map_pages(u64 num_bytes, u64 alignment) noexcept nogil:
+    return bfc_map_pages(num_bytes, alignment, bfc_page_size())
+
+cdef inline void unmap_pages(u64 address, u64 num_bytes) noexcept nogil:
+    bfc_unmap_pages(address, num_bytes)

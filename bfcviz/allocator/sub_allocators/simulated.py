@@ -1,0 +1,98 @@
+"""SimulatedSubAllocator: address space only, no memory: for experiments, replays and teaching."""
+
+from typing import Literal, NamedTuple
+
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.errors import InvalidRequest
+from bfcviz.units import GiB
+
+BASE = 0x7F0000000000
+DESCENDING_TOP = BASE + (1 << 44)
+
+Mode = Literal["contiguous", "gapped", "descending"]
+
+
+class Call(NamedTuple):
+    """One call of the sub-allocator; `kind` 0 granted, 1 refused, 2 released; sizes in bytes."""
+
+    operation: int
+    kind: int
+    alignment: int
+    requested: int
+    received: int
+    address: int
+
+
+class SimulatedSubAllocator(SubAllocator):
+    """Regions of a pretended address space; released addresses are never used again.
+
+    Args:
+        mode: `contiguous` puts each region behind the last one, `gapped` leaves a gap between them, `descending`
+            goes down from a high address.
+        capacity: bytes that can be granted at one time; None = no limit.
+        granule: every grant is rounded up to a multiple of this, in bytes.
+        supports_coalescing: let the heap join adjacent regions.
+        base: the first address (ascending) or the one all lie below (descending).
+        gap: bytes between regions in mode `gapped`.
+        journal: keep every call in `calls`, a list of `Call`.
+    """
+
+    def __init__(  # noqa: PLR0913  each is one property of a device
+        self,
+        mode: Mode = "contiguous",
+        *,
+        capacity: int | None = None,
+        granule: int = 1,
+        supports_coalescing: bool = False,
+        base: int | None = None,
+        gap: int = GiB,
+        journal: bool = False,
+    ) -> None:
+        SubAllocator.__init__(self, supports_coalescing=supports_coalescing)
+        if mode not in ("contiguous", "gapped", "descending"):
+            raise InvalidRequest(
+                f"mode {mode!r} was asked for; there are 'contiguous', 'gapped' and 'descending'"
+            )
+        if granule < 1 or gap < 0 or (capacity is not None and capacity < 0):
+            raise InvalidRequest(
+                f"granule {granule}, gap {gap}, capacity {capacity}: none may be negative or 0 granule"
+            )
+        self.mode = mode
+        self.descending = mode == "descending"
+        self.capacity = (1 << 64) - 1 if capacity is None else capacity
+        self.granule = granule
+        self.gap = gap if mode == "gapped" else 0
+        self.used = 0
+        self.journal = journal
+        self.calls: list[Call] = []
+        start = DESCENDING_TOP if self.descending else BASE
+        self.top = start if base is None else base
+
+    def grant(self, alignment: int, num_bytes: int) -> int:
+        need = (num_bytes + self.granule - 1) // self.granule * self.granule
+        if need > self.capacity or self.used > self.capacity - need:
+            if self.journal:
+                self.note(1, alignment, num_bytes, 0, 0)
+            return 0
+        address = self.place(alignment if alignment > 256 else 256, need)
+        self.used += need
+        self.received = need
+        if self.journal:
+            self.note(0, alignment, num_bytes, need, address)
+        return address
+
+    def place(self, alignment: int, need: int) -> int:
+        if self.descending:
+            self.top = (self.top - need) // alignment * alignment
+            return self.top
+        address = (self.top + alignment - 1) // alignment * alignment
+        self.top = address + need + self.gap
+        return address
+
+    def take_back(self, address: int, num_bytes: int) -> None:
+        self.used -= num_bytes
+        if self.journal:
+            self.note(2, 0, 0, num_bytes, address)
+
+    def note(self, kind: int, alignment: int, requested: int, received: int, address: int) -> None:
+        self.calls.append(Call(self.operation, kind, alignment, requested, received, address))

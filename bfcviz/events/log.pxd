@@ -1,0 +1,57 @@
+cimport cython
+
+from bfcviz cimport native
+from bfcviz.native cimport i64, u8, u16, u32, u64
+
+
+@cython.final
+cdef class EventLog:
+    cdef native.Event *window   # where record number `base` lies
+    cdef u64 base               # number of the first record of the window
+    cdef u64 end                # number of the first record beyond it
+    cdef u64 written            # records published so far
+    cdef native.Clock *clock
+    cdef i64 time               # of the operation under way, nanoseconds since the start
+    cdef u16 thread             # that acts
+    cdef bint replaying         # time and thread come with the operations
+    cdef readonly u8 pool
+    cdef int fd                 # -1: a ring in memory
+    cdef readonly int error     # errno that ended recording to disk, 0 = none
+    cdef readonly u64 capacity
+    cdef u64 on_disk            # records that went to the file before `error`
+    cdef object ring            # the ring as an array; None while the file takes the records
+    cdef readonly object path   # of the file, or None
+
+    cdef void tick(self) noexcept nogil
+    cdef void at(self, i64 time, u16 thread) noexcept nogil
+    cdef void roll(self) noexcept nogil
+    cdef void use_ring(self)
+    cdef void fall_back(self) noexcept with gil
+
+    @cython.locals(r="native.Event *")
+    cdef native.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
+    cdef void commit(self, native.Event *r, u8 kind) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void extend(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, int bin, u8 flags) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void split(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin, u8 flags) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void allocate(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u16 stream, int bin) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void free(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u16 thread, u16 stream, int bin, u8 flags) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void merge(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void release(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void oom(self, u64 requested, u64 free_bytes, u64 largest, u32 label, u16 stream, int bin) noexcept nogil
+
+    @cython.locals(r="native.Event *")
+    cdef void mark(self, u32 label, u64 value) noexcept nogil

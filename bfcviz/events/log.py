@@ -1,0 +1,245 @@
+"""EventLog: where one heap writes its events, 64 bytes each, and readers find them.
+
+::
+
+    in memory   [ ring of `capacity` records, the oldest overwritten ]        readers may be lapped
+    on disk     events.bin [ .... written .... | zeros, allocated ahead ]     nothing is ever overwritten
+
+Both are one *window* of consecutive records that the writer fills: when it is full, the ring's window begins
+again at its start, the file's moves on behind its end. The file is mapped, so a record is safe from a SIGKILL of
+this process as soon as it is written; its `kind` byte is written last, so a half-written one is never taken
+for an event. Compiled, nothing a heap calls here needs the GIL.
+
+One log has one writer at a time: the heap that owns it, under the heap's lock.
+"""
+# ruff: noqa: A002, D102, PLR0913  an event has this many fields, with these names, told in schema
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from bfcviz import native
+from bfcviz.errors import BfcvizError
+from bfcviz.events.schema import EVENT, Events
+
+EVENTS_FILE = "events.bin"
+
+DEFAULT_CAPACITY = 65_536
+
+
+class EventLog:
+    """The events of one heap, in a ring or in a file.
+
+    Args:
+        capacity: records in the ring, or allocated ahead in the file; a multiple of 64.
+        folder: an existing folder; the log is then a new `events.bin` in it and grows for ever.
+        pool: the number written into every record's `pool`.
+
+    Attributes:
+        error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap works on, later events go
+            to a ring in memory, and `on_disk` stays behind `written`: whoever closes the recording says so.
+    """
+
+    def __init__(
+        self, capacity: int = DEFAULT_CAPACITY, folder: str | os.PathLike[str] | None = None, pool: int = 0
+    ) -> None:
+        if capacity < 64 or capacity % 64:
+            raise BfcvizError(
+                f"a log of {capacity} records was asked for; give a multiple of 64, at least 64"
+            )
+        self.capacity = capacity
+        self.pool = pool
+        self.written = 0
+        self.on_disk = 0
+        self.base = 0
+        self.error = 0
+        self.time = 0
+        self.thread = 0
+        self.replaying = False
+        self.fd = -1
+        self.ring: Events | None = None
+        self.path: Path | None = None
+        self.clock = native.clock_new()
+        if folder is None:
+            self.use_ring()
+            return
+        self.path = Path(folder) / EVENTS_FILE
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self.window = native.no_window()
+        self.end = 0  # the first event maps the first window
+
+    def __dealloc__(self) -> None:
+        native.clock_delete(self.clock)
+        if self.fd >= 0:
+            native.unmap_window(self.window, self.capacity * native.RECORD)
+
+    def use_ring(self) -> None:
+        """Let the window be memory, from record number `written` on."""
+        self.ring = np.zeros(self.capacity, EVENT)
+        self.window = native.window_of(self.ring.ctypes.data)
+        self.base = self.written
+        self.end = self.written + self.capacity
+
+    # -- the writer's side: called by the heap, under its lock ------------------------------------------------
+
+    def tick(self) -> None:
+        """Read the clock, once an operation (not while recorded ones are replayed, with their own times)."""
+        if self.replaying:
+            return
+        self.time = native.clock_read(self.clock)
+        self.thread = native.thread_number()
+
+    def at(self, time: int, thread: int) -> None:
+        """The time and thread of the operation being replayed."""
+        self.time = time
+        self.thread = thread
+
+    def roll(self) -> None:
+        """Make room for the next record: the window is full."""
+        native.clock_anchor(self.clock)
+        if self.fd < 0:
+            self.base = self.end
+            self.end += self.capacity
+            return
+        native.unmap_window(self.window, self.capacity * native.RECORD)
+        self.window = native.map_window(self.fd, self.written * native.RECORD, self.capacity * native.RECORD)
+        self.base = self.written
+        self.end = self.written + self.capacity
+        if native.is_no_window(self.window):
+            self.error = native.last_error()
+            self.on_disk = self.written
+            self.fall_back()
+
+    def fall_back(self) -> None:
+        """The disk is full: keep the heap alive with a ring in memory."""
+        os.close(self.fd)
+        self.fd = -1
+        self.use_ring()
+
+    def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> native.Event:
+        """The next record, with what every kind has; `commit` makes it an event."""
+        if self.written == self.end:
+            self.roll()
+        r = native.record_at(self.window, self.written - self.base)
+        r.kind = 0
+        r.seq = self.written
+        r.time = self.time
+        r.address = address
+        r.size = size
+        r.requested = 0
+        r.chunk = chunk
+        r.other = 0
+        r.label = 0
+        r.thread = self.thread
+        r.stream = 0
+        r.region = region
+        r.by = self.thread
+        r.bin = bin
+        r.flags = 0
+        r.pool = self.pool
+        return r
+
+    def commit(self, r: native.Event, kind: int) -> None:
+        native.publish_kind(r, kind)
+        self.written += 1
+
+    # One method a kind; the table in `schema` says what each field means.
+
+    def extend(
+        self, chunk: int, region: int, address: int, size: int, requested: int, bin: int, flags: int
+    ) -> None:
+        r = self.begin(chunk, region, address, size, bin)
+        r.requested = requested
+        r.flags = flags
+        self.commit(r, native.EXTEND)
+
+    def split(
+        self, chunk: int, region: int, other: int, address: int, size: int, bin: int, flags: int
+    ) -> None:
+        r = self.begin(chunk, region, address, size, bin)
+        r.other = other
+        r.flags = flags
+        self.commit(r, native.SPLIT)
+
+    def allocate(
+        self, chunk: int, region: int, address: int, size: int, requested: int,
+        allocation_id: int, label: int, stream: int, bin: int,
+    ) -> None:  # fmt: skip
+        r = self.begin(chunk, region, address, size, bin)
+        r.requested = requested
+        r.other = allocation_id & native.LOW_32
+        r.label = label
+        r.stream = stream
+        self.commit(r, native.ALLOCATE)
+
+    def free(
+        self, chunk: int, region: int, address: int, size: int, requested: int,
+        born: int, label: int, thread: int, stream: int, bin: int, flags: int,
+    ) -> None:  # fmt: skip
+        r = self.begin(chunk, region, address, size, bin)
+        r.requested = requested
+        r.other = born & native.LOW_32
+        r.label = label
+        r.thread = thread
+        r.stream = stream
+        r.flags = flags
+        self.commit(r, native.FREE)
+
+    def merge(self, chunk: int, region: int, other: int, address: int, size: int, bin: int) -> None:
+        r = self.begin(chunk, region, address, size, bin)
+        r.other = other
+        self.commit(r, native.MERGE)
+
+    def release(self, chunk: int, region: int, address: int, size: int, bin: int) -> None:
+        r = self.begin(chunk, region, address, size, bin)
+        self.commit(r, native.RELEASE)
+
+    def oom(self, requested: int, free_bytes: int, largest: int, label: int, stream: int, bin: int) -> None:
+        r = self.begin(0, 0, free_bytes, largest, bin)
+        r.requested = requested
+        r.label = label
+        r.stream = stream
+        self.commit(r, native.OOM)
+
+    def mark(self, label: int, value: int) -> None:
+        r = self.begin(0, 0, 0, value, -1)
+        r.label = label
+        self.commit(r, native.MARK)
+
+    # -- the readers' side --------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> int:
+        """Events written so far."""
+        return self.written
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest event that can still be read."""
+        if self.ring is None or self.written - self.on_disk < self.capacity:
+            return 0
+        return self.written - self.capacity + 1  # the slot before may be half overwritten
+
+    def copy(self, start: int, stop: int) -> Events:
+        """A copy of events [start, stop); the caller checks `oldest` after it, for the ring may be overwritten."""
+        if start >= stop:
+            return np.empty(0, EVENT)
+        if self.ring is None or stop <= self.on_disk:
+            return np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
+        if start < self.on_disk:
+            return np.concatenate([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
+        first = (start - self.on_disk) % self.capacity
+        last = first + stop - start
+        if last <= self.capacity:
+            return self.ring[first:last].copy()
+        return np.concatenate([self.ring[first:], self.ring[: last - self.capacity]])
+
+    def close(self) -> None:
+        """End the file behind the last event. A log in memory needs no closing."""
+        if self.fd < 0:
+            return
+        native.unmap_window(self.window, self.capacity * native.RECORD)
+        os.ftruncate(self.fd, self.written * native.RECORD)
+        self.on_disk = self.written
+        self.fall_back()

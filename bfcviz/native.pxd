@@ -1,0 +1,320 @@
+# What only C can say, as inline functions; native.py beside this file is the same in plain Python.
+# A compiled module does `from bfcviz cimport native` in its .pxd and `from bfcviz import native` in its .py:
+# `native.ticks()` is then the C function when compiled and the Python one when not.
+
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+
+ctypedef uint8_t u8
+ctypedef uint16_t u16
+ctypedef uint32_t u32
+ctypedef uint64_t u64
+ctypedef int64_t i64
+
+cdef extern from *:
+    """
+    #ifndef BFCVIZ_NATIVE
+    #define BFCVIZ_NATIVE
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <stdint.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <time.h>
+    #include <unistd.h>
+    #if defined(__x86_64__)
+    #include <cpuid.h>
+    #include <x86intrin.h>
+    #endif
+
+    typedef struct {
+        uint64_t seq; int64_t time; uint64_t address, size, requested;
+        uint32_t chunk, other, label;
+        uint16_t thread, stream, region, by;
+        uint8_t kind; int8_t bin; uint8_t flags, pool;
+    } bfc_event;
+    _Static_assert(sizeof(bfc_event) == 64, "the event record is 64 bytes");
+
+    /* ---- clock: the CPU's time stamp counter where it is invariant, else the system's monotonic clock ---- */
+    typedef struct {
+        int64_t origin_ns, anchor_ns;   /* monotonic time of the start; time (from the start) at the anchor */
+        uint64_t first_ticks, anchor_ticks;
+        uint64_t scale;                 /* nanoseconds per tick, 32.32 fixed point */
+        int counter;                    /* whether the time stamp counter is used */
+    } bfc_clock;
+
+    static int64_t bfc_monotonic_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+    #if defined(__x86_64__)
+    static inline uint64_t bfc_ticks(void) { return __rdtsc(); }
+    static int bfc_has_counter(void) {
+        unsigned a, b, c, d;
+        return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256);   /* invariant TSC */
+    }
+    #else
+    static inline uint64_t bfc_ticks(void) { return 0; }
+    static int bfc_has_counter(void) { return 0; }
+    #endif
+
+    static inline int64_t bfc_clock_read(const bfc_clock *c) {
+        if (!c->counter) return bfc_monotonic_ns() - c->origin_ns;
+        return c->anchor_ns + (int64_t)(((unsigned __int128)(bfc_ticks() - c->anchor_ticks) * c->scale) >> 32);
+    }
+    /* Learn the counter's rate anew over the whole time since the start; never steps back. */
+    static void bfc_clock_anchor(bfc_clock *c) {
+        if (!c->counter) return;
+        int64_t before = bfc_clock_read(c), now = bfc_monotonic_ns() - c->origin_ns;
+        uint64_t ticks = bfc_ticks();
+        if (ticks <= c->first_ticks || now <= 0) { c->counter = 0; return; }
+        c->scale = (uint64_t)(((unsigned __int128)now << 32) / (ticks - c->first_ticks));
+        c->anchor_ticks = ticks;
+        c->anchor_ns = now > before ? now : before;
+    }
+    static bfc_clock *bfc_clock_new(void) {
+        bfc_clock *c = (bfc_clock *)calloc(1, sizeof *c);
+        if (!c) return c;
+        c->origin_ns = bfc_monotonic_ns();
+        c->counter = bfc_has_counter();
+        if (!c->counter) return c;
+        c->first_ticks = c->anchor_ticks = bfc_ticks();
+        while (bfc_monotonic_ns() - c->origin_ns < 500000) {}   /* 0.5 ms: good to about 100 ppm at once */
+        bfc_clock_anchor(c);
+        return c;
+    }
+
+    /* ---- threads and locks ---- */
+    static uint16_t bfc_threads_seen = 0;
+    static __thread uint16_t bfc_thread = 0;
+    static inline uint16_t bfc_thread_number(void) {
+        if (!bfc_thread) bfc_thread = __atomic_add_fetch(&bfc_threads_seen, 1, __ATOMIC_RELAXED);
+        return bfc_thread;
+    }
+    typedef pthread_mutex_t bfc_mutex;
+    static bfc_mutex *bfc_mutex_new(void) {
+        bfc_mutex *m = (bfc_mutex *)malloc(sizeof *m);
+        if (m) pthread_mutex_init(m, 0);
+        return m;
+    }
+    static void bfc_mutex_delete(bfc_mutex *m) { if (m) { pthread_mutex_destroy(m); free(m); } }
+
+    /* ---- memory ---- */
+    static inline void bfc_publish_kind(bfc_event *r, uint8_t kind) {
+        __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE);   /* after the record's other fields, */
+        __atomic_thread_fence(__ATOMIC_RELEASE);              /* before the count that lets readers at it */
+    }
+
+    /* Room for `bytes` more at `offset` of a file, mapped; NULL with errno set where the disk has none. */
+    static bfc_event *bfc_map_window(int fd, uint64_t offset, uint64_t bytes) {
+    #if defined(__linux__)
+        int error = posix_fallocate(fd, (off_t)offset, (off_t)bytes);   /* ftruncate alone would end in SIGBUS */
+        if (error) { errno = error; return NULL; }
+        int flags = MAP_SHARED | MAP_POPULATE;
+    #else
+        if (ftruncate(fd, (off_t)(offset + bytes))) return NULL;
+        int flags = MAP_SHARED;
+    #endif
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, (off_t)offset);
+        return p == MAP_FAILED ? NULL : (bfc_event *)p;
+    }
+    static void bfc_unmap_window(bfc_event *window, uint64_t bytes) { if (window) munmap(window, bytes); }
+    static int bfc_errno(void) { return errno; }
+    static inline int bfc_low_bit(uint64_t x) { return __builtin_ctzll(x); }
+    static inline int bfc_high_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
+    #endif
+    """
+    ctypedef struct Event "bfc_event":
+        u64 seq
+        i64 time
+        u64 address
+        u64 size
+        u64 requested
+        u32 chunk
+        u32 other
+        u32 label
+        u16 thread
+        u16 stream
+        u16 region
+        u16 by
+        u8 kind
+        int8_t bin
+        u8 flags
+        u8 pool
+
+    ctypedef struct Clock "bfc_clock":
+        pass
+
+    ctypedef struct Mutex "bfc_mutex":
+        pass
+
+    i64 bfc_clock_read(const Clock *) noexcept nogil
+    void bfc_clock_anchor(Clock *) noexcept nogil
+    Clock *bfc_clock_new() noexcept nogil
+    void free(void *) noexcept nogil
+    u16 bfc_thread_number() noexcept nogil
+    Mutex *bfc_mutex_new() noexcept nogil
+    void bfc_mutex_delete(Mutex *) noexcept nogil
+    int pthread_mutex_trylock(Mutex *) noexcept nogil
+    int pthread_mutex_lock(Mutex *) noexcept nogil
+    int pthread_mutex_unlock(Mutex *) noexcept nogil
+    void bfc_publish_kind(Event *, u8) noexcept nogil
+    Event *bfc_map_window(int, u64, u64) noexcept nogil
+    void bfc_unmap_window(Event *, u64) noexcept nogil
+    int bfc_errno() noexcept nogil
+    int bfc_low_bit(u64) noexcept nogil
+    int bfc_high_bit(u64) noexcept nogil
+
+cdef inline bint is_compiled() noexcept nogil:
+    return True
+
+# The numbers of schema.Kind, and of its Flag
+cdef enum:
+    EXTEND = 1
+    SPLIT = 2
+    ALLOCATE = 3
+    FREE = 4
+    MERGE = 5
+    RELEASE = 6
+    OOM = 7
+    MARK = 8
+    GREW = 1
+    PADDING = 2
+    HELD = 4
+    RECORD = 64                 # bytes of an event
+
+    MIN_CHUNK = 256
+    NUM_BINS = 21
+    ROWS = 56                   # powers of two from 256 to 2^63
+    FIRST_REGION = 2097152      # with growth, TensorFlow 2.21 begins with 2 MiB
+    # Heap.allocate: numbers below any address that say why there is none
+    FAILED_MEMORY = 1
+    FAILED_SIZE = 2
+    FAILED_ALIGNMENT = 3
+    FAILED_BOOKS = 4            # no memory for the heap's own tables
+    FAILED_GRANT = 5            # the sub-allocator broke its promise
+    # Heap.free
+    FREE_DOUBLE = 1
+    FREE_INTERIOR = 2
+    FREE_FOREIGN = 3
+    FREE_BOOKS = 4
+    MAX_REGIONS = 65535         # slots are 16 bits wide
+    TREES = 1792                # 32 a row
+
+cdef extern from *:
+    """
+    #define BFC_LOW_32 0xFFFFFFFFull
+    #define BFC_NONE 0xFFFFFFFFu
+    """
+    const u64 HALF_SPACE "(1ull << 63)"
+    const u64 MAX_REQUEST "(1ull << 62)"
+    const u32 NONE "BFC_NONE"   # no chunk
+    const u64 LOW_32 "BFC_LOW_32"
+
+# ---- clock ----
+cdef inline Clock *clock_new() noexcept nogil:
+    return bfc_clock_new()
+
+cdef inline void clock_delete(Clock *clock) noexcept nogil:
+    free(clock)
+
+cdef inline void clock_anchor(Clock *clock) noexcept nogil:
+    bfc_clock_anchor(clock)
+
+cdef inline i64 clock_read(Clock *clock) noexcept nogil:
+    return bfc_clock_read(clock)
+
+cdef inline u16 thread_number() noexcept nogil:
+    return bfc_thread_number()
+
+# ---- locks ----
+cdef inline Mutex *mutex_new() noexcept nogil:
+    return bfc_mutex_new()
+
+cdef inline void mutex_delete(Mutex *mutex) noexcept nogil:
+    bfc_mutex_delete(mutex)
+
+cdef extern from "Python.h":
+    void *PyGILState_GetThisThreadState() noexcept nogil
+
+# A mutex is never held while its holder waits for the GIL, and never waited for with the GIL in hand: a
+# thread known to Python lets go of the GIL, waits until the mutex is free, and only then tries again.
+cdef inline void mutex_lock(Mutex *mutex) noexcept nogil:
+    cdef int spins = 0
+    while pthread_mutex_trylock(mutex) != 0:
+        spins += 1
+        if spins < 200:
+            continue
+        if PyGILState_GetThisThreadState() == NULL:
+            pthread_mutex_lock(mutex)
+            return
+        with gil:
+            with nogil:
+                pthread_mutex_lock(mutex)
+                pthread_mutex_unlock(mutex)
+
+cdef inline void mutex_unlock(Mutex *mutex) noexcept nogil:
+    pthread_mutex_unlock(mutex)
+
+# ---- records ----
+cdef inline Event *window_of(uintptr_t address) noexcept nogil:
+    return <Event *>address
+
+cdef inline Event *no_window() noexcept nogil:
+    return NULL
+
+cdef inline bint is_no_window(Event *window) noexcept nogil:
+    return window == NULL
+
+cdef inline Event *record_at(Event *window, u64 index) noexcept nogil:
+    return window + index
+
+cdef inline void publish_kind(Event *record, u8 kind) noexcept nogil:
+    bfc_publish_kind(record, kind)
+
+cdef inline Event *map_window(int fd, u64 offset, u64 num_bytes) noexcept nogil:
+    return bfc_map_window(fd, offset, num_bytes)
+
+cdef inline void unmap_window(Event *window, u64 num_bytes) noexcept nogil:
+    bfc_unmap_window(window, num_bytes)
+
+cdef inline int last_error() noexcept nogil:
+    return bfc_errno()
+
+# ---- bits ----
+cdef inline int low_bit(u64 x) noexcept nogil:
+    return bfc_low_bit(x)
+
+cdef inline int high_bit(u64 x) noexcept nogil:
+    return bfc_high_bit(x)
+
+cdef inline u32 bit_32(int n) noexcept nogil:
+    return <u32>1 << n
+
+cdef inline u64 bit_64(int n) noexcept nogil:
+    return <u64>1 << n
+
+cdef inline u64 above(int n) noexcept nogil:
+    return ~<u64>0 << n << 1    # in two: a shift by 64 is undefined
+
+# ---- numbers ----
+cdef inline int bin_of(u64 size) noexcept nogil:
+    cdef int power = bfc_high_bit(size | 256) - 8
+    return power if power < NUM_BINS else NUM_BINS - 1
+
+cdef inline u64 to_u64(object x) except? 0xFFFF:
+    return x
+
+cdef inline u64 wrap_64(u64 x) noexcept nogil:
+    return x
+
+cdef inline u32 scramble(u32 x) noexcept nogil:
+    return x * <u32>2654435769u
+
+cdef inline u64 spread(u64 x, int shift) noexcept nogil:
+    return (x * <u64>11400714819323198485u) >> shift
+
+cdef inline u64 nine_tenths(u64 x) noexcept nogil:
+    return <u64>(<float>x * <float>0.9)
