@@ -14,7 +14,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.importers.dtypes import dtype_name
 from bfcviz.importers.requests import ABSENT, REQUEST, Recorded, Requests
-from bfcviz.importers.xspace import Plane, as_text
+from bfcviz.importers.xspace import Plane, Space, as_text
 
 _EVENTS = {"MemoryAllocation": False, "MemoryDeallocation": True}  # name -> whether it is a free
 
@@ -42,6 +42,7 @@ _PLACES = {stat: place for place, stat in enumerate(_ABSENT)}
 
 _MAX_TIME_NS = 1 << 61  # far beyond any clock; keeps sums and differences of two times within 64 bits
 _PS_PER_NS = 1000
+_HALF_SPACE = 1 << 63  # processes have the lower half of all addresses; so sums of sizes fit 64 bits, too
 
 
 class _Row(NamedTuple):
@@ -62,8 +63,8 @@ def has_memory_events(plane: Plane) -> bool:
     return not _EVENTS.keys().isdisjoint(plane.event_names.values())
 
 
-def collect(planes: Sequence[Plane], path: object) -> Recorded:
-    """All memory events of the planes, in order of time.
+def collect(space: Space, path: object) -> Recorded:
+    """All memory events of a profile, in order of time.
 
     Raises:
         FileError: a line is corrupt, there are no memory events, or more pools or threads than a trace holds.
@@ -71,7 +72,7 @@ def collect(planes: Sequence[Plane], path: object) -> Recorded:
     threads: dict[tuple[int, int], int] = {}
     names: dict[int, str] = {}
     rows: list[_Row] = []
-    for number, plane in enumerate(planes):
+    for number, plane in enumerate(space.planes):
         for line in plane.lines() if has_memory_events(plane) else ():
             # Lines of one id are one thread.
             thread = threads.get((number, line.id), len(threads) + 1)
@@ -85,9 +86,9 @@ def collect(planes: Sequence[Plane], path: object) -> Recorded:
     left_out = Counter[str]()
     rows = _usable(rows, left_out)
     if not rows:
-        raise _nothing(path, left_out)
+        raise _nothing(path, space.cut, left_out)
     rows.sort(key=lambda row: row.when)
-    pools, pool_names = _pools(rows, planes, path)
+    pools, pool_names = _pools(rows, space.planes, path)
     labels = Labels()
     requests = _table(rows, _labels(rows, labels))
     requests["pool"] = pools
@@ -136,28 +137,30 @@ def _value(stat: Any, names: Mapping[int, str], absent: Any) -> Any:
             value = kind(value)
         except (ValueError, OverflowError):
             return absent
-    if kind is int and not -(1 << 63) <= value < 1 << 63:
-        # An address in the upper half of 64 bits keeps its bits; the column turns them back.
-        return value - (1 << 64) if 0 < value < 1 << 64 else absent
-    return value
+    return absent if kind is int and not ABSENT <= value < _HALF_SPACE else value
 
 
 def _usable(rows: Sequence[_Row], left_out: Counter[str]) -> list[_Row]:
     """The rows that say enough to be replayed; the others are counted by what is wrong with them."""
     usable = []
     for row in rows:
-        if not row.get("allocator_name") or row.get("addr") in (0, ABSENT):
+        address, size = row.get("addr"), row.get("allocation_bytes")
+        if not row.get("allocator_name") or address <= 0:
             left_out["memory events without an allocator or an address"] += 1
         elif row.get("bytes_available") == ABSENT and row.get("fragmentation") < 0:
             left_out[f"events of allocator {row.get('allocator_name')!r}, which is no BFC heap"] += 1
-        elif row.get("allocation_bytes") <= 0 or (row.get("requested_bytes") <= 0 and not row.free):
+        elif size <= 0 or (row.get("requested_bytes") <= 0 and not row.free):
             left_out["memory events without a size"] += 1
+        elif address + size > _HALF_SPACE:
+            left_out["memory events of addresses that no process has"] += 1
         else:
             usable.append(row)
     return usable
 
 
-def _nothing(path: object, left_out: Mapping[str, int]) -> FileError:
+def _nothing(path: object, cut: str | None, left_out: Mapping[str, int]) -> FileError:
+    if cut is not None:
+        return FileError(path, "", f"{cut}, and no complete plane before that has events of a BFC heap")
     without = "".join(f" ({count} {what})" for what, count in left_out.items())
     return FileError(
         path,
@@ -184,8 +187,7 @@ def _table(rows: Sequence[_Row], labels: Sequence[int]) -> Requests:
     table: Requests = np.zeros(len(rows), REQUEST)
     stats = dict(zip(_ABSENT, zip(*(row.values for row in rows), strict=True), strict=True))
     for stat, column in _COLUMNS.items():
-        # Through int64 and a view: the address column takes the same bits as unsigned.
-        table[column] = np.array(stats[stat], np.int64).view(REQUEST[column].str)
+        table[column] = stats[stat]
     table["fragmentation"] = stats["fragmentation"]
     table["label"] = labels
     table["thread"] = [row.thread for row in rows]

@@ -8,7 +8,7 @@ Lines are parsed one at a time, so that the memory needed is that of one line be
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -86,8 +86,6 @@ class Plane:
     """One source of events; its metadata say what the numbers in its events mean."""
 
     wire: Wire
-    start: int
-    missing: int  # bytes of the plane that lie beyond the end of the file
     name: str = ""
     event_names: dict[int, str] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
@@ -103,21 +101,34 @@ class Plane:
             yield _parse(self.wire, "XLine", span, f"a line of plane {self.name!r}")
 
 
-def read_planes(wire: Wire) -> list[Plane]:
-    """The planes of a profile in file order; the last one may have bytes missing.
+class Space(NamedTuple):
+    """A profile's planes in file order; `cut` says what is missing at its end, None when nothing is."""
+
+    planes: list[Plane]
+    cut: str | None
+
+
+def read_space(wire: Wire) -> Space:
+    """What the profile holds; of a plane that is cut off, what comes before the cut.
 
     Raises:
         FileError: the bytes are no XSpace, with the place.
     """
-    return [
-        _plane(wire, found)
-        for found in wire.fields(0, len(wire.data))
-        if found.number == _PLANES and found.wire == LENGTH
-    ]
+    planes = []
+    cut = None
+    for found in wire.fields(0, len(wire.data)):
+        what = ""
+        if found.number == _PLANES and found.wire == LENGTH:
+            planes.append(_plane(wire, found))
+            what = f" of plane {planes[-1].name!r}"
+        if found.missing:
+            lost = f"{found.missing} or more bytes{what} are missing"
+            cut = f"the profile is cut off at byte {len(wire.data)}: {lost}"
+    return Space(planes, cut)
 
 
 def _plane(wire: Wire, found: Field) -> Plane:
-    plane = Plane(wire, found.start, found.missing)
+    plane = Plane(wire)
     for part in wire.fields(found.start, found.stop):
         if part.missing or part.wire != LENGTH:
             continue

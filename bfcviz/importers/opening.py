@@ -1,0 +1,60 @@
+"""`open_trace`: a Trace from any file or folder we read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.trace import Trace
+from bfcviz.importers.content import read_content
+from bfcviz.importers.reconstruct import reconstruct
+from bfcviz.importers.sniff import Format, sniff
+from bfcviz.importers.wire import Wire
+from bfcviz.importers.xplane import collect
+from bfcviz.importers.xspace import read_space
+
+
+def open_trace(path: str | os.PathLike[str]) -> Trace:
+    """The trace in a file or folder, whatever its format; see `sniff` for those we read.
+
+    Raises:
+        FileError: the file cannot be read; says where in it and why.
+    """
+    path = Path(path)
+    return _READERS[sniff(path)](path)
+
+
+def open_xplane(path: Path) -> Trace:
+    """The trace in a profile of TensorFlow or XLA; `origin.details` holds the checks of its reconstruction.
+
+    Raises:
+        FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
+    """
+    content = read_content(path)
+    space = read_space(Wire(path, content.data))
+    missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
+    recorded = collect(space, path)
+    rebuilt = reconstruct(recorded)
+    left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
+    doubts = left_out + rebuilt.reasons
+    status = Status.DEGRADED if doubts else Status.TRUNCATED if missing else Status.COMPLETE
+    origin = Origin(
+        format=Format.XPLANE.value,
+        source=path.name,
+        status=status,
+        reasons=missing + doubts,
+        pools=rebuilt.pools,
+        details={
+            "checks": list(rebuilt.checks),
+            "facts": list(rebuilt.facts),
+            "threads": {str(number): name for number, name in recorded.threads.items()},
+        },
+    )
+    return Trace.from_events(rebuilt.events, recorded.labels, origin)
+
+
+_READERS: dict[Format, Callable[[Path], Trace]] = {
+    Format.FOLDER: Trace.open,
+    Format.PARQUET: Trace.open,
+    Format.XPLANE: open_xplane,
+}

@@ -1,0 +1,44 @@
+"""Requests for tests: by hand, from a naive heap, or from the real profiles."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+from importers.naive_bfc import NaiveBFC
+from shared import SHARED
+
+from bfcviz.importers.content import read_content
+from bfcviz.importers.requests import REQUEST, Recorded, Requests
+from bfcviz.importers.wire import Wire
+from bfcviz.importers.xplane import collect
+from bfcviz.importers.xspace import read_space
+
+REAL = SHARED / "real" / "tensorflow"
+
+
+def recorded(name: str) -> Recorded:
+    path: Path = REAL / f"{name}.xplane.pb.gz"
+    return collect(read_space(Wire(path, read_content(path).data)), path)
+
+
+def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> Requests:
+    """`count` random requests served by `heap`, as a profile would record them."""
+    rng = random.Random(seed)  # noqa: S311  nothing secret here
+    requests: Requests = np.zeros(count, REQUEST)
+    live: list[tuple[int, int]] = []
+    for place in range(count):
+        free = bool(live) and rng.random() < (0.3 if len(live) < 300 else 0.6)
+        if free:
+            at, asked = live.pop(rng.randrange(len(live)))
+            size = heap.deallocate(at)
+        else:
+            asked = rng.choice((rng.randint(1, 2000), rng.randint(1, 200_000)))
+            at, size = heap.allocate(asked, address + (heap.extensions + 1 << 30))
+            live.append((at, asked))
+        row = requests[place]
+        row["free"], row["address"], row["requested"], row["size"] = free, at, asked, size
+        row["bytes_in_use"] = heap.bytes_in_use
+        row["bytes_available"] = heap.bytes_limit - heap.bytes_in_use
+        row["fragmentation"] = float(f"{heap.fragmentation:.6g}")
+        row["time"], row["step"], row["thread"] = place * 10, place // 50, 1 + place % 3
+    return requests
