@@ -1,0 +1,71 @@
+"""What `bfcviz info --json` prints: one object about any trace, the same for every format."""
+
+from collections.abc import Mapping
+
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events.origin import Status
+from bfcviz.events.trace import Trace
+from bfcviz.model.fragmentation import external
+from bfcviz.model.replay import Model
+
+_STATUS = {Status.RECORDING: Status.TRUNCATED}
+"""Who asks about a trace wants to know whether it is whole; one that still grows is not."""
+
+
+def info(trace: Trace) -> dict[str, object]:
+    """Format, status and the state of every allocator after the last event, as JSON values.
+
+    Where the source states a number itself, or cannot know one (None), `origin.details["facts"]`, a mapping
+    for each pool, says so, and it stands before what the events would give.
+    """
+    origin = trace.origin
+    reasons = list(origin.reasons)
+    allocators = []
+    for pool in range(len(origin.pools)):
+        allocator, damage = _allocator(trace, pool)
+        allocators.append(allocator)
+        if damage and damage not in reasons:
+            reasons.append(damage)
+    status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
+    if origin.status == Status.RECORDING and not reasons:
+        reasons = ["it is still being recorded"]
+    return {
+        "format": str(origin.format),
+        "status": str(_STATUS.get(status, status)),
+        "reasons": reasons,
+        "events": len(trace),
+        "allocators": allocators,
+    }
+
+
+def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
+    """One heap at the end of the trace; and, where events contradict each other, how."""
+    model = Model(trace, pool)
+    damage = ""
+    try:
+        model.seek(len(trace))
+    except (TraceError, FileError) as error:
+        damage = f"the numbers are those after event {model.step}: {error}"
+    stats = model.stats()
+    known: dict[str, object] = {
+        "name": trace.origin.pools[pool].name,
+        "bytes_limit": stats.bytes_limit,
+        "pool_bytes": stats.pool_bytes,
+        "bytes_in_use": stats.bytes_in_use,
+        "requested_bytes_in_use": stats.requested_bytes_in_use,
+        "peak_bytes_in_use": stats.peak_bytes_in_use,
+        "regions": len(model.regions()),
+        "chunks_in_use": stats.chunks_in_use,
+        "chunks_free": stats.chunks_free,
+        "free_bytes": stats.free_bytes,
+        "largest_free_chunk": stats.largest_free_chunk,
+        "external_fragmentation": external(stats),
+    }
+    return known | {key: value for key, value in _facts(trace, pool).items() if key in known}, damage
+
+
+def _facts(trace: Trace, pool: int) -> Mapping[str, object]:
+    facts = trace.origin.details.get("facts")
+    if not isinstance(facts, list | tuple) or pool >= len(facts) or not isinstance(facts[pool], Mapping):
+        return {}
+    return dict(facts[pool])
