@@ -42,7 +42,7 @@ class Reconstruction:
     Attributes:
         events: one stream, in order.
         pools: the heaps, with the options they must have had.
-        checks: for each heap, as JSON values: how it was made and how many requests agree.
+        checks: for each heap, as JSON values: how it was made, and how many requests agree with a replay.
         facts: for each heap, what it said itself in the end, and None for what nobody knows: stronger than
             what the events give.
         reasons: what is not as recorded, in words; empty where everything agrees.
@@ -176,13 +176,17 @@ def _tiled(
     """The heap as its recorded addresses tell it, with what that cannot tell."""
     events = tiled.events
     events["time"] = places[events["time"]]
-    reason = (
-        f"heap {pool.name!r} was in use before the profile began, so its regions are not known: "
-        f"the memory shown is what the {check['checked']} requests touch; "
-        f"{tiled.chunks_before} chunks were in use at the start, "
-        f"and {format_bytes(tiled.bytes_not_seen)} more are in use by chunks the profile never mentions"
+    why = (
+        "was in use before the profile began"
+        if tiled.chunks_before or tiled.bytes_not_seen
+        else f"cannot be replayed ({check['differing']} requests differ, first {check['first_differing']})"
     )
-    reasons = [reason]
+    shown = (
+        f"heap {pool.name!r} {why}, so its regions are not known: the memory shown is what the "
+        f"{check['checked']} requests touch. Chunks in use at the start: {tiled.chunks_before}; "
+        f"in use by chunks the profile never mentions: {format_bytes(tiled.bytes_not_seen)}"
+    )
+    reasons = [shown]
     if tiled.contradicting:
         reasons.append(
             f"heap {pool.name!r}: {tiled.contradicting} requests overlap chunks in use and were left out"

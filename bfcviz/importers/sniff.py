@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.importers.content import read_head
+from bfcviz.importers.wire import LENGTH, VARINT, Field, Wire
 
 
 class Format(StrEnum):
@@ -31,7 +32,11 @@ def sniff(path: Path) -> Format:
     Raises:
         FileError: it is not there, may not be read, is empty, or is of no format we read.
     """
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:  # a name too long, a folder on the way that may not be entered
+        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
+    if is_folder:
         return _sniff_folder(path)
     head = read_head(path)
     if not head:
@@ -60,15 +65,21 @@ def _is_parquet(head: bytes) -> bool:
 
 def _is_xspace(head: bytes) -> bool:
     """Whether the first field is one of XSpace, and a plane in it begins as planes do."""
-    # 1 planes, 2 errors, 3 warnings, 4 hostnames: all of them length-delimited.
-    if head[0] not in (0x0A, 0x12, 0x1A, 0x22) or _is_text(head):
+    if _is_text(head):
         return False
-    at = 1
-    while at < min(len(head), 11) and head[at] >= 0x80:
-        at += 1
-    inside = head[at + 1 : at + 2]
-    # 1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; nothing where the file is cut here.
-    return head[0] != 0x0A or inside in (b"", b"\x08", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32")
+    wire = Wire("", head)
+    try:
+        first = next(wire.fields(0, len(head)))
+        inside = list(islice(wire.fields(first.start, first.stop), 8)) if first.number == 1 else []
+    except FileError:
+        return False
+    # 1 planes, 2 errors, 3 warnings, 4 hostnames. A pprof profile begins alike, but with numbers in field 1.
+    return first.wire == LENGTH and first.number <= 4 and all(_is_of_plane(field) for field in inside)
+
+
+def _is_of_plane(field: Field) -> bool:
+    """1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; or a field of later days."""
+    return field.number > 6 or field.wire == (VARINT if field.number == 1 else LENGTH) or field.number == 0
 
 
 def _is_text(head: bytes) -> bool:

@@ -53,12 +53,22 @@ def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
         sniff(written(tmp_path / "a.xplane.pb", data))
 
 
+@needs_shared
+def test_every_other_real_file_is_refused_in_one_sentence() -> None:
+    others = [path for path in (SHARED / "real").rglob("*") if path.is_file() and "xplane" not in path.name]
+    assert len(others) > 20
+    for path in others:
+        with pytest.raises(FileError, match="bfcviz reads its own trace folders"):
+            sniff(path)
+
+
 def test_empty_missing_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     for empty in (b"", gzip.compress(b"")):
         with pytest.raises(FileError, match="the file is empty"):
             sniff(written(tmp_path / "empty", empty))
-    with pytest.raises(FileError, match="no such file"):
-        sniff(tmp_path / "missing")
+    for missing in ("missing", "x" * 5000, "a\0b"):
+        with pytest.raises(FileError, match="no such file|cannot be read"):
+            sniff(tmp_path / missing)
     with pytest.raises(FileError, match="this folder holds no trace; bfcviz reads"):
         sniff(tmp_path)
 
