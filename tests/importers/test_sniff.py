@@ -67,7 +67,7 @@ def test_empty_missing_and_foreign_folders_are_refused(tmp_path: Path) -> None:
         with pytest.raises(FileError, match="the file is empty"):
             sniff(written(tmp_path / "empty", empty))
     for missing in ("missing", "x" * 5000, "a\0b"):
-        with pytest.raises(FileError, match="no such file|cannot be read"):
+        with pytest.raises(FileError, match=r"no such file|cannot be read"):
             sniff(tmp_path / missing)
     with pytest.raises(FileError, match="this folder holds no trace; bfcviz reads"):
         sniff(tmp_path)
