@@ -1,0 +1,9 @@
+"""ipywidgets around the figures: a trace comes in, a view in the notebook comes out.
+
+`Inspector` steps through a trace and asks the model for everything it shows. May import figures, model and
+what those import; besides figures the only place for plotly, and altogether the only one for ipywidgets.
+"""
+
+from bfcviz.dashboard.inspector import Inspector
+
+__all__ = ["Inspector"]

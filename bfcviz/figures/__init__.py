@@ -1,0 +1,77 @@
+"""Model -> plotly figure: each function here is pure, draws one picture, and knows no widget.
+
+Enters: a `bfcviz.model.Model` at a step (it is not moved), or a whole trace. Leaves: a `Picture`, a plotly
+figure with the table of numbers it was drawn from. `FIGURES` names them all; `export` writes one to a file.
+May import model and events, and what those import.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bfcviz.events.schema import Events
+from bfcviz.events.trace import Trace
+from bfcviz.figures.bin_histogram import bin_histogram
+from bfcviz.figures.export import FORMATS, export
+from bfcviz.figures.fragmentation_timeline import fragmentation_timeline
+from bfcviz.figures.panel import Picture
+from bfcviz.figures.region_map import region_map
+from bfcviz.figures.stats_timeline import stats_timeline
+from bfcviz.figures.touched import last_event
+from bfcviz.model import Model
+
+__all__ = [
+    "FIGURES",
+    "FORMATS",
+    "FigureKind",
+    "Picture",
+    "bin_histogram",
+    "draw",
+    "export",
+    "fragmentation_timeline",
+    "region_map",
+    "stats_timeline",
+]
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One picture that can be asked for by name.
+
+    Attributes:
+        title: what people call it.
+        draw: makes it for a model at a step, the events to highlight, and a theme's name. Its `table` holds
+            the numbers.
+    """
+
+    title: str
+    draw: Callable[[Model, Events | None, str], Picture]
+
+
+FIGURES: Final = {
+    "region_map": FigureKind("region map", region_map),
+    "bin_histogram": FigureKind("bin histogram", bin_histogram),
+    "stats_timeline": FigureKind(
+        "stats timeline",
+        lambda model, _, theme: stats_timeline(model.trace, model.step, pool=model.pool, theme=theme),
+    ),
+    "fragmentation_timeline": FigureKind(
+        "fragmentation timeline",
+        lambda model, _, theme: fragmentation_timeline(model.trace, model.step, pool=model.pool, theme=theme),
+    ),
+}
+"""Name -> picture."""
+
+
+def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, theme: str = "light") -> Picture:
+    """The picture called `name` of one heap of `trace` at `step` (None: after the last event).
+
+    Raises:
+        ValueError: there is no such picture; the message lists those there are.
+        TraceError: the trace has no such step.
+    """
+    if name not in FIGURES:
+        raise ValueError(f"no figure {name!r}; there are: {', '.join(FIGURES)}")
+    model = Model(trace, pool)
+    model.seek(len(trace) if step is None else step)
+    return FIGURES[name].draw(model, last_event(model), theme)

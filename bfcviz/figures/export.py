@@ -1,0 +1,110 @@
+"""A figure as a file: a page that needs no network, a picture, or its numbers."""
+
+import io
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import plotly.graph_objects as go
+from pyarrow import csv
+
+from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.figures.panel import Picture
+
+WIDTH: Final = 1200
+"""Pixels across a picture that does not say its own width."""
+
+SCALE: Final = 2
+"""Device pixels of a PNG for each of those."""
+
+
+def export(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
+    """Writes `figure` to `path`, in the form its suffix names, and returns the path.
+
+    `.html` holds everything it needs and works offline; `.png` and `.svg` want kaleido and a Chromium or
+    Chrome; `.csv` holds the numbers the figure was drawn from. The file appears whole or not at all.
+
+    Raises:
+        BfcvizError: an unknown suffix, no browser, a figure that brings no numbers, or a place that cannot be
+            written to.
+        MissingExtra: kaleido is not installed.
+    """
+    target = Path(path)
+    render = _FORMATS.get(target.suffix.lower())
+    if render is None:
+        raise BfcvizError(
+            f"cannot export to {target.name!r}: its suffix says no format known here; "
+            f"use one of {', '.join(_FORMATS)}"
+        )
+    _write(target, render(figure))
+    return target
+
+
+def rendered(figure: go.Figure, suffix: str) -> bytes:
+    """What `export` would write to a file with this suffix (`.html`, ...)."""
+    return _FORMATS[suffix](figure)
+
+
+def _html(figure: go.Figure) -> bytes:
+    text: str = figure.to_html(
+        include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True}
+    )
+    return text.encode()
+
+
+def _image(figure: go.Figure, form: str) -> bytes:
+    try:
+        import kaleido  # noqa: PLC0415  an extra
+        from kaleido.errors import ChromeNotFoundError  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra(f"export to .{form}", "kaleido", "lab") from error
+    width = figure.layout.width or WIDTH
+    options = {"format": form, "width": width, "height": figure.layout.height or 700, "scale": SCALE}
+    with warnings.catch_warnings():
+        # A user's own running kaleido server ignores kopts, and says so.
+        warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
+        try:
+            # Without this it would fetch MathJax from the network.
+            made: bytes = kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts={"mathjax": False})
+        except (ChromeNotFoundError, RuntimeError) as error:
+            raise BfcvizError(
+                f"export to .{form} needs a Chromium or Chrome, and kaleido found none that starts; install "
+                "one (apt-get install chromium, or kaleido_get_chrome), or set BROWSER_PATH to it; "
+                f".html and .csv work without ({error})"
+            ) from error
+    return made
+
+
+def _csv(figure: go.Figure) -> bytes:
+    table = figure.table if isinstance(figure, Picture) else None
+    if table is None:
+        raise BfcvizError("this figure brings no numbers for .csv; those made by bfcviz.figures do")
+    sink = io.BytesIO()
+    csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+_FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
+    ".html": _html,
+    ".png": lambda figure: _image(figure, "png"),
+    ".svg": lambda figure: _image(figure, "svg"),
+    ".csv": _csv,
+}
+FORMATS: Final = tuple(_FORMATS)
+"""The suffixes `export` knows."""
+
+
+def _write(target: Path, body: bytes) -> None:
+    """Puts `body` at `target` in one move, so that no reader ever meets half a file."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        try:
+            beside.write_bytes(body)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise BfcvizError(f"cannot write {str(target)!r}: {error.strerror}") from error

@@ -1,0 +1,156 @@
+"""One set of axes as plain data, and the page that several of them are put on.
+
+A picture is first made as `Panel`s, plain dictionaries in plotly's words. So the same panels become a figure
+of their own or one view among others, and an update is the difference between two of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import plotly.graph_objects as go
+import pyarrow as pa
+
+from bfcviz.figures.theme import Theme, template
+
+TITLE: Final = 24
+"""Pixels over a plot for its title."""
+LEGEND: Final = 19
+"""Pixels for each line of its legend, which lies between title and plot."""
+BELOW: Final = 46
+"""Pixels under each plot for the ticks and the name of its x axis."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One set of axes.
+
+    Attributes:
+        title: what is shown, with its unit where one holds for all.
+        caption: how to read it, in one line.
+        traces: plotly traces, without axes; their number and order never change for one kind of panel.
+            `legend` is the line of the legend a trace is named in, from 0, where it is not the first.
+        xaxis: plotly's settings of the axis.
+        yaxis: likewise.
+    """
+
+    title: str
+    caption: str
+    traces: Sequence[Mapping[str, Any]]
+    xaxis: Mapping[str, Any]
+    yaxis: Mapping[str, Any]
+
+    @property
+    def above(self) -> int:
+        """Pixels needed over the plot."""
+        return TITLE + LEGEND * (1 + self.legend_lines)
+
+    @property
+    def legend_lines(self) -> int:
+        """Lines of the legend after the first."""
+        return max(int(trace.get("legend", 0)) for trace in self.traces)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a panel goes: parts (0..1) of the page's width, and pixels from its top for its plot."""
+
+    left: float
+    right: float
+    top: int
+    height: int
+
+
+class Picture(go.Figure):  # type: ignore[misc]
+    """A figure that knows the numbers it was drawn from."""
+
+    _table: pa.Table | None = None
+
+    def with_table(self, table: pa.Table) -> "Picture":
+        """Keeps `table` as what `export` writes for `.csv`; returns itself."""
+        self._table = table
+        return self
+
+    @property
+    def table(self) -> pa.Table | None:
+        """The numbers drawn, one row a chunk, bin or point."""
+        return self._table
+
+
+def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> Picture:
+    """The page with each panel in its place."""
+    margin = min(place.top for place in places)
+    height = max(place.top + place.height for place in places) + BELOW
+    inner = height - margin - BELOW
+    layout: dict[str, Any] = {
+        "template": template(theme),
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": margin, "b": BELOW},
+        "hovermode": "closest",
+        "hoverdistance": 60,
+        "annotations": [],
+        "bargap": 0.15,
+        "uirevision": "kept",
+    }
+    data: list[dict[str, Any]] = []
+    for number, (panel, place) in enumerate(zip(panels, places, strict=True), start=1):
+        top = 1 - (place.top - margin) / inner
+        x, y = axis_names(number)
+        layout[f"xaxis{x[1:]}"] = {**panel.xaxis, "domain": [place.left, place.right], "anchor": y}
+        bottom = max(top - place.height / inner, 0.0)
+        layout[f"yaxis{y[1:]}"] = {**panel.yaxis, "domain": [bottom, min(top, 1.0)], "anchor": x}
+        names = [_legend_name(number, line) for line in range(panel.legend_lines + 1)]
+        for line, name in enumerate(names):
+            layout[name] = _legend(place.left, top + LEGEND * (panel.legend_lines - line) / inner, theme)
+        layout["annotations"].append(_title(panel, x, y, theme))
+        data += [
+            {**trace, "xaxis": x, "yaxis": y, "legend": names[trace.get("legend", 0)]}
+            for trace in panel.traces
+        ]
+    return Picture(data=data, layout=layout)
+
+
+def single(panel: Panel, height: int, theme: Theme) -> Picture:
+    """The panel as a figure of its own; `height` is its plot's, in pixels."""
+    return compose([panel], [Place(0.0, 1.0, panel.above, height)], theme)
+
+
+def axis_names(number: int) -> tuple[str, str]:
+    """Plotly's short names for the axes of the panel at this place, from 1."""
+    suffix = "" if number == 1 else str(number)
+    return f"x{suffix}", f"y{suffix}"
+
+
+def _legend_name(number: int, line: int) -> str:
+    place = 10 * line + number  # any numbers do, as long as each legend has its own
+    return "legend" if place == 1 else f"legend{place}"
+
+
+def _legend(left: float, bottom: float, theme: Theme) -> dict[str, Any]:
+    return {
+        "orientation": "h",
+        "x": left,
+        "xanchor": "left",
+        "y": bottom,
+        "yanchor": "bottom",
+        "itemwidth": 30,
+        "bgcolor": "rgba(0,0,0,0)",
+        "font": {"size": 11, "color": theme.text},
+    }
+
+
+def _title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
+    muted = f"color:{theme.muted}; font-size:11px"
+    return {
+        "text": f"<b>{panel.title}</b>  <span style='{muted}'>{panel.caption}</span>",
+        "xref": f"{x} domain",
+        "yref": f"{y} domain",
+        "x": 0,
+        "y": 1,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "yshift": LEGEND * (1 + panel.legend_lines) + 1,
+        "showarrow": False,
+        "font": {"size": 13},
+        "align": "left",
+    }

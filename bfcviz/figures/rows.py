@@ -1,0 +1,100 @@
+"""Where an address lies on the page: regions laid out as rows, long ones wrapped like lines of text.
+
+::
+
+      row 0  region 0  |aaaaaaaabbbbbbbbbbbb|      every row spans `width` bytes
+      row 1  + width   |bbbbcccc            |      (b goes on here: two pieces of one chunk)
+      row 2  region 1  |dddddddddddddd|
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+WRAPPED_ROWS = 16
+"""Rows that the pool is wrapped into, where its regions alone do not need more."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Address ranges cut at the ends of rows; one entry a piece.
+
+    Attributes:
+        source: index of the range a piece belongs to.
+        row: the row it lies in.
+        left: bytes from the row's left edge, float64 (exact to 2^53).
+        right: where it ends, likewise.
+    """
+
+    source: NDArray[np.intp]
+    row: NDArray[np.intp]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The layout of one set of regions.
+
+    Attributes:
+        width: bytes a full row spans: a power of two, at least 256.
+        address: of each region, ascending, uint64.
+        size: bytes of each region, uint64.
+        slot: the number each region goes by.
+        first: the first row of each region; one entry more: the number of rows.
+    """
+
+    width: int
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    slot: NDArray[np.uint16]
+    first: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def pieces(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
+        """Cuts ranges of addresses, each inside one region and not empty, at the ends of rows."""
+        region = np.searchsorted(self.address, address, side="right") - 1
+        begin = (address - self.address[region]).astype(np.float64)
+        end = begin + size.astype(np.float64)
+        first_row = (begin // self.width).astype(np.intp)
+        count = ((end - 1) // self.width).astype(np.intp) - first_row + 1
+        source = np.repeat(np.arange(len(address)), count)
+        nth = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
+        row_in_region = first_row[source] + nth
+        edge = row_in_region * float(self.width)
+        return Pieces(
+            source=source,
+            row=self.first[region][source] + row_in_region,
+            left=np.maximum(begin[source], edge) - edge,
+            right=np.minimum(end[source], edge + self.width) - edge,
+        )
+
+    def of_regions(self) -> Pieces:
+        """Every row as one piece: its part of its region."""
+        return self.pieces(self.address, self.size)
+
+
+def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows:
+    """Rows for `regions` (the model's REGION records, ascending by address).
+
+    The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; where
+    so many regions are that each takes a row anyway, at most that many more than there are regions.
+    """
+    address = regions["address"].astype(np.uint64)
+    size = regions["size"].astype(np.uint64)
+    allowed = wrapped_rows if len(regions) <= wrapped_rows // 2 else len(regions) + wrapped_rows
+    width = 256
+    while len(regions) and int(_rows_needed(size, width).sum()) > allowed:
+        width *= 2
+    first = np.concatenate([[0], np.cumsum(_rows_needed(size, width))]).astype(np.intp)
+    return Rows(width=width, address=address, size=size, slot=regions["slot"].astype(np.uint16), first=first)
+
+
+def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
+    return (size + np.uint64(width - 1)) // np.uint64(width)

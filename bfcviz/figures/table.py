@@ -1,0 +1,45 @@
+"""The numbers behind the pictures as Arrow tables: what `.csv` holds."""
+
+import numpy as np
+import pyarrow as pa
+
+from bfcviz.events.schema import MIN_CHUNK, bin_of
+from bfcviz.model import Model
+
+
+def chunk_table(model: Model) -> pa.Table:
+    """One row a chunk, by address; sizes in bytes."""
+    chunks = model.chunks()
+    in_use = chunks["in_use"]
+    names = model.trace.labels
+    return pa.table(
+        {
+            "address": chunks["address"],
+            "size": chunks["size"],
+            "requested": chunks["requested"],
+            "waste": np.where(in_use, chunks["size"] - chunks["requested"], 0).astype(np.uint64),
+            "state": pa.array(np.where(in_use, "in use", "free")),
+            "bin": np.array([bin_of(int(size)) for size in chunks["size"]], dtype=np.int8),
+            "chunk": chunks["handle"],
+            "region": chunks["region"],
+            "label": pa.array([names.name(number) for number in chunks["label"].tolist()], pa.string()),
+            "thread": chunks["thread"],
+            "stream": chunks["stream"],
+            "allocated_at_step": pa.array(chunks["born"], mask=~in_use),
+        }
+    )
+
+
+def bin_table(model: Model) -> pa.Table:
+    """One row a bin: its least chunk size, and free and in-use chunks whose size falls into it."""
+    bins = model.bins()
+    return pa.table(
+        {
+            "bin": bins["bin"],
+            "least_size": np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64),
+            "free_bytes": bins["free_bytes"],
+            "free_chunks": bins["free_chunks"],
+            "in_use_bytes": bins["in_use_bytes"],
+            "in_use_chunks": bins["in_use_chunks"],
+        }
+    )

@@ -1,0 +1,49 @@
+"""What a person reads in a picture: labels made harmless, numbers with their units."""
+
+from html import escape
+from typing import Final
+
+from bfcviz.units import format_bytes
+
+LONGEST: Final = 90
+"""Characters of a label shown in one line; op names of TensorFlow run to several hundred."""
+
+# Control characters and the marks that turn the direction of text could garble what follows a label.
+_UNPRINTABLE = dict.fromkeys(
+    [*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], " "
+)
+_ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
+
+
+def harmless(text: str, longest: int = LONGEST) -> str:
+    """`text` as one line that plotly, HTML and a neighbouring word cannot be changed by.
+
+    Markup is escaped, control characters become spaces, right-to-left text is isolated, and the middle of
+    what is longer than `longest` characters gives way to an ellipsis (op names differ at their ends).
+    """
+    line = text.translate(_UNPRINTABLE)
+    if len(line) > longest:
+        head = longest // 3
+        line = f"{line[:head]}…{line[head + 1 - longest :]}"
+    escaped = escape(line)
+    return escaped if escaped.isascii() else f"{_ISOLATE}{escaped}{_END_ISOLATE}"
+
+
+def exact_bytes(num_bytes: int) -> str:
+    """Bytes for people and to the byte: `1.2 MiB (1,258,291 B)`; below 1 KiB only the latter."""
+    if num_bytes < 1024:
+        return f"{num_bytes} B"
+    return f"{format_bytes(num_bytes)} ({num_bytes:,} B)"
+
+
+_SCALES = tuple(
+    (1 << (10 * power), unit) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+)
+
+
+def axis_unit(largest: float) -> tuple[int, str]:
+    """Divisor and name of the binary unit in which `largest` bytes is a number from 2 to 2048."""
+    for divisor, unit in _SCALES:
+        if largest < 2048 * divisor:
+            return divisor, unit
+    return _SCALES[-1]

@@ -1,0 +1,139 @@
+"""Every colour with its meaning, and the plotly templates made of them.
+
+One meaning has one hue in every picture: what is a fill in the region map is an area or a bar elsewhere. The
+values were chosen so that any two fills of one theme stay apart under protanopia, deuteranopia and
+tritanopia; tests/figures/test_theme.py measures it.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import plotly.graph_objects as go
+
+ThemeName = Literal["light", "dark"]
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+
+
+@dataclass(frozen=True)
+class Paint:
+    """One meaning: as an area, and as the line or border that must be seen on the paper by itself."""
+
+    fill: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of one template.
+
+    Attributes:
+        in_use: chunks handed out, and their bytes.
+        free: free chunks, their bytes, and how scattered they are (external fragmentation).
+        waste: bytes of a chunk in use that nobody asked for (internal fragmentation).
+        pool: everything got from the sub-allocator; regions.
+        highlight: what this step touched, and where this step is.
+        oom: requests that failed.
+        limit: the heap's memory limit.
+    """
+
+    name: ThemeName
+    paper: str
+    text: str
+    muted: str
+    grid: str
+    in_use: Paint
+    free: Paint
+    waste: Paint
+    pool: Paint
+    highlight: str
+    oom: str
+    limit: str
+
+
+LIGHT = Theme(
+    name="light",
+    paper="#FFFFFF",
+    text="#1A1C20",
+    muted="#5B606B",
+    grid="#E6E8EC",
+    in_use=Paint("#2F5FA8", "#1E3F73"),
+    free=Paint("#A9D8BA", "#25A06F"),
+    waste=Paint("#F0A020", "#B07800"),
+    pool=Paint("#D5D8DE", "#666B75"),
+    highlight="#D6006E",
+    oom="#1A1C20",
+    limit="#1A1C20",
+)
+
+DARK = Theme(
+    name="dark",
+    paper="#111111",
+    text="#ECEEF1",
+    muted="#A9AEB8",
+    grid="#2C2F35",
+    in_use=Paint("#5B9BE6", "#8DBBF2"),
+    free=Paint("#23513F", "#35B07F"),
+    waste=Paint("#F2B134", "#F2B134"),
+    pool=Paint("#3A3E46", "#C4C7CE"),
+    highlight="#FF5FA8",
+    oom="#ECEEF1",
+    limit="#ECEEF1",
+)
+
+THEMES: dict[str, Theme] = {"light": LIGHT, "dark": DARK}
+
+
+def theme_of(name: str) -> Theme:
+    """The theme called `name`.
+
+    Raises:
+        ValueError: there is none of that name; the message lists those there are.
+    """
+    if name not in THEMES:
+        raise ValueError(f"no theme {name!r}; there are: {', '.join(THEMES)}")
+    return THEMES[name]
+
+
+@lru_cache
+def template(theme: Theme) -> go.layout.Template:
+    """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
+    axis = {
+        "gridcolor": theme.grid,
+        "linecolor": theme.muted,
+        "zerolinecolor": theme.grid,
+        "tickcolor": theme.muted,
+        "ticks": "outside",
+        "ticklen": 4,
+        "showline": True,
+        "automargin": True,
+        "title": {"font": {"size": 12, "color": theme.text}, "standoff": 6},
+        "tickfont": {"size": 11, "color": theme.text},
+    }
+    return go.layout.Template(
+        layout={
+            "paper_bgcolor": theme.paper,
+            "plot_bgcolor": theme.paper,
+            "font": {"family": FONT, "size": 12, "color": theme.text},
+            "hoverlabel": {
+                "bgcolor": theme.paper,
+                "bordercolor": theme.muted,
+                "font": {"family": FONT, "size": 12, "color": theme.text},
+                "align": "left",
+            },
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+
+
+def translucent(colour: str, opacity: float) -> str:
+    """`#RRGGBB` as an rgba() text of this opacity (0..1)."""
+    red, green, blue = rgb(colour)
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """`#RRGGBB` as three numbers 0..255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
