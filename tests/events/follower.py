@@ -1,4 +1,4 @@
-"""A process that follows a recording until it ends: `follower.py FOLDER`; prints what it saw.
+"""A process that follows a recording of `writer.py` until it ends: `follower.py FOLDER`; prints what it saw.
 
 It stops with an error as soon as it sees an event that is not whole, or one that names a label not yet there.
 """
@@ -6,20 +6,18 @@ It stops with an error as soon as it sees an event that is not whole, or one tha
 import sys
 import time
 
-import numpy as np
-
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Status, Trace
 
 
 def look(trace, start):
+    """Check the events from `start` on; reading them checks `seq`, `kind` and that their labels are there."""
     events = trace.read(start, len(trace))
-    number = np.arange(start, len(trace))
-    assert (events["size"] == number * 256).all(), "an event is not whole"
-    assert (events["kind"] == Kind.ALLOCATE).all(), "an event is not whole"
-    assert (events["label"] == number // 3 + 1).all(), "an event names another label"
-    for label in np.unique(events["label"]).tolist():
-        assert trace.labels[label] == (f"op{label}", {"stack": f"line {label - 1}"}), "a label is not there"
+    assert trace.origin.status is not Status.DEGRADED, trace.origin.reasons
+    named = events[(events["kind"] == Kind.ALLOCATE) | (events["kind"] == Kind.FREE)]
+    for label, requested in zip(named["label"].tolist(), named["requested"].tolist(), strict=True):
+        assert trace.labels.name(label) == str(requested), "an event and its label do not fit"
+        assert trace.labels[label].details, "a label is not whole"
 
 
 def main():
@@ -28,7 +26,10 @@ def main():
     while True:
         ended = trace.origin.status is not Status.RECORDING
         look(trace, seen)
-        looks += len(trace) > seen
+        if len(trace) > seen:
+            looks += 1
+            if looks == 1:
+                print("following", flush=True)
         seen = len(trace)
         if ended:
             break

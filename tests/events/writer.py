@@ -1,36 +1,34 @@
-"""A process that records until it is killed: `writer.py FOLDER`. Event n names label n // 3 + 1.
+"""A process that runs a heap and records it until it is killed: `writer.py FOLDER`.
 
-It writes as EventLog does: into a mapped file grown ahead, all of a record first and its kind last.
+Each request of n bytes has the label "n", with details: whoever reads an event knows what its label must say.
 """
 
-import mmap
 import sys
+import time
+from itertools import count
 
-import numpy as np
-
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.recording import Recording
-from bfcviz.events.schema import EVENT, Kind
+from bfcviz.events.trace import Pool
+from bfcviz.units import GiB
 
-GROWTH = 4096  # records
+LIVE = 100
 
 
 def main():
-    recording = Recording(sys.argv[1])
-    with recording.events_path.open("w+b") as file:
-        number = 0
-        while True:
-            file.truncate((number + GROWTH) * EVENT.itemsize)
-            window = mmap.mmap(file.fileno(), GROWTH * EVENT.itemsize, offset=number * EVENT.itemsize)
-            records = np.frombuffer(window, EVENT)
-            for record in records:
-                record["seq"] = number
-                record["time"] = number * 10
-                record["size"] = number * 256
-                record["label"] = recording.labels.intern(f"op{number // 3 + 1}", stack=f"line {number // 3}")
-                record["kind"] = Kind.ALLOCATE
-                number += 1
-                if number == 1:
-                    print("begun", flush=True)
+    recording = Recording(sys.argv[1], [Pool("heap", GiB)])
+    heap = BFCAllocator(SimulatedSubAllocator(), GiB, log=recording.log, labels=recording.labels)
+    live = []
+    for number in count(1):
+        size = number * 37 % 1_000_003
+        live.append(heap.allocate(size, label=recording.labels.intern(str(size), request=str(number))))
+        if number == 1:
+            print("begun", flush=True)
+        if len(live) > LIVE:
+            heap.free(live.pop(number * 7919 % LIVE))
+        if number % 500 == 0:
+            time.sleep(0.005)  # the follower checks each event in plain Python
 
 
 if __name__ == "__main__":
