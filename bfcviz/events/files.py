@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from bfcviz.errors import FileError
 
@@ -85,10 +86,10 @@ def _to_disk(path: Path) -> None:
         os.close(fd)
 
 
-def loads(text: str | bytes) -> object:
-    """JSON, where every way to be wrong is a ValueError."""
+def loads(text: str | bytes) -> Any:
+    """JSON in UTF-8, where every way to be wrong is a ValueError."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
     except ValueError as error:
@@ -97,3 +98,6 @@ def loads(text: str | bytes) -> object:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # json.loads would make one for each line of labels

@@ -71,6 +71,11 @@ class Labels:
             for number in range(1, len(self._names)):
                 self._write(number, self._names[number], self._details[number])
 
+    def after_fork(self) -> None:
+        """Let go of the file, in a process that was forked: it is the parent's, which goes on writing it."""
+        self._lock = Lock()  # a thread that is not here any more may have held it
+        self._file = None
+
     def add_line(self, line: bytes) -> None:
         """Take over the next line of a `labels.jsonl`.
 
@@ -80,11 +85,12 @@ class Labels:
         entry = loads(line)
         if not isinstance(entry, dict) or entry.get("id") != len(self._names):
             raise ValueError(f"is not label {len(self._names)}")
-        name, details = entry.get("name"), entry.get("details", {})
-        _expect_texts([name], "name")
+        name = entry.get("name")
+        _expect_texts((name,), "name")
+        details = _checked_details(entry["details"]) if "details" in entry else NO_DETAILS
         with self._lock:
             self._ids = None
-            self._details.append(_checked_details(details))
+            self._details.append(details)
             self._names.append(str(name))
 
     def name(self, number: int) -> str:
@@ -174,14 +180,16 @@ def _key(name: str, details: Mapping[str, str]) -> object:
 
 def _clean(text: str) -> str:
     """Text that every file format takes: half a surrogate pair becomes its escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _expect_texts(values: Sequence[object], what: str) -> None:
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"has a {what} that is no text")
     try:
-        "".join(values).encode()  # type: ignore[arg-type]
+        together = "".join(values)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"has a {what} that is no text") from error
+    try:
+        together.isascii() or together.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"has a {what} with half a character ({error.reason})") from error
 

@@ -7,6 +7,7 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from bfcviz.errors import FileError
 from bfcviz.events.files import open_regular, replacing
@@ -55,6 +56,7 @@ class Recording:
         try:
             self.labels.append_to(self._lock)
             self._write_origin(text)
+            _UNDER_WAY.add(self)
         except BaseException:
             self._lock.close()
             raise
@@ -113,6 +115,20 @@ class Recording:
     def _write_origin(self, text: str) -> None:
         with replacing(self.folder / ORIGIN_FILE, overwrite=True) as made:
             made.write_text(text, "utf-8")
+
+
+_UNDER_WAY: WeakSet[Recording] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: the recording is the parent's, and must not look alive when only the child is."""
+    for recording in _UNDER_WAY:
+        recording.labels.after_fork()
+        recording._lock.close()  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _claim(folder: Path) -> FileIO:

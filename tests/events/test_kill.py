@@ -53,3 +53,16 @@ def test_a_killed_recording_and_its_follower(tmp_path, seed):
     packed = Trace.open(trace.save(tmp_path / "run.parquet"), check=True)
     assert packed.origin == trace.origin
     assert np.array_equal(packed.read(0, len(packed)), trace.read(0, len(trace)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_neither_writes_nor_keeps_the_recording_alive(tmp_path):
+    with start("forker.py", tmp_path / "run") as parent:
+        child = int(parent.stdout.readline())
+        try:
+            parent.wait(30)
+            trace = Trace.open(tmp_path / "run")
+            assert list(trace.labels.names) == ["", "before", "of the parent"]
+            assert trace.origin.status is Status.TRUNCATED
+        finally:
+            os.kill(child, signal.SIGKILL)

@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 from events.fabricate import fabricate
 
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.recording import Recording
+from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 
 POOLS = (Pool("gpu", 1 << 30, {"allow_growth": True}),)
@@ -132,3 +135,19 @@ def test_events_of_it_are_not_touched_by_cutting_the_file(tmp_path):
         os.truncate(recording.events_path, 100 * 64)
         assert np.array_equal(trace.read(0, 100)["size"], EVENTS["size"][:100])
         assert trace.refresh() == 0
+
+
+def test_a_heap_records_into_it(tmp_path):
+    with Recording(tmp_path / "run", POOLS) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30, log=recording.log, labels=recording.labels)
+        trace = recording.trace()
+        address = heap.allocate(1000, label="weights")
+        assert trace.refresh() == recording.log.head > 0
+        (event,) = trace.read(0, len(trace))[trace.read(0, len(trace))["kind"] == Kind.ALLOCATE]
+        assert (event["address"], event["requested"]) == (address, 1000)
+        assert trace.labels.name(int(event["label"])) == "weights"
+        heap.free(address)
+        heap.close()
+    trace.refresh()
+    assert trace.origin.status is Status.COMPLETE
+    assert recording.events_path.stat().st_size == len(trace) * 64
