@@ -1,0 +1,14 @@
+"""The heap at any step of a trace, and every number about it.
+
+Enters: a `bfcviz.events.trace.Trace`. Leaves: NumPy arrays (chunks, regions, bins, timelines), `Stats`, plain
+words and steps, never a picture. A step is the state after that many events: step 0 is the empty heap, and
+event i (0-based, its `seq`) leads from step i to step i + 1. May import errors, units, native and events.
+"""
+
+from bfcviz.model.bins import BIN
+from bfcviz.model.keyframes import keyframes
+from bfcviz.model.replay import Model
+from bfcviz.model.state import CHUNK, REGION, Stats
+from bfcviz.model.timeline import TIMELINE, timeline
+
+__all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "Stats", "keyframes", "timeline"]

@@ -1,0 +1,81 @@
+"""What is wrong with an event, in words: the code `reduce` found, the record, and the chunks it names."""
+
+import numpy as np
+
+from bfcviz.events.schema import Kind
+from bfcviz.model import raw
+
+_STATES = {raw.CHUNK_FREE: "free", raw.CHUNK_IN_USE: "in use"}
+
+_TEXTS = {
+    raw.WRONG_STEP: "it says it is event {seq}: events are missing, repeated or out of order",
+    raw.WRONG_POOL: "it is of pool {pool}, which the trace does not have",
+    raw.UNKNOWN_KIND: "{kind_number} is no kind of event",
+    raw.ABSENT: "there is no such chunk: {chunk}; {other}",
+    raw.NOT_FREE: "a chunk it needs free is in use: {chunk}; {other}",
+    raw.NOT_IN_USE: "the chunk is not in use: {chunk}",
+    raw.OTHER_REGION: "it names region {region}, but {chunk}; {other}",
+    raw.OTHER_PLACE: "it says {size} bytes at {address:#x}, but {chunk}; {other}",
+    raw.OTHER_OWNER: (
+        "it says {requested} bytes requested, label {label}, thread {thread}, stream {stream}, born at a "
+        "step whose low 32 bits are {other_number}, but {chunk}"
+    ),
+    raw.SHORT: "{requested} bytes were requested, more than the chunk's {size}",
+    raw.EMPTY: "its size is 0 bytes",
+    raw.TOO_LARGE: "{size} bytes at {address:#x} are too many: {chunk}",
+    raw.HANDLE_TAKEN: "the new chunk's handle is taken: {chunk}; {other}",
+    raw.HANDLE_TOO_HIGH: "the new chunk's handle is higher than there can be chunks at this step",
+    raw.NOT_NEIGHBOURS: "the chunks are not neighbours: {chunk}; {other}",
+    raw.SLOT_TAKEN: "region {region} exists already",
+    raw.SLOT_EMPTY: "region {region} does not exist",
+    raw.OVERLAP: "{size} bytes at {address:#x} overlap another region",
+    raw.NOT_WHOLE: "the region's {size} bytes are not one free chunk: {chunk}",
+    raw.NOT_AT_END: "it grows region {region} at {address:#x}, which is not the region's end",
+}
+
+
+def text(code: int, record: np.void, step: int, chunk: np.void | None, other: np.void | None) -> str:
+    """One sentence that names the step, the kind and what contradicts what.
+
+    Args:
+        code: a contradiction code of `raw`.
+        record: the event, of `EVENT`.
+        step: the step the table stands at.
+        chunk: the row of the record's `chunk`, of CHUNK_ROW; None where the table has no such row.
+        other: the row of its `other`.
+    """
+    fields = {name: record[name].item() for name in record.dtype.names or ()}
+    second = fields["kind"] in (Kind.SPLIT, Kind.MERGE)
+    described = _TEXTS[code].format(
+        **(
+            fields
+            | {
+                "kind_number": fields["kind"],
+                "other_number": fields["other"],
+                "chunk": _chunk(fields["chunk"], chunk),
+                "other": _chunk(fields["other"], other) if second else "",
+            }
+        )
+    )
+    return (
+        f"event {step} ({_kind(fields['kind'])} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
+    )
+
+
+def _kind(number: int) -> str:
+    return Kind(number).name if number in set(Kind) else f"kind {number}"
+
+
+def _chunk(handle: int, row: np.void | None) -> str:
+    if row is None or row["state"] == raw.NOTHING:
+        return f"chunk {handle} does not exist"
+    words = (
+        f"chunk {handle} is {_STATES[int(row['state'])]}, {row['size']} bytes at {row['address']:#x} "
+        f"of region {row['region']}"
+    )
+    if row["state"] == raw.CHUNK_IN_USE:
+        words += (
+            f", {row['requested']} requested, label {row['label']}, thread {row['thread']}, "
+            f"stream {row['stream']}, allocated at step {row['born']}"
+        )
+    return words

@@ -1,0 +1,135 @@
+# The C side of raw.py: see there. A test holds the two files and the NumPy dtypes together.
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+
+cdef enum:
+    COMPILED = 1
+
+cdef enum:
+    EXTEND = 1
+    SPLIT = 2
+    ALLOCATE = 3
+    FREE = 4
+    MERGE = 5
+    RELEASE = 6
+    OOM = 7
+    MARK = 8
+
+cdef enum:
+    GREW = 1
+
+cdef enum:
+    NOTHING = 0
+    CHUNK_FREE = 1
+    CHUNK_IN_USE = 2
+    REGION_LIVE = 3
+
+# The series of EXTREMES_ROW.
+cdef enum:
+    IN_USE = 0
+    REQUESTED = 1
+    POOL = 2
+    FREE_BYTES = 3
+    LARGEST = 4
+
+cdef enum:
+    FINE = 0
+    WRONG_STEP = 1
+    WRONG_POOL = 2
+    UNKNOWN_KIND = 3
+    ABSENT = 4
+    NOT_FREE = 5
+    NOT_IN_USE = 6
+    OTHER_REGION = 7
+    OTHER_PLACE = 8
+    OTHER_OWNER = 9
+    SHORT = 10
+    EMPTY = 11
+    TOO_LARGE = 12
+    HANDLE_TAKEN = 13
+    HANDLE_TOO_HIGH = 14
+    NOT_NEIGHBOURS = 15
+    SLOT_TAKEN = 16
+    SLOT_EMPTY = 17
+    OVERLAP = 18
+    NOT_WHOLE = 19
+    NOT_AT_END = 20
+
+# bfcviz.events.schema.EVENT
+cdef struct Event:
+    uint64_t seq
+    int64_t time
+    uint64_t address
+    uint64_t size
+    uint64_t requested
+    uint32_t chunk
+    uint32_t other
+    uint32_t label
+    uint16_t thread
+    uint16_t stream
+    uint16_t region
+    uint16_t by
+    uint8_t kind
+    signed char bin
+    uint8_t flags
+    uint8_t pool
+
+# bfcviz.model.rows.CHUNK_ROW
+cdef struct Chunk:
+    uint64_t address
+    uint64_t size
+    uint64_t requested
+    uint64_t born
+    uint32_t handle
+    uint32_t label
+    uint16_t thread
+    uint16_t stream
+    uint16_t region
+    uint16_t state
+
+# bfcviz.model.rows.REGION_ROW
+cdef struct Region:
+    uint64_t address
+    uint64_t size
+    uint64_t state
+
+# bfcviz.model.rows.EXTREMES_ROW
+cdef struct Extremes:
+    uint64_t low
+    uint64_t high
+    uint64_t low_step
+    uint64_t high_step
+    int64_t low_time
+    int64_t high_time
+
+cdef inline void* _start(object array) except NULL:
+    return <void*><uintptr_t>array.__array_interface__["data"][0]
+
+cdef inline Event* events(object block) except NULL:
+    return <Event*>_start(block)
+
+cdef inline Event* event(Event* rows, Py_ssize_t index) noexcept nogil:
+    return rows + index
+
+cdef inline Chunk* chunks(object store) except NULL:
+    return <Chunk*>_start(store)
+
+cdef inline Chunk* chunk(Chunk* rows, Py_ssize_t handle) noexcept nogil:
+    return rows + handle
+
+cdef inline Region* regions(object store) except NULL:
+    return <Region*>_start(store)
+
+cdef inline Region* region(Region* rows, Py_ssize_t slot) noexcept nogil:
+    return rows + slot
+
+cdef inline Extremes* extremes(object store) except NULL:
+    return <Extremes*>_start(store)
+
+cdef inline Extremes* extreme(Extremes* rows, Py_ssize_t series) noexcept nogil:
+    return rows + series
+
+cdef inline uint64_t* numbers(object store) except NULL:
+    return <uint64_t*>_start(store)
+
+cdef inline bint passes_end(uint64_t address, uint64_t size) noexcept nogil:
+    return address + size < address

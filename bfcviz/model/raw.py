@@ -1,0 +1,78 @@
+"""What C and Python spell differently in `reduce`, spelled in Python; `raw.pxd` beside it spells it in C.
+
+`reduce.py` imports this module when it runs as it is. Compiled, Cython takes every `raw.NAME` from `raw.pxd`
+instead: pointers for the lists, enum constants for the integers. Same names, same meaning, in both files.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+COMPILED = False
+
+# Kind and Flag of the event record.
+EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = range(1, 9)
+GREW = 1
+
+# What a row of the chunk table or of the region table holds.
+NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)
+
+# The series of `ChunkTable.measure`; external fragmentation is apart, being a ratio.
+IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST = range(5)
+
+# How an event can contradict the table; `contradictions.py` says each in words.
+FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
+OTHER_REGION, OTHER_PLACE, OTHER_OWNER, SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN = range(7, 14)
+HANDLE_TOO_HIGH, NOT_NEIGHBOURS, SLOT_TAKEN, SLOT_EMPTY, OVERLAP, NOT_WHOLE, NOT_AT_END = range(14, 21)
+
+
+def events(block: Any) -> list[Any]:
+    """The records of a contiguous array of `EVENT`."""
+    names = block.dtype.names
+    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in block.tolist()]
+
+
+def event(rows: list[Any], index: int) -> Any:
+    """One record of `events`."""
+    return rows[index]
+
+
+def chunks(store: list[Any]) -> list[Any]:
+    """The rows of a store of `CHUNK_ROW`."""
+    return store
+
+
+def chunk(rows: list[Any], handle: int) -> Any:
+    """One row of `chunks`, to read and to change."""
+    return rows[handle]
+
+
+def regions(store: list[Any]) -> list[Any]:
+    """The rows of a store of `REGION_ROW`."""
+    return store
+
+
+def region(rows: list[Any], slot: int) -> Any:
+    """One row of `regions`, to read and to change."""
+    return rows[slot]
+
+
+def extremes(store: list[Any]) -> list[Any]:
+    """The rows of a store of `EXTREMES_ROW`."""
+    return store
+
+
+def extreme(rows: list[Any], series: int) -> Any:
+    """One row of `extremes`, to read and to change."""
+    return rows[series]
+
+
+def numbers(store: list[Any]) -> list[int]:
+    """The values of a store of unsigned 64-bit integers."""
+    return store
+
+
+def passes_end(address: int, size: int) -> bool:
+    """Whether `address + size` does not fit in 64 bits."""
+    return address + size > np.iinfo(np.uint64).max

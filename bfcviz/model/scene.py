@@ -1,0 +1,66 @@
+"""An event with what belongs to it: the state it met, and the other events of the same operation."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.replay import Model
+
+_REACH: Final = 64
+"""Events looked at on either side: one operation's follow each other, but other pools write in between."""
+
+_LONGEST_NAME: Final = 80
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Event `event` at index `step`; `model` is of its pool and may stand anywhere."""
+
+    trace: Trace
+    step: int
+    event: np.void
+    model: Model
+
+    def number(self, field: str) -> int:
+        """A field of the event as a Python integer."""
+        return int(self.event[field])
+
+    def chunk(self, handle: int, step: int | None = None) -> np.void:
+        """The chunk with this handle, of CHUNK, just before the event (or before event `step`)."""
+        with self.model.visiting(self.step if step is None else step):
+            chunks = self.model.chunks()
+            row: np.void = chunks[np.flatnonzero(chunks["handle"] == handle)[0]]
+            return row
+
+    def pool_bytes(self) -> int:
+        """Bytes of the pool just before the event."""
+        with self.model.visiting(self.step):
+            return self.model.table.pool_bytes
+
+    def following(self) -> Events:
+        """The next events of this pool, marks left out."""
+        first = self.step + 1
+        return self._of_pool(self.trace.read(first, min(len(self.trace), first + _REACH)))
+
+    def preceding(self) -> Events:
+        """The events of this pool before it, the nearest first, marks left out."""
+        return self._of_pool(self.trace.read(max(0, self.step - _REACH), self.step))[::-1]
+
+    def name(self, label: int) -> str:
+        """What a label says, or that there is none."""
+        if label == 0:
+            return "an unnamed request"
+        name = self.trace.labels.name(label)
+        return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+    def _of_pool(self, events: Events) -> Events:
+        mine: Events = events[(events["pool"] == self.event["pool"]) & (events["kind"] != Kind.MARK)]
+        return mine
+
+
+def short_address(address: int) -> str:
+    """The last six hexadecimal digits, as in `0x…c0ff00`; small addresses whole."""
+    return f"{address:#x}" if address < 1 << 24 else f"0x…{address & 0xFFFFFF:06x}"

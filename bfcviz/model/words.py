@@ -1,0 +1,189 @@
+"""Any event in plain words: what happened, to which memory, for whom, and what is left."""
+
+import numpy as np
+
+from bfcviz.events.schema import Flag, Kind, bin_of
+from bfcviz.events.trace import Trace
+from bfcviz.model.oom import diagnose
+from bfcviz.model.oom_words import why
+from bfcviz.model.replay import Model
+from bfcviz.model.scene import Scene, short_address
+from bfcviz.units import format_bytes
+
+
+def explain(trace: Trace, step: int, model: Model | None = None) -> str:
+    """A sentence or two about the event at index `step`.
+
+    SPLIT and ALLOCATE of one allocation, FREE and its MERGEs, each tell of the whole operation.
+
+    Args:
+        trace: the events.
+        step: index of the event (its `seq`).
+        model: one of this trace and pool to look with; it is brought back to where it stands.
+
+    Raises:
+        TraceError: the trace has no such event, or events before it contradict each other.
+    """
+    event = trace.read(step, step + 1)[0]
+    pool = int(event["pool"])
+    if model is None or model.trace is not trace or model.pool != pool:
+        model = Model(trace, pool)
+    return _TELLERS[Kind(int(event["kind"]))](Scene(trace, step, event, model))
+
+
+def _place(chunk: np.void) -> str:
+    return f"{short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))})"
+
+
+def _extend(scene: Scene) -> str:
+    size, slot = scene.number("size"), scene.number("region")
+    where = short_address(scene.number("address"))
+    if scene.number("flags") & Flag.GREW:
+        what = f"lengthened region {slot} by {format_bytes(size)}, from {where}"
+    else:
+        what = f"granted region {slot}, {format_bytes(size)} at {where}"
+    asked = scene.number("requested")
+    reason = f" for a request of {format_bytes(asked)}" if asked else ""
+    before = scene.pool_bytes()
+    return f"The sub-allocator {what}{reason}: the pool grew {_from_to(scene, before, before + size)}."
+
+
+def _release(scene: Scene) -> str:
+    size, before = scene.number("size"), scene.pool_bytes()
+    region = f"Region {scene.number('region')}, {format_bytes(size)}"
+    return (
+        f"{region} at {short_address(scene.number('address'))}, was wholly free and went back to the "
+        f"sub-allocator: the pool shrank {_from_to(scene, before, before - size)}."
+    )
+
+
+def _from_to(scene: Scene, before: int, after: int) -> str:
+    limit = scene.trace.origin.pools[scene.number("pool")].bytes_limit
+    of_limit = "" if limit is None else f" of a limit of {format_bytes(limit)}"
+    return f"from {format_bytes(before)} to {format_bytes(after)}{of_limit}"
+
+
+def _split(scene: Scene) -> str:
+    parent = scene.chunk(scene.number("chunk"))
+    rest = format_bytes(scene.number("size"))
+    front = format_bytes(int(parent["size"]) - scene.number("size"))
+    told = f"Chunk {_place(parent)} was split: "
+    if scene.number("flags") & Flag.PADDING:
+        owner = _receiver(scene, scene.number("other"))
+        goes = f"goes to {owner}" if owner else "begins on the alignment asked for"
+        return f"{told}{front} of alignment padding stay free at its start, the {rest} behind it {goes}."
+    owner = _receiver(scene, scene.number("chunk"))
+    stays = f"handed to {owner}" if owner else "stay where it begins"
+    return f"{told}{front} {stays}, {rest} back to bin {bin_of(scene.number('size'))}."
+
+
+def _receiver(scene: Scene, chunk: int) -> str | None:
+    """Who gets the chunk in the operation this SPLIT is of; None where no ALLOCATE of it follows."""
+    for event in scene.following():
+        if event["chunk"] != chunk or event["kind"] not in (Kind.SPLIT, Kind.ALLOCATE):
+            return None
+        if event["kind"] == Kind.ALLOCATE:
+            whole = event["size"] == scene.event["size"] or not scene.number("flags") & Flag.PADDING
+            part = "" if whole else f", {format_bytes(int(event['size']))} of it"
+            return scene.name(int(event["label"])) + part
+    return None
+
+
+def _allocate(scene: Scene) -> str:
+    size, requested = scene.number("size"), scene.number("requested")
+    fit = "which asked for just that" if size == requested else f"which asked for {_less(requested, size)}"
+    name = scene.name(scene.number("label"))
+    return f"Chunk {_place(scene.event)} was handed to {name}, {fit}; {_source(scene)}."
+
+
+def _less(requested: int, size: int) -> str:
+    """`requested` as text, in bytes where it would read like `size`."""
+    text = format_bytes(requested)
+    return text if text != format_bytes(size) else f"{size - requested} bytes less"
+
+
+def _source(scene: Scene) -> str:
+    """What an ALLOCATE took its chunk from: the SPLITs just before it tell."""
+    whole = scene.number("size")
+    told = []
+    for event in scene.preceding():
+        padding = int(event["flags"]) & Flag.PADDING
+        if event["kind"] != Kind.SPLIT or event["other" if padding else "chunk"] != scene.event["chunk"]:
+            break
+        rest = int(event["size"])
+        if padding:
+            front = int(scene.chunk(int(event["chunk"]), int(event["seq"]))["size"]) - rest
+            whole += front
+            told.append(f"{format_bytes(front)} of alignment padding stay free before it")
+            break
+        whole += rest
+        told.append(f"{format_bytes(rest)} went back to bin {bin_of(rest)}")
+    if not told:
+        return "it is a whole free chunk, not split"
+    return f"it was cut from a free chunk of {format_bytes(whole)}, " + " and ".join(told)
+
+
+def _free(scene: Scene) -> str:
+    size = scene.number("size")
+    since = scene.step - ((scene.step - scene.number("other")) & 0xFFFFFFFF) + 1
+    name = scene.name(scene.number("label"))
+    told = f"Chunk {_place(scene.event)} came back from {name}, in use since step {since}"
+    if scene.number("flags") & Flag.HELD:
+        return f"{told}; it is free, but held back from merging until its timestamp is safe."
+    grown, sides = _merged(scene)
+    if not sides:
+        return f"{told}; it is free now, in bin {bin_of(size)}."
+    neighbours = f"neighbour{'s' * (len(sides) > 1)} {' and '.join(sides)} it"
+    return (
+        f"{told}; it merges with its free {neighbours}: one free chunk of {format_bytes(grown)}, "
+        f"in bin {bin_of(grown)}."
+    )
+
+
+def _merged(scene: Scene) -> tuple[int, list[str]]:
+    """Size after the MERGEs of this FREE's operation, and on which sides they are."""
+    size, chunk = scene.number("size"), scene.number("chunk")
+    sides = []
+    for event in scene.following():
+        if event["kind"] != Kind.MERGE or chunk not in (event["chunk"], event["other"]):
+            break
+        if event["other"] == chunk:
+            size += int(scene.chunk(int(event["chunk"]), int(event["seq"]))["size"])
+            chunk = int(event["chunk"])
+            sides.append("before")
+        else:
+            size += int(event["size"])
+            sides.append("after")
+    return size, sides
+
+
+def _merge(scene: Scene) -> str:
+    survivor = scene.chunk(scene.number("chunk"))
+    size = int(survivor["size"]) + scene.number("size")
+    return (
+        f"Free chunk {_place(survivor)} absorbed the free chunk after it, {_place(scene.event)}: one chunk "
+        f"of {format_bytes(size)}, in bin {bin_of(size)}."
+    )
+
+
+def _oom(scene: Scene) -> str:
+    name = scene.name(scene.number("label"))
+    return why(diagnose(scene.trace, scene.step, scene.model), name[0].upper() + name[1:], scene.name)
+
+
+def _mark(scene: Scene) -> str:
+    label = scene.number("label")
+    name = f"Mark: {scene.name(label)}" if label else "An unnamed mark"
+    return f"{name} ({scene.number('size')})." if scene.number("size") else f"{name}."
+
+
+_TELLERS = {
+    Kind.EXTEND: _extend,
+    Kind.SPLIT: _split,
+    Kind.ALLOCATE: _allocate,
+    Kind.FREE: _free,
+    Kind.MERGE: _merge,
+    Kind.RELEASE: _release,
+    Kind.OOM: _oom,
+    Kind.MARK: _mark,
+}
