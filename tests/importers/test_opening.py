@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importers.made import REAL, requests_of
+from importers.made import REAL, recorded, requests_of
 from importers.naive_bfc import NaiveBFC
 from importers.profile_maker import PlaneMaker, memory
 from shared import needs_shared
@@ -51,6 +51,11 @@ def test_real_profiles_open_complete_and_checked(name: str) -> None:
     assert (trace.origin.status, trace.origin.reasons) == (Status.COMPLETE, ())
     (check,) = trace.origin.details["checks"]  # type: ignore[misc]
     assert (check["checked"], check["matched"], check["differing"]) == (EVENTS[name], EVENTS[name], 0)
+    (allocator,) = info(trace)["allocators"]  # type: ignore[misc]
+    last = recorded(name).requests[-1]
+    assert allocator["bytes_in_use"] == last["bytes_in_use"]
+    assert allocator["peak_bytes_in_use"] == last["peak_bytes_in_use"]
+    assert allocator["bytes_limit"] == last["bytes_in_use"] + last["bytes_available"]
 
 
 def test_plain_and_packed_profiles_are_the_same_trace_also_once_saved(tmp_path: Path) -> None:
