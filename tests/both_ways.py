@@ -9,12 +9,13 @@ from unittest import mock
 
 import pytest
 
+from bfcviz import model
 from bfcviz.model import reduce, replay
 
 
 def _from_source():
     name = "bfcviz_reduce_from_source"
-    path = str(Path(reduce.__file__).parent / "reduce.py")
+    path = str(Path(model.__file__).parent / "reduce.py")  # a compiled `reduce` lies elsewhere
     spec = importlib.util.spec_from_loader(name, SourceFileLoader(name, path))
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

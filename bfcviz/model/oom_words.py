@@ -14,14 +14,14 @@ def why(diagnosis: Diagnosis, who: str, name: Callable[[int], str]) -> str:
 
     Args:
         diagnosis: of the OOM event.
-        who: asked, as the subject of a sentence.
+        who: the request, as the subject of a sentence.
         name: what a label says.
     """
     d = diagnosis
     limit = "" if d.bytes_limit is None else f" of a limit of {format_bytes(d.bytes_limit)}"
     there = f"{format_bytes(d.free_bytes)} free, the largest free chunk {format_bytes(d.largest_free_chunk)}"
     return (
-        f"{who} asked for {format_bytes(d.requested)} and got nothing: {there}, "
+        f"{who} for {format_bytes(d.requested)} failed: {there}, "
         f"the pool {format_bytes(d.pool_bytes)}{limit}. {_CAUSES[d.cause](d, name)}"
     )
 
@@ -58,7 +58,7 @@ def _growth(d: Diagnosis) -> str:
     if d.room == 0:
         return "the limit leaves no room for a new region"
     if d.room < d.rounded:
-        return f"the limit leaves {format_bytes(d.room)} for a new region"
+        return f"the limit leaves only {format_bytes(d.room)} for a new region"
     return f"the limit leaves {format_bytes(d.room)} for a new region, but the sub-allocator granted none"
 
 

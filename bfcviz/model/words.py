@@ -22,12 +22,14 @@ def explain(trace: Trace, step: int, model: Model | None = None) -> str:
         model: one of this trace and pool to look with; it is brought back to where it stands.
 
     Raises:
-        TraceError: the trace has no such event, or events before it contradict each other.
+        TraceError: the trace has no such event, or it or those before it contradict each other.
     """
     event = trace.read(step, step + 1)[0]
     pool = int(event["pool"])
     if model is None or model.trace is not trace or model.pool != pool:
         model = Model(trace, pool)
+    with model.visiting(step + 1):  # an event that contradicts the state it met is not explained but refused
+        pass
     return _TELLERS[Kind(int(event["kind"]))](Scene(trace, step, event, model))
 
 
@@ -65,27 +67,29 @@ def _from_to(scene: Scene, before: int, after: int) -> str:
 
 def _split(scene: Scene) -> str:
     parent = scene.chunk(scene.number("chunk"))
-    rest = format_bytes(scene.number("size"))
-    front = format_bytes(int(parent["size"]) - scene.number("size"))
+    size = scene.number("size")
+    rest, front = format_bytes(size), format_bytes(int(parent["size"]) - size)
     told = f"Chunk {_place(parent)} was split: "
     if scene.number("flags") & Flag.PADDING:
-        owner = _receiver(scene, scene.number("other"))
-        goes = f"goes to {owner}" if owner else "begins on the alignment asked for"
-        return f"{told}{front} of alignment padding stay free at its start, the {rest} behind it {goes}."
-    owner = _receiver(scene, scene.number("chunk"))
-    stays = f"handed to {owner}" if owner else "stay where it begins"
-    return f"{told}{front} {stays}, {rest} back to bin {bin_of(scene.number('size'))}."
+        padding = f"{told}{front} of alignment padding stay free at its start"
+        taken = _allocation(scene, scene.number("other"))
+        if taken is None:
+            return f"{padding}, {rest} lie behind it."
+        part = rest if taken["size"] == size else f"{format_bytes(int(taken['size']))} of the {rest}"
+        return f"{padding}, {part} behind it handed to {scene.name(int(taken['label']))}."
+    taken = _allocation(scene, scene.number("chunk"))
+    stays = "stay where it begins" if taken is None else f"handed to {scene.name(int(taken['label']))}"
+    return f"{told}{front} {stays}, {rest} back to bin {bin_of(size)}."
 
 
-def _receiver(scene: Scene, chunk: int) -> str | None:
-    """Who gets the chunk in the operation this SPLIT is of; None where no ALLOCATE of it follows."""
+def _allocation(scene: Scene, chunk: int) -> np.void | None:
+    """The ALLOCATE of this chunk that ends the operation a SPLIT is of; None where none follows."""
     for event in scene.following():
         if event["chunk"] != chunk or event["kind"] not in (Kind.SPLIT, Kind.ALLOCATE):
             return None
         if event["kind"] == Kind.ALLOCATE:
-            whole = event["size"] == scene.event["size"] or not scene.number("flags") & Flag.PADDING
-            part = "" if whole else f", {format_bytes(int(event['size']))} of it"
-            return scene.name(int(event["label"])) + part
+            found: np.void = event
+            return found
     return None
 
 
@@ -167,8 +171,9 @@ def _merge(scene: Scene) -> str:
 
 
 def _oom(scene: Scene) -> str:
-    name = scene.name(scene.number("label"))
-    return why(diagnose(scene.trace, scene.step, scene.model), name[0].upper() + name[1:], scene.name)
+    label = scene.number("label")
+    who = f"A request by {scene.name(label)}" if label else "An unnamed request"
+    return why(diagnose(scene.trace, scene.step, scene.model), who, scene.name)
 
 
 def _mark(scene: Scene) -> str:

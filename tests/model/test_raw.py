@@ -1,0 +1,59 @@
+"""raw.py and raw.pxd say the same, and so do the C structs and the dtypes that share their memory."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bfcviz.events.schema import EVENT, Flag, Kind
+from bfcviz.model import raw
+from bfcviz.model.rows import CHUNK_ROW, EXTREMES_ROW, REGION_ROW
+
+PXD = Path(raw.__file__).with_suffix(".pxd").read_text()
+C_TYPES = {
+    "uint64_t": "<u8",
+    "int64_t": "<i8",
+    "uint32_t": "<u4",
+    "uint16_t": "<u2",
+    "uint8_t": "|u1",
+    "signed char": "|i1",
+}
+
+
+def test_constants_agree():
+    constants = dict(re.findall(r"^    ([A-Z_]+) = (\d+)$", PXD, re.MULTILINE))
+    assert constants.pop("COMPILED") == "1"
+    assert not raw.COMPILED
+    assert {name: int(value) for name, value in constants.items()} == {
+        name: value for name, value in vars(raw).items() if name.isupper() and name != "COMPILED"
+    }
+
+
+def test_kinds_and_flags_are_those_of_the_schema():
+    assert {kind.name: kind.value for kind in Kind} == {kind.name: getattr(raw, kind.name) for kind in Kind}
+    assert raw.GREW == Flag.GREW
+
+
+def test_functions_agree():
+    in_c = set(re.findall(r"^cdef inline [a-zA-Z0-9_]+\*? ([a-z]\w*)\(", PXD, re.MULTILINE))
+    in_python = {
+        name for name, value in vars(raw).items() if callable(value) and value.__module__ == raw.__name__
+    }
+    assert in_c == in_python
+
+
+@pytest.mark.parametrize(
+    ("struct", "dtype"),
+    [("Event", EVENT), ("Chunk", CHUNK_ROW), ("Region", REGION_ROW), ("Extremes", EXTREMES_ROW)],
+)
+def test_structs_agree_with_dtypes(struct, dtype):
+    body = re.search(rf"cdef struct {struct}:\n((?:    .+\n)+)", PXD)[1]
+    fields = [re.fullmatch(r"    (.+) (\w+)", line).groups() for line in body.splitlines()]
+    assert [(name, C_TYPES[ctype]) for ctype, name in fields] == [
+        (name, dtype[name].str) for name in dtype.names
+    ]
+    # No padding: every field lies where C would put it by itself.
+    for name in dtype.names:
+        field, offset = dtype.fields[name][:2]
+        assert offset % field.itemsize == 0
+    assert dtype.itemsize % 8 == 0
