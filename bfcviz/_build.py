@@ -1,10 +1,16 @@
 """The build step: compiles the Cython parts, or goes on without them.
 
+An extension module of several sources is a *unity build*: the .py files are joined into one, and so are their .pxd
+files, so that the C compiler sees across them (the heap is a quarter faster for it). The joined module puts itself
+in the place of each of its parts; uncompiled, they are the ordinary modules they look like.
+
 setuptools loads this file by itself, before the package exists, so it imports nothing of bfcviz.
 """
 
+import re
 from pathlib import Path
 
+from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 DIRECTIVES = {
@@ -17,29 +23,45 @@ DIRECTIVES = {
 }
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
 
+PREFIX = '''"""Compiled together: {parts}."""
+import sys as _sys
+PARTS = {parts!r}
+for _part in PARTS:
+    _sys.modules[_part] = _sys.modules[__name__]
+'''
+
 
 class BuildExt(build_ext):
-    """Turns each module's .py and .pxd into C inside the build folder, then compiles it."""
+    """Joins each extension's sources, turns them into C inside the build folder, and compiles that."""
 
     def run(self) -> None:
-        """Cythonize, then compile; an `optional` module that fails to compile is left out."""
+        """An `optional` extension that fails to compile is left out."""
         from Cython.Build import cythonize  # noqa: PLC0415  the isolated build has it, a reader of this file may not
 
+        folder = Path(self.build_temp).resolve() / "joined"
         for extension in self.extensions:
-            extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
-            extension.extra_compile_args.append("-O3")
+            joined = join(extension.name, [Path(source) for source in extension.sources], folder)
             # cythonize returns new Extension objects without `optional`: keep ours, take only its sources.
             (made,) = cythonize(
-                [_plain_copy(extension)],
-                build_dir=str(Path(self.build_temp) / "cython"),
+                [Extension(extension.name, [str(joined)])],
+                include_path=[str(folder), "."],
                 compiler_directives=DIRECTIVES,
                 quiet=True,
             )
             extension.sources = made.sources
+            extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
+            extension.extra_compile_args.append("-O3")
         super().run()
 
 
-def _plain_copy(extension):  # type: ignore[no-untyped-def]
-    from setuptools import Extension  # noqa: PLC0415
-
-    return Extension(extension.name, list(extension.sources))
+def join(name: str, sources: list[Path], folder: Path) -> Path:
+    """Write `name` as one .py and one .pxd made of the sources; returns the .py."""
+    parts = [".".join(source.with_suffix("").parts) for source in sources]
+    inner = re.compile(rf"^from ({'|'.join(map(re.escape, parts))}) c?import .*\n", re.MULTILINE)
+    target = folder.joinpath(*name.split("."))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for suffix, head in ((".py", PREFIX.format(parts=parts)), (".pxd", "")):
+        texts = [inner.sub("", source.with_suffix(suffix).read_text()) for source in sources]
+        target.with_suffix(suffix).write_text(head + "\n".join(texts))
+    (target.parent / "__init__.py").touch()
+    return target.with_suffix(".py")

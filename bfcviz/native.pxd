@@ -17,6 +17,7 @@ cdef extern from *:
     #include <errno.h>
     #include <fcntl.h>
     #include <pthread.h>
+    #include <sched.h>
     #include <stdint.h>
     #include <stdlib.h>
     #include <string.h>
@@ -88,7 +89,7 @@ cdef extern from *:
 
     /* ---- threads and locks ---- */
     static uint16_t bfc_threads_seen = 0;
-    static __thread uint16_t bfc_thread = 0;
+    static __thread uint16_t bfc_thread __attribute__((tls_model("initial-exec"))) = 0;
     static inline uint16_t bfc_thread_number(void) {
         if (!bfc_thread) bfc_thread = __atomic_add_fetch(&bfc_threads_seen, 1, __ATOMIC_RELAXED);
         return bfc_thread;
@@ -101,7 +102,25 @@ cdef extern from *:
     }
     static void bfc_mutex_delete(bfc_mutex *m) { if (m) { pthread_mutex_destroy(m); free(m); } }
 
+    /* A lock for critical sections of well under a microsecond: one exchange to take, one store to leave. */
+    typedef struct { char locked; } bfc_spinlock;
+    static inline int bfc_spin_try(bfc_spinlock *l) { return !__atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE); }
+    static inline void bfc_spin_leave(bfc_spinlock *l) { __atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE); }
+    static void bfc_spin_pause(int turn) {   /* the holder may have been preempted: first wait, then make way */
+        if (turn < 100) {
+    #if defined(__x86_64__)
+            _mm_pause();
+    #endif
+        } else if (turn < 200) {
+            sched_yield();
+        } else {
+            struct timespec t = {0, 20000};
+            nanosleep(&t, 0);
+        }
+    }
+
     /* ---- memory ---- */
+    static inline void bfc_prefetch(bfc_event *r) { __builtin_prefetch(r, 1); }   /* never faults */
     static inline void bfc_publish_kind(bfc_event *r, uint8_t kind) {
         __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE);   /* after the record's other fields, */
         __atomic_thread_fence(__ATOMIC_RELEASE);              /* before the count that lets readers at it */
@@ -121,6 +140,11 @@ cdef extern from *:
         return p == MAP_FAILED ? NULL : (bfc_event *)p;
     }
     static void bfc_unmap_window(bfc_event *window, uint64_t bytes) { if (window) munmap(window, bytes); }
+    static inline uint64_t bfc_u64(PyObject *x) {   /* ~0 where an integer is negative or too large */
+        unsigned long long value = PyLong_AsUnsignedLongLong(x);
+        if (value == (unsigned long long)-1 && PyErr_Occurred()) PyErr_Clear();
+        return value;
+    }
     static int bfc_errno(void) { return errno; }
     static inline int bfc_low_bit(uint64_t x) { return __builtin_ctzll(x); }
     static inline int bfc_high_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
@@ -150,6 +174,9 @@ cdef extern from *:
     ctypedef struct Mutex "bfc_mutex":
         pass
 
+    ctypedef struct SpinLock "bfc_spinlock":
+        pass
+
     i64 bfc_clock_read(const Clock *) noexcept nogil
     void bfc_clock_anchor(Clock *) noexcept nogil
     Clock *bfc_clock_new() noexcept nogil
@@ -160,10 +187,16 @@ cdef extern from *:
     int pthread_mutex_trylock(Mutex *) noexcept nogil
     int pthread_mutex_lock(Mutex *) noexcept nogil
     int pthread_mutex_unlock(Mutex *) noexcept nogil
+    bint bfc_spin_try(SpinLock *) noexcept nogil
+    void bfc_spin_leave(SpinLock *) noexcept nogil
+    void bfc_spin_pause(int) noexcept nogil
+    void *calloc(size_t, size_t) noexcept nogil
+    void bfc_prefetch(Event *) noexcept nogil
     void bfc_publish_kind(Event *, u8) noexcept nogil
     Event *bfc_map_window(int, u64, u64) noexcept nogil
     void bfc_unmap_window(Event *, u64) noexcept nogil
     int bfc_errno() noexcept nogil
+    u64 bfc_u64(object) noexcept
     int bfc_low_bit(u64) noexcept nogil
     int bfc_high_bit(u64) noexcept nogil
 
@@ -239,14 +272,10 @@ cdef inline void mutex_delete(Mutex *mutex) noexcept nogil:
 cdef extern from "Python.h":
     void *PyGILState_GetThisThreadState() noexcept nogil
 
-# A mutex is never held while its holder waits for the GIL, and never waited for with the GIL in hand: a
-# thread known to Python lets go of the GIL, waits until the mutex is free, and only then tries again.
+# No lock is held while its holder waits for the GIL, nor waited for with the GIL in hand: a thread known to
+# Python lets go of the GIL, waits until the lock is free, and only then tries again.
 cdef inline void mutex_lock(Mutex *mutex) noexcept nogil:
-    cdef int spins = 0
     while pthread_mutex_trylock(mutex) != 0:
-        spins += 1
-        if spins < 200:
-            continue
         if PyGILState_GetThisThreadState() == NULL:
             pthread_mutex_lock(mutex)
             return
@@ -257,6 +286,31 @@ cdef inline void mutex_lock(Mutex *mutex) noexcept nogil:
 
 cdef inline void mutex_unlock(Mutex *mutex) noexcept nogil:
     pthread_mutex_unlock(mutex)
+
+cdef inline SpinLock *spinlock_new() noexcept nogil:
+    return <SpinLock *>calloc(1, sizeof(SpinLock))
+
+cdef inline void spinlock_delete(SpinLock *lock) noexcept nogil:
+    free(lock)
+
+cdef inline void spin_lock(SpinLock *lock) noexcept nogil:
+    if not bfc_spin_try(lock):
+        spin_until_locked(lock)
+
+cdef inline void spin_until_locked(SpinLock *lock) noexcept nogil:
+    cdef int turn = 0
+    cdef bint python = PyGILState_GetThisThreadState() != NULL
+    while not bfc_spin_try(lock):
+        if turn >= 100 and python:
+            with gil:
+                with nogil:
+                    bfc_spin_pause(turn)
+        else:
+            bfc_spin_pause(turn)
+        turn += 1
+
+cdef inline void spin_unlock(SpinLock *lock) noexcept nogil:
+    bfc_spin_leave(lock)
 
 # ---- records ----
 cdef inline Event *window_of(uintptr_t address) noexcept nogil:
@@ -270,6 +324,9 @@ cdef inline bint is_no_window(Event *window) noexcept nogil:
 
 cdef inline Event *record_at(Event *window, u64 index) noexcept nogil:
     return window + index
+
+cdef inline void prefetch(Event *window, u64 index) noexcept nogil:
+    bfc_prefetch(window + index)
 
 cdef inline void publish_kind(Event *record, u8 kind) noexcept nogil:
     bfc_publish_kind(record, kind)
@@ -304,8 +361,15 @@ cdef inline int bin_of(u64 size) noexcept nogil:
     cdef int power = bfc_high_bit(size | 256) - 8
     return power if power < NUM_BINS else NUM_BINS - 1
 
-cdef inline u64 to_u64(object x) except? 0xFFFF:
-    return x
+# 2^64 - 1, which no size or address is, for what does not fit; raises TypeError for what is no integer.
+cdef extern from "Python.h":
+    bint PyLong_Check(object)
+    object PyNumber_Index(object)
+
+cdef inline u64 to_u64(object x) except? 0xFFFFFFFFFFFFFFFE:
+    if not PyLong_Check(x):
+        x = PyNumber_Index(x)
+    return bfc_u64(x)
 
 cdef inline u64 wrap_64(u64 x) noexcept nogil:
     return x

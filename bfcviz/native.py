@@ -133,6 +133,12 @@ def mutex_unlock(mutex: threading.Lock) -> None:
     mutex.release()
 
 
+spinlock_new = mutex_new
+spinlock_delete = mutex_delete
+spin_lock = mutex_lock
+spin_unlock = mutex_unlock
+
+
 def window_of(address: int) -> Window:
     """The window over the buffer at `address`; as large as memory, the log minds its end."""
     return ctypes.cast(address, ctypes.POINTER(Event))
@@ -149,6 +155,10 @@ def is_no_window(window: Window) -> bool:
 def record_at(window: Window, index: int) -> Event:
     record: Event = window[index]
     return record
+
+
+def prefetch(window: Window, index: int) -> None:
+    """Only a processor can."""
 
 
 def publish_kind(record: Event, kind: int) -> None:
@@ -202,11 +212,9 @@ def bin_of(size: int) -> int:
 
 
 def to_u64(x: Any) -> int:
-    """An integer that fits 64 bits, or OverflowError."""
+    """An integer as it is; 2^64 - 1, which no size or address is, for one that does not fit 64 bits."""
     number = operator.index(x)
-    if not 0 <= number < 1 << 64:
-        raise OverflowError(number)
-    return number
+    return number if 0 <= number < 1 << 64 else (1 << 64) - 1
 
 
 def wrap_64(x: int) -> int:

@@ -11,3 +11,7 @@ addresses, events in a log, and a look at the books (`memory_map`, `stats`). `he
 books, `bins` and `chunks` are its shelves, `sub_allocators` bring the regions. May import errors, units, native
 and events; knows no model and draws nothing.
 """
+
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._heap")

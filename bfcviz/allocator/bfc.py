@@ -113,9 +113,7 @@ class BFCAllocator:
 
     # -- allocate and free --------------------------------------------------------------------------------------
 
-    def label_id(self, label: str | int | None) -> int:
-        if label is None:
-            return 0
+    def label_id(self, label: str | int) -> int:
         return self.labels.intern(label) if isinstance(label, str) else label
 
     def allocate(
@@ -143,17 +141,10 @@ class BFCAllocator:
             InvalidRequest: a size or alignment no heap can serve.
             SubAllocatorError: the sub-allocator granted what it may not.
         """
-        try:
-            number = self.label_id(label)
-            address = self.heap.allocate(
-                native.to_u64(num_bytes),
-                native.to_u64(alignment),
-                native.to_u64(freed_before),
-                number,
-                stream,
-            )
-        except OverflowError:
-            address = native.FAILED_SIZE
+        number = 0 if label is None else self.label_id(label)
+        address = self.heap.allocate(
+            native.to_u64(num_bytes), native.to_u64(alignment), native.to_u64(freed_before), number, stream
+        )
         if address >= native.MIN_CHUNK or address == 0:
             return address
         return self._recover(address, num_bytes, alignment, number, freed_before, stream)
@@ -184,10 +175,7 @@ class BFCAllocator:
         Raises:
             DoubleFree, InteriorPointer, ForeignPointer: the address is no chunk's in use; the heap is untouched.
         """
-        try:
-            where = native.to_u64(address)
-        except OverflowError:
-            raise _invalid_free(native.FREE_FOREIGN, address) from None
+        where = native.to_u64(address)
         if where == 0:
             return
         reason = self.heap.free(where)
@@ -245,7 +233,7 @@ class BFCAllocator:
 
     def stats(self) -> Stats:
         """Totals of this moment."""
-        return survey.totals(self.heap)
+        return survey.read_totals(self.heap)
 
     def clear_stats(self) -> None:
         """Count requests and peaks anew from here; allocation ids go on."""
@@ -253,7 +241,7 @@ class BFCAllocator:
 
     def internals(self) -> Internals:
         """The algorithm's own numbers."""
-        return survey.internals(self.heap)
+        return survey.read_internals(self.heap)
 
     def memory_map(self) -> NDArray[np.void]:
         """Every chunk, in address order: an array of `memory_map.MEMORY_MAP`."""

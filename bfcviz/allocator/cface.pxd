@@ -1,6 +1,6 @@
 # The heap for C callers; cface.py beside this file is the same through ctypes (see bfcviz/native.pxd).
 
-from bfcviz.allocator.heap cimport Heap
+from bfcviz._heap cimport Heap
 from bfcviz.native cimport u64
 
 # The context is a borrowed Heap: whoever handed it out keeps it alive.

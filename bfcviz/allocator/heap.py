@@ -10,7 +10,7 @@ Every address it gives is the one tsl::BFCAllocator of TensorFlow 2.21 would giv
 corrupts itself or aborts (`bfc.py` has the table). Source: its header and behaviour; the rules' proof is the
 conformance test. The books are kept by `Space`, one event for each thing that happens.
 
-Locks: `mutex` guards all books and is held for microseconds. It is let go while the sub-allocator is called,
+Locks: `lock` guards all books and is held for less than a microsecond. It is let go while the sub-allocator is called,
 which may take long or need the GIL; meanwhile `growth` keeps every other thread out of the regions.
 """
 # ruff: noqa: A002, PLR0913  the algorithm's words; a request has these parts
@@ -57,7 +57,7 @@ class Heap:
     ) -> None:
         self.space = Space(log)
         self.source = source
-        self.mutex = native.mutex_new()
+        self.lock = native.spinlock_new()
         self.growth = native.mutex_new()
         self.limit = limit
         first = min(limit, native.FIRST_REGION) if allow_growth else limit
@@ -78,7 +78,7 @@ class Heap:
         self.freed = threading.Event()
 
     def __dealloc__(self) -> None:
-        native.mutex_delete(self.mutex)
+        native.spinlock_delete(self.lock)
         native.mutex_delete(self.growth)
         memory.release(self.held)
         memory.release(self.scratch)
@@ -93,9 +93,9 @@ class Heap:
         if alignment == 0 or alignment & (alignment - 1) != 0:
             return native.FAILED_ALIGNMENT
         rounded = (requested + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         if not self.resume():
-            native.mutex_unlock(self.mutex)
+            native.spin_unlock(self.lock)
             return native.FAILED_BOOKS
         h = self.find_now(rounded, alignment, freed_before)
         if h == native.NONE:
@@ -108,18 +108,18 @@ class Heap:
             address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
         else:
             address = self.serve(h, rounded, requested, alignment, label, stream)
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
         return address
 
     def free(self, address: int) -> int:
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         if not self.resume():
-            native.mutex_unlock(self.mutex)
+            native.spin_unlock(self.lock)
             return native.FREE_BOOKS
         h = self.space.table.find(address)
         if h == native.NONE:
             reason = self.diagnose(address)
-            native.mutex_unlock(self.mutex)
+            native.spin_unlock(self.lock)
             return reason
         if self.timestamps:
             self.timing_count += 1
@@ -130,7 +130,7 @@ class Heap:
         else:
             self.space.take_back(h, 0)
             self.space.put_in_bin(self.coalesce(h, False))
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
         if self.waiters > 0:
             self.wake()
         return 0
@@ -154,41 +154,41 @@ class Heap:
 
     def reject(self) -> None:
         """Count a free that could not be carried out, nor raise."""
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.rejected_frees += 1
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def count_waiter(self, change: int) -> None:
         """A thread begins (1) or ends (-1) waiting for `freed`."""
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.waiters += change
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def put_mark(self, label: int, value: int) -> None:
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.space.log.tick()
         self.space.log.mark(label, value)
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def set_safe_frontier(self, count: int) -> None:
         """Chunks freed before this count may be merged from now on; it never goes back."""
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         if count > self.frontier:
             self.frontier = count
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def clear_stats(self) -> None:
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.space.num_allocs = 0
         self.space.peak_in_use = self.space.bytes_in_use
         self.space.largest_alloc = 0
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def set_replaying(self, on: bool) -> None:
         """Let events carry the replayed operations' times, not the clock's."""
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.space.log.replaying = on
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
 
     def release_all(self) -> None:
         """The end: give every region back, whatever is in use. Nothing else may be called after it."""
@@ -224,9 +224,9 @@ class Heap:
 
     def find_by_growing(self, rounded: int, alignment: int, freed_before: int) -> int:
         """A chunk made by extending, by merging what is held back, or by trading free regions for a new one."""
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
         native.mutex_lock(self.growth)
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         self.bad_grant = False
         h = native.NONE
         if self.resume():
@@ -339,13 +339,15 @@ class Heap:
     def resume(self) -> bool:
         """Just locked: read the clock; is there memory for the books of one operation?"""
         self.space.log.tick()
+        if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
+            return True
         return self.space.reserve() and (not self.timestamps or self.reserve_held())
 
     def ask(self, alignment: int, num_bytes: int) -> int:
         """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
-        native.mutex_unlock(self.mutex)
+        native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
-        native.mutex_lock(self.mutex)
+        native.spin_lock(self.lock)
         if address == 0:
             return 0
         if self.space.regions.overlaps(address, self.source.received):
@@ -361,7 +363,7 @@ class Heap:
         """Get a region that holds `rounded` bytes, as large as the growth rule and the limit allow."""
         # A sub-allocator may give more than asked, and the pool pass the limit: then this wraps, as in TensorFlow.
         available = native.wrap_64(self.limit - self.space.pool_bytes) // native.MIN_CHUNK * native.MIN_CHUNK
-        if rounded > available:
+        if rounded > available or not self.space.regions.reserve():
             return False
         increased = False
         while rounded > self.next_region:
@@ -409,7 +411,7 @@ class Heap:
             address = self.space.regions.regions[i].address
             size = self.space.regions.regions[i].size
             self.space.release(i)
-            native.mutex_unlock(self.mutex)
+            native.spin_unlock(self.lock)
             self.source.take_back(address, size)
-            native.mutex_lock(self.mutex)
+            native.spin_lock(self.lock)
         return self.resume()

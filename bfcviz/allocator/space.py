@@ -45,8 +45,8 @@ class Space:
         self.chunks_in_use = 0
 
     def reserve(self) -> bool:
-        """Memory for the books of one operation: a region, a padding, a remainder."""
-        return self.table.reserve(4) and self.bins.reserve(self.table.room) and self.regions.reserve()
+        """Memory for the chunks one operation may make: a region's, a padding, a remainder."""
+        return self.table.reserve(4) and self.bins.reserve(self.table.room)
 
     def put_in_bin(self, h: int) -> None:
         c = memory.chunk_at(self.table.chunks, h)

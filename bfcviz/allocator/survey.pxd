@@ -22,5 +22,5 @@ cpdef object handle_of(Heap heap, u64 address)
 cpdef object chunk_facts(Heap heap, u64 address)
 
 @cython.locals(s=Space)
-cpdef object totals(Heap heap)
-cpdef object internals(Heap heap)
+cpdef object read_totals(Heap heap)
+cpdef object read_internals(Heap heap)

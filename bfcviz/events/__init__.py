@@ -5,3 +5,7 @@ Leaves: a `Trace` (`trace`), in memory, in a folder that may still grow, or in o
 May import: errors, units and native of this package; numpy and pyarrow. It draws no conclusion about the
 heap: keyframes are bytes to it.
 """
+
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._heap")

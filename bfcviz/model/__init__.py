@@ -5,6 +5,11 @@ words and steps, never a picture. A step is the state after that many events: st
 event i (0-based, its `seq`) leads from step i to step i + 1. May import errors, units, native and events.
 """
 
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._model")
+
+
 from bfcviz.model.bins import BIN
 from bfcviz.model.keyframes import keyframes
 from bfcviz.model.replay import Model

@@ -1,0 +1,33 @@
+"""Lets the compiled modules stand in for the plain ones, where there are any and they are wanted.
+
+Importing a compiled module puts it in the place of the modules it is made of (see `_build.py`), so this must come
+before any of those: the packages they live in import it first. With BFCVIZ_UNCOMPILED=1 the plain Python runs, slow
+and steppable, with the same results.
+"""
+
+import os
+import warnings
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+
+class UncompiledWarning(UserWarning):
+    """bfcviz was installed without a C compiler and runs as plain Python."""
+
+
+@cache
+def load(name: str) -> bool:
+    """Load a compiled module, if that is possible and wanted; says once where it is missing."""
+    if os.environ.get("BFCVIZ_UNCOMPILED"):
+        return False
+    if find_spec(name) is not None:
+        import_module(name)
+        return True
+    warnings.warn(
+        f"{name} was not compiled when bfcviz was installed (no C compiler?): same results, about 30 times "
+        "slower. Install a compiler (apt install gcc python3-dev) and reinstall, or set BFCVIZ_UNCOMPILED=1",
+        UncompiledWarning,
+        stacklevel=2,
+    )
+    return False
