@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bfcviz.events.log import EventLog as EventLog
     from bfcviz.events.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.importers.opening import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.model import Model as Model
-    from bfcviz.importers.opening import open_trace as open
     from bfcviz.samples import sample as sample
 
 _HOMES = {
@@ -39,7 +39,7 @@ _HOMES = {
     "sample": ("bfcviz.samples", "sample"),
 }
 
-__all__ = list(_HOMES)  # noqa: PLE0604  the names above, in one place
+__all__ = list(_HOMES)
 __version__ = "0.1.0"
 
 

@@ -31,7 +31,7 @@ for _part in PARTS:
 '''
 
 
-class BuildExt(build_ext):
+class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
     """Joins each extension's sources, turns them into C inside the build folder, and compiles that."""
 
     def run(self) -> None:
@@ -42,7 +42,7 @@ class BuildExt(build_ext):
         for extension in self.extensions:
             joined = join(extension.name, [Path(source) for source in extension.sources], folder)
             # cythonize returns new Extension objects without `optional`: keep ours, take only its sources.
-            (made,) = cythonize(
+            (made,) = cythonize(  # type: ignore[no-untyped-call]
                 [Extension(extension.name, [str(joined)])],
                 include_path=[str(folder), "."],
                 compiler_directives=DIRECTIVES,

@@ -25,7 +25,7 @@ class BfcvizError(Exception):
     """The root of every error of this package."""
 
 
-class OutOfMemory(BfcvizError, MemoryError):  # noqa: N818  the field's word for it
+class OutOfMemory(BfcvizError, MemoryError):
     """A request no chunk could serve; carries the numbers of that moment, all in bytes.
 
     Attributes:

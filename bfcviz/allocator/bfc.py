@@ -18,7 +18,6 @@ F   aborts on a double free or a foreign pointer, accepts  DoubleFree, ForeignPo
 
 After any of these errors the heap is as it was before the call.
 """
-# ruff: noqa: PLR0913  the constructor and a request have these parts
 
 import time
 from types import TracebackType
@@ -114,6 +113,7 @@ class BFCAllocator:
     # -- allocate and free --------------------------------------------------------------------------------------
 
     def label_id(self, label: str | int) -> int:
+        """The label as an interned number."""
         return self.labels.intern(label) if isinstance(label, str) else label
 
     def allocate(

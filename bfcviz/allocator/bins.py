@@ -62,7 +62,7 @@ class Bins:
 
     def before(self, h: int, size: int, address: int) -> bool:
         """Whether h comes before (size, address)."""
-        k = memory.key_at(self.keys, h)
+        k: memory.Key = memory.key_at(self.keys, h)
         return k.size < size or (k.size == size and k.address < address)
 
     def insert(self, h: int, size: int, address: int) -> None:

@@ -36,6 +36,7 @@ class ChunkTable:
         return self.count + more <= self.room or self.grow(self.room * 2)
 
     def grow(self, room: int) -> bool:
+        """Memory for `room` handles, and a table of twice as many slots."""
         chunks = memory.grow_chunks(self.chunks, room)
         if memory.is_null(chunks):
             return False

@@ -2,6 +2,7 @@ cimport cython
 
 from bfcviz cimport native
 from bfcviz.allocator cimport memory
+from bfcviz.allocator.held cimport HeldQueue
 from bfcviz.allocator.space cimport Space
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
 from bfcviz.native cimport u16, u32, u64
@@ -21,10 +22,7 @@ cdef class Heap:
     cdef bint timestamps
     cdef u64 timing_count       # frees so far, with timestamps
     cdef u64 frontier
-    cdef u32 *held              # freed chunks not yet safe to merge, oldest first
-    cdef u32 *scratch
-    cdef u64 held_count
-    cdef u64 held_room
+    cdef HeldQueue held         # freed chunks not yet safe to merge
     cdef bint bad_grant
     cdef readonly u64 rejected_frees    # through the C pointer, which cannot raise
     cdef int waiters            # threads that wait for a free
@@ -68,9 +66,7 @@ cdef class Heap:
     @cython.locals(i=u64, total=u64, address=u64, size=u64)
     cdef bint collect(self, u64 rounded) noexcept nogil
 
-    @cython.locals(held="u32 *", scratch="u32 *", room=u64)
-    cdef bint reserve_held(self) noexcept nogil
-    @cython.locals(i=u64, h=u32, c="memory.Chunk *", kept=u64, count=u64, merged=u32, satisfied=cython.bint)
+    @cython.locals(i=u64, h=u32, c="memory.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil
 
 cdef u64 double(u64 num_bytes) noexcept nogil

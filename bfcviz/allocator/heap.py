@@ -13,12 +13,12 @@ conformance test. The books are kept by `Space`, one event for each thing that h
 Locks: `lock` guards all books and is held for less than a microsecond. It is let go while the sub-allocator is called,
 which may take long or need the GIL; meanwhile `growth` keeps every other thread out of the regions.
 """
-# ruff: noqa: A002, PLR0913  the algorithm's words; a request has these parts
 
 import threading
 
 from bfcviz import native
 from bfcviz.allocator import memory
+from bfcviz.allocator.held import HeldQueue
 from bfcviz.allocator.space import Space
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.events.log import EventLog
@@ -68,10 +68,7 @@ class Heap:
         self.timestamps = timestamps
         self.timing_count = 0
         self.frontier = 0
-        self.held = memory.no_u32()
-        self.scratch = memory.no_u32()
-        self.held_count = 0
-        self.held_room = 0
+        self.held = HeldQueue()
         self.bad_grant = False
         self.rejected_frees = 0
         self.waiters = 0
@@ -80,12 +77,11 @@ class Heap:
     def __dealloc__(self) -> None:
         native.spinlock_delete(self.lock)
         native.mutex_delete(self.growth)
-        memory.release(self.held)
-        memory.release(self.scratch)
 
     # -- the two operations -------------------------------------------------------------------------------------
 
     def allocate(self, requested: int, alignment: int, freed_before: int, label: int, stream: int) -> int:
+        """An address for the request, or a number that says why there is none."""
         if requested == 0:
             return 0
         if requested > native.MAX_REQUEST:
@@ -112,6 +108,7 @@ class Heap:
         return address
 
     def free(self, address: int) -> int:
+        """Take the chunk at an address back; 0, or why it is no chunk's in use."""
         native.spin_lock(self.lock)
         if not self.resume():
             native.spin_unlock(self.lock)
@@ -125,8 +122,7 @@ class Heap:
             self.timing_count += 1
             self.space.take_back(h, self.timing_count)
             self.space.put_in_bin(h)
-            self.held[self.held_count] = h
-            self.held_count += 1
+            self.held.push(h)
         else:
             self.space.take_back(h, 0)
             self.space.put_in_bin(self.coalesce(h, False))
@@ -165,6 +161,7 @@ class Heap:
         native.spin_unlock(self.lock)
 
     def put_mark(self, label: int, value: int) -> None:
+        """Write a mark of the user's own."""
         native.spin_lock(self.lock)
         self.space.log.tick()
         self.space.log.mark(label, value)
@@ -178,6 +175,7 @@ class Heap:
         native.spin_unlock(self.lock)
 
     def clear_stats(self) -> None:
+        """Count requests and peaks anew."""
         native.spin_lock(self.lock)
         self.space.num_allocs = 0
         self.space.peak_in_use = self.space.bytes_in_use
@@ -218,7 +216,7 @@ class Heap:
 
     def find_now(self, rounded: int, alignment: int, freed_before: int) -> int:
         """A chunk there is already; chunks that have become safe are merged first."""
-        if self.held_count > 0:
+        if self.held.count > 0:
             self.merge_held(0)
         return self.find(rounded, alignment, freed_before)
 
@@ -233,7 +231,7 @@ class Heap:
             h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
             if h == native.NONE and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
-            if h == native.NONE and freed_before == 0 and self.held_count > 0 and self.merge_held(rounded):
+            if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -242,7 +240,7 @@ class Heap:
 
     def serve(self, h: int, rounded: int, requested: int, alignment: int, label: int, stream: int) -> int:
         """Give the free chunk h to the caller, cut to size; returns its address."""
-        c = memory.chunk_at(self.space.table.chunks, h)
+        c: memory.Chunk = memory.chunk_at(self.space.table.chunks, h)
         bin = native.bin_of(c.size)
         self.space.take_from_bin(h)
         if self.honours_alignment:
@@ -260,14 +258,15 @@ class Heap:
     # -- merging ------------------------------------------------------------------------------------------------
 
     def mergeable(self, h: int, ignore_held: bool) -> bool:
+        """Whether h is free and may be merged."""
         if h == native.NONE:
             return False
-        c = memory.chunk_at(self.space.table.chunks, h)
+        c: memory.Chunk = memory.chunk_at(self.space.table.chunks, h)
         return c.allocation_id == 0 and (ignore_held or c.freed_at == 0)
 
     def coalesce(self, h: int, ignore_held: bool) -> int:
         """Merge the free chunk h, in no bin, with its free neighbours; returns the survivor, in no bin."""
-        c = memory.chunk_at(self.space.table.chunks, h)
+        c: memory.Chunk = memory.chunk_at(self.space.table.chunks, h)
         if not ignore_held and c.freed_at > 0:
             return h
         if self.mergeable(c.next, ignore_held):
@@ -280,56 +279,23 @@ class Heap:
             return p
         return h
 
-    def reserve_held(self) -> bool:
-        """Memory to hold back one more chunk."""
-        if self.held_count < self.held_room:
-            return True
-        room = self.held_room * 2 + 64
-        held = memory.grow_u32(self.held, room)
-        if memory.is_null(held):
-            return False
-        self.held = held
-        scratch = memory.grow_u32(self.scratch, room)
-        if memory.is_null(scratch):
-            return False
-        self.scratch = scratch
-        self.held_room = room
-        return True
-
     def merge_held(self, needed: int) -> bool:
         """Merge chunks whose count has become safe (needed = 0), or any until one has `needed` bytes."""
-        count = 0
-        kept = 0
-        for i in range(self.held_count):
-            h = self.held[i]
-            c = memory.chunk_at(self.space.table.chunks, h)
-            if c.binned == 0:
-                continue  # merged, handed out or released since
-            if c.freed_at < self.frontier:
-                c.freed_at = 0
-            if c.freed_at == 0 or needed > 0:
-                self.scratch[count] = h
-                count += 1
-            else:
-                self.held[kept] = h
-                kept += 1
-        self.held_count = kept
+        count = self.held.select(self.space.table.chunks, self.frontier, needed > 0)
         satisfied = needed == 0
         for i in range(count):
-            h = self.scratch[i]
+            h = self.held.due[i]
             if self.space.table.chunks[h].binned == 0:
                 continue  # merged into another of them
             if needed > 0 and satisfied:
-                self.held[self.held_count] = h
-                self.held_count += 1
+                self.held.push(h)
                 continue
             self.space.take_from_bin(h)
             merged = self.coalesce(h, needed > 0)
             self.space.put_in_bin(merged)
             c = memory.chunk_at(self.space.table.chunks, merged)
             if needed > 0 and merged != h and c.freed_at > 0:
-                self.held[self.held_count] = merged
-                self.held_count += 1
+                self.held.push(merged)
             if needed > 0 and c.size >= needed:
                 satisfied = True
         return satisfied
@@ -341,7 +307,7 @@ class Heap:
         self.space.log.tick()
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
             return True
-        return self.space.reserve() and (not self.timestamps or self.reserve_held())
+        return self.space.reserve() and (not self.timestamps or self.held.reserve())
 
     def ask(self, alignment: int, num_bytes: int) -> int:
         """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""

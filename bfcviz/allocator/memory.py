@@ -1,14 +1,38 @@
 """The heap's own books in plain Python: what memory.pxd is in C, for the uncompiled heap."""
-# ruff: noqa: D101, D102, D103  the comments stand in memory.pxd
+# ruff: noqa: ARG001, D101, D103  the comments stand in memory.pxd
 
 from typing import Any
 
 
 class Chunk:
     __slots__ = (
-        "address", "size", "requested", "allocation_id", "freed_at", "born", "prev", "next",
-        "label", "region", "thread", "stream", "binned",
+        "address",
+        "allocation_id",
+        "binned",
+        "born",
+        "freed_at",
+        "label",
+        "next",
+        "prev",
+        "region",
+        "requested",
+        "size",
+        "stream",
+        "thread",
     )  # fmt: skip
+    address: int
+    size: int
+    requested: int
+    allocation_id: int
+    freed_at: int
+    born: int
+    prev: int
+    next: int
+    label: int
+    region: int
+    thread: int
+    stream: int
+    binned: int
 
     def __init__(self) -> None:
         for name in self.__slots__:

@@ -1,5 +1,4 @@
 """Replay: whole arrays of operations through a heap, at the heap's own speed."""
-# ruff: noqa: PLR0913  one argument a column
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bfcviz import native
-from bfcviz.allocator import memory
 from bfcviz.allocator.heap import Heap
 from bfcviz.errors import InvalidRequest
 
@@ -132,7 +130,7 @@ def run_with_clock(
     """Run a batch; with `timed` the log's clock shows the operations' own times."""
     heap.set_replaying(timed)
     try:
-        run(heap, start, stop, *columns, live, *out)
+        run(heap, start, stop, *[*columns, live, *out])
     finally:
         heap.set_replaying(False)
 
@@ -142,6 +140,7 @@ def run(
     label: Any, thread: Any, stream: Any, live: Any, address_out: Any, size_out: Any, id_out: Any, in_use_out: Any,
     pool_out: Any, largest_out: Any,
 ) -> None:  # fmt: skip
+    """Carry out operations [start, stop); the columns of Operations in, those of Replayed out."""
     for i in range(start, stop):
         heap.source.operation = i
         heap.space.log.at(time[i], thread[i])

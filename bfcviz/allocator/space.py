@@ -13,7 +13,6 @@
 Chunks tile their region. What is chosen, and when, is the heap's business (heap.py); here are only the books:
 who lies where, what is free, the totals, and the log, which a model of the heap can follow from events alone.
 """
-# ruff: noqa: A002  `bin` is the algorithm's word
 
 from bfcviz import native
 from bfcviz.allocator import memory
@@ -49,11 +48,13 @@ class Space:
         return self.table.reserve(4) and self.bins.reserve(self.table.room)
 
     def put_in_bin(self, h: int) -> None:
+        """Let searches find the free chunk h."""
         c = memory.chunk_at(self.table.chunks, h)
         c.binned = 1
         self.bins.insert(h, c.size, c.address)
 
     def take_from_bin(self, h: int) -> None:
+        """Let searches no longer find it."""
         self.bins.remove(h)
         self.table.chunks[h].binned = 0
 
@@ -163,9 +164,10 @@ class Space:
         return True
 
     def release(self, index: int) -> None:
-        """A wholly free region goes. Chunks held apart are joined in the log first, so that one chunk goes with it;
+        """A wholly free region goes.
 
-        their handles are given back in address order, as TensorFlow does.
+        Chunks held apart are joined in the log first, so that one chunk goes with it; their handles are given
+        back in address order, as TensorFlow does.
         """
         r = memory.region_at(self.regions.regions, index)
         slot = r.slot

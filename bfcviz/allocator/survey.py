@@ -1,12 +1,14 @@
 """Looking into a heap: its chunks, regions, bins and totals as plain Python rows. Each look locks the heap once."""
 
+from typing import Any
+
 from bfcviz import native
 from bfcviz.allocator import memory
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.stats import Internals, Stats
 
 
-def chunk_rows(heap: Heap) -> list[tuple[int, ...]]:
+def chunk_rows(heap: Heap) -> list[tuple[Any, ...]]:
     """Every chunk, region by region, in address order: the fields of `memory_map.MEMORY_MAP`."""
     rows = []
     native.spin_lock(heap.lock)
@@ -73,6 +75,7 @@ def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
 
 
 def read_totals(heap: Heap) -> Stats:
+    """The heap's totals, all of one moment."""
     native.spin_lock(heap.lock)
     s = heap.space
     numbers = (
@@ -84,9 +87,10 @@ def read_totals(heap: Heap) -> Stats:
 
 
 def read_internals(heap: Heap) -> Internals:
+    """The algorithm's own numbers, all of one moment."""
     native.spin_lock(heap.lock)
     numbers = (
-        heap.next_region, heap.space.table.count, heap.space.next_id, heap.held_count, heap.timing_count,
+        heap.next_region, heap.space.table.count, heap.space.next_id, heap.held.count, heap.timing_count,
     )  # fmt: skip
     native.spin_unlock(heap.lock)
     return Internals(*numbers)

@@ -1,4 +1,5 @@
 """HostSubAllocator: real memory of this machine, straight from the operating system."""
+# ruff: noqa: D102  grant and take_back are told in base
 
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.base import SubAllocator

@@ -24,6 +24,6 @@ def map_pages(num_bytes: int, alignment: int) -> int:
     return address
 
 
-def unmap_pages(address: int, num_bytes: int) -> None:
+def unmap_pages(address: int, num_bytes: int) -> None:  # noqa: ARG001  C needs the size
     """Give them back; the mapping remembers its own size."""
     _mapped.pop(address).close()

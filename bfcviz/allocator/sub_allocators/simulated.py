@@ -1,4 +1,5 @@
 """SimulatedSubAllocator: address space only, no memory: for experiments, replays and teaching."""
+# ruff: noqa: D102  grant and take_back are told in base
 
 from typing import Literal, NamedTuple
 
@@ -37,7 +38,7 @@ class SimulatedSubAllocator(SubAllocator):
         journal: keep every call in `calls`, a list of `Call`.
     """
 
-    def __init__(  # noqa: PLR0913  each is one property of a device
+    def __init__(
         self,
         mode: Mode = "contiguous",
         *,
