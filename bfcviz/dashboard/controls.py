@@ -32,15 +32,17 @@ class Controls:
             tooltip="events applied so far",
             readout=False,
             disabled=last == 0,
-            layout={"flex": "1 1 auto", "min_width": "220px"},
+            layout={"flex": "1 1 auto", "min_width": "160px"},
             style={"description_width": "34px"},
         )
         self.step = widgets.BoundedIntText(
-            min=0, max=last, tooltip="go to this step", disabled=last == 0, layout={"width": "96px"}
+            min=0, max=last, tooltip="go to this step", disabled=last == 0, layout={"width": "90px"}
         )
-        self.of = widgets.HTML(f"<span>of {last:,}</span>", layout={"margin": "0 8px 0 2px"})
+        self.of = widgets.HTML(
+            f"<span>of {last:,}</span>", layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"}
+        )
         self.speed = widgets.Dropdown(
-            options=SPEEDS, value=1, tooltip="speed of play", layout={"width": "150px"}
+            options=SPEEDS, value=1, tooltip="speed of play", layout={"width": "142px"}
         )
         self.pool = widgets.Dropdown(
             options=[(name, number) for number, name in enumerate(pools)],

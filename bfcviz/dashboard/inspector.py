@@ -10,6 +10,7 @@ import traitlets
 
 from bfcviz.dashboard.controls import Controls
 from bfcviz.dashboard.exporter import Exporter
+from bfcviz.dashboard.fit import Fit
 from bfcviz.dashboard.player import Player
 from bfcviz.dashboard.view import View, page
 from bfcviz.dashboard.wording import explain_step, summary
@@ -50,7 +51,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def __init__(self, trace: Trace, step: int | None = None, *, pool: int = 0, theme: str = "light") -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._trace, self._theme, self._last = trace, theme_of(theme), len(trace)
-        pools = [escape(each.name) for each in trace.origin.pools]
+        pools = [each.name for each in trace.origin.pools]
         self._controls = Controls(self._last, pools, self._act)
         self._player = Player(self._play_on, lambda: self._controls.show_playing(playing=False))
         self._words = widgets.HTML()
@@ -60,7 +61,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         )
         self._open(pool)
         self._view = View(self._panels(), self._theme)
-        super().__init__([*self._controls.rows(), self._words, self._view.widget, self._exporter.row])
+        super().__init__([*self._controls.rows(), self._words, Fit(), self._view.widget, self._exporter.row])
         self._listen()
         self.pool = pool
         self.step = 0 if step is None else step
@@ -79,7 +80,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         return [
             region_panel(model, event, theme),
             stats_panel(self._history, model.step, theme),
-            fragmentation_panel(self._history, model.step, theme),
+            fragmentation_panel(self._history, model.step, theme, brief=True),
             *bin_panels(model, event, theme),
         ]
 

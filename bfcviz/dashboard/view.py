@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.basedatatypes import Undefined
 
 from bfcviz.figures.panel import BELOW, LEGEND, TITLE, Panel, Picture, Place, axis_names, compose
 from bfcviz.figures.theme import Theme
@@ -17,7 +18,7 @@ _MAP_HEIGHT: Final = 300
 _LOW_HEIGHT: Final = 165
 _FIRST: Final = TITLE + LEGEND
 _SECOND: Final = _FIRST + _MAP_HEIGHT + BELOW + TITLE + 2 * LEGEND
-_THIRD: Final = _SECOND + _LOW_HEIGHT + BELOW + TITLE + 2 * LEGEND
+_THIRD: Final = _SECOND + _LOW_HEIGHT + BELOW + TITLE + LEGEND
 
 PLACES: Final = (
     Place(0.0, 1.0, _FIRST, _MAP_HEIGHT),
@@ -34,6 +35,10 @@ def page(panels: Sequence[Panel], theme: Theme) -> Picture:
     return compose(panels, PLACES, theme)
 
 
+Spec = Mapping[str, Any]
+"""A trace in plotly's words."""
+
+
 class View:
     """The panels as they stand in the page, and the widget that shows them."""
 
@@ -41,26 +46,40 @@ class View:
         self._panels = list(panels)
         self.widget = go.FigureWidget(page(panels, theme))
         self.widget.layout.autosize = True
+        self.widget._config = {"displaylogo": False}  # noqa: SLF001  plotly has no public way
 
     def show(self, panels: Sequence[Panel]) -> None:
         """Changes the picture to `panels`, in one message, sending only what differs."""
-        with self.widget.batch_update():
-            first = 0
-            for number, (old, new) in enumerate(zip(self._panels, panels, strict=True), start=1):
-                for offset, (before, after) in enumerate(zip(old.traces, new.traces, strict=True)):
-                    changed = difference(before, after)
-                    if changed:
-                        self.widget.data[first + offset].update(changed)
-                self._move_axes(number, old, new)
-                first += len(new.traces)
+        traces = [
+            (old, new)
+            for before, after in self._pairs(panels)
+            for old, new in zip(before.traces, after.traces, strict=True)
+        ]
+        restyle, changed = restyling(traces)
+        relayout: dict[str, Any] = {}
+        for number, (before, after) in enumerate(self._pairs(panels), start=1):
+            x, y = axis_names(number)
+            relayout |= _dotted(f"xaxis{x[1:]}", difference(before.xaxis, after.xaxis))
+            relayout |= _dotted(f"yaxis{y[1:]}", difference(before.yaxis, after.yaxis))
+        if changed or relayout:
+            self.widget.plotly_update(restyle, relayout, changed)
         self._panels = list(panels)
 
-    def _move_axes(self, number: int, old: Panel, new: Panel) -> None:
-        x, y = axis_names(number)
-        for axis, before, after in ((x, old.xaxis, new.xaxis), (y, old.yaxis, new.yaxis)):
-            changed = difference(before, after)
-            if changed:
-                self.widget.layout[f"{axis[0]}axis{axis[1:]}"].update(changed)
+    def _pairs(self, panels: Sequence[Panel]) -> list[tuple[Panel, Panel]]:
+        return list(zip(self._panels, panels, strict=True))
+
+
+def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:
+    """What `plotly_update` needs to turn the first of each pair into the second: values, numbers of traces.
+
+    A key that changes in one trace is sent for every trace that changes at all: where a value is left out,
+    the copy of the figure that new views are made from forgets the one it had.
+    """
+    changes = [difference(before, after) for before, after in traces]
+    changed = [number for number, change in enumerate(changes) if change]
+    keys = sorted({key for change in changes for key in change})
+    values = {key: [traces[number][1].get(key, Undefined) for number in changed] for key in keys}
+    return values, changed
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,3 +93,12 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other, equal_nan=True)
     return bool(type(one) is type(other) and one == other)
+
+
+def _dotted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` of `name` as plotly's `relayout` takes them: {"xaxis.title.text": ...}."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = _dotted(key, value) if isinstance(value, Mapping) else {key: value}
+        flat |= {f"{name}.{path}": deep for path, deep in inner.items()}
+    return flat

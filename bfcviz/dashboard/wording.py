@@ -20,11 +20,15 @@ def summary(stats: Stats) -> str:
     """The numbers of this moment in one line."""
     limit = "limit not known" if stats.bytes_limit is None else f"limit {format_bytes(stats.bytes_limit)}"
     return (
-        f"in use {format_bytes(stats.bytes_in_use)} in {stats.chunks_in_use:,} chunks "
+        f"in use {format_bytes(stats.bytes_in_use)} in {_chunks(stats.chunks_in_use)} "
         f"(peak {format_bytes(stats.peak_bytes_in_use)}) · "
-        f"free {format_bytes(stats.free_bytes)} in {stats.chunks_free:,} chunks, "
+        f"free {format_bytes(stats.free_bytes)} in {_chunks(stats.chunks_free)}, "
         f"the largest {format_bytes(stats.largest_free_chunk)} · "
         f"pool {format_bytes(stats.pool_bytes)}, {limit} · "
         f"external fragmentation {external(stats):.1%} (1 - largest free chunk / free) · "
         f"internal {internal(stats):.1%} (1 - requested / in use)"
     )
+
+
+def _chunks(count: int) -> str:
+    return "1 chunk" if count == 1 else f"{count:,} chunks"

@@ -51,15 +51,15 @@ def _bytes_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
-        title="Bins: bytes",
-        caption="by size class",
+        title="Bytes by bin",
+        caption="what the chunks of each size class hold",
         traces=[
             _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
             _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
             _mark(highlight, top, theme),
         ],
-        xaxis=_xaxis() | {"title": {"text": ""}},  # the same axis is named under the panel below
-        yaxis=_yaxis("bytes in chunks", _LEAST_BYTES, top, ticks, [_short(tick) for tick in ticks]),
+        xaxis=_xaxis(),  # named under the panel below
+        yaxis=_yaxis(_LEAST_BYTES, top, ticks, [_short(tick) for tick in ticks]),
     )
 
 
@@ -68,15 +68,15 @@ def _count_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     top = _next_power(most, 10, 10)
     ticks = [10**power for power in range(12) if 10**power <= top]
     return Panel(
-        title="Bins: chunks",
-        caption="how many of each size class",
+        title="Chunks by bin",
+        caption="how many there are (count)",
         traces=[
             _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
             _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
             _mark(highlight, top, theme),
         ],
-        xaxis=_xaxis(),
-        yaxis=_yaxis("number of chunks", _LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
+        xaxis=_xaxis() | {"title": {"text": "bin, named by its least chunk size"}},
+        yaxis=_yaxis(_LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
     )
 
 
@@ -119,7 +119,7 @@ def _mark(highlight: Events | None, top: float, theme: Theme) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "bin of this step",
+        "name": "this step",
         "x": marked,
         "y": np.full(len(marked), top * 0.8),
         "marker": {"symbol": "triangle-down", "size": 11, "color": theme.highlight},
@@ -131,7 +131,6 @@ def _mark(highlight: Events | None, top: float, theme: Theme) -> dict[str, Any]:
 def _xaxis() -> dict[str, Any]:
     shown = list(range(0, NUM_BINS, 2))
     return {
-        "title": {"text": "bin, named by its least chunk size"},
         "range": [-0.6, NUM_BINS - 0.4],
         "tickvals": shown,
         "ticktext": [_short(MIN_CHUNK << number) for number in shown],
@@ -141,9 +140,8 @@ def _xaxis() -> dict[str, Any]:
     }
 
 
-def _yaxis(title: str, foot: float, top: float, ticks: list[int], texts: list[str]) -> dict[str, Any]:
+def _yaxis(foot: float, top: float, ticks: list[int], texts: list[str]) -> dict[str, Any]:
     return {
-        "title": {"text": title},
         "type": "log",
         "range": [math.log10(foot), math.log10(top)],
         "tickvals": ticks,

@@ -62,7 +62,8 @@ def _image(figure: go.Figure, form: str) -> bytes:
     except ImportError as error:
         raise MissingExtra(f"export to .{form}", "kaleido", "lab") from error
     width = figure.layout.width or WIDTH
-    options = {"format": form, "width": width, "height": figure.layout.height or 700, "scale": SCALE}
+    scale = SCALE if form == "png" else 1
+    options = {"format": form, "width": width, "height": figure.layout.height or 700, "scale": scale}
     with warnings.catch_warnings():
         # A user's own running kaleido server ignores kopts, and says so.
         warnings.filterwarnings("ignore", "The kopts argument", UserWarning)

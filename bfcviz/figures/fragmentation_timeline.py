@@ -50,8 +50,8 @@ def fragmentation_timeline(
     return single(panel, 320, paints).with_table(measures_table(seen.series))
 
 
-def fragmentation_panel(seen: History, step: int | None, theme: Theme) -> Panel:
-    """The timeline as a panel; only its last trace depends on `step`."""
+def fragmentation_panel(seen: History, step: int | None, theme: Theme, *, brief: bool = False) -> Panel:
+    """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
     series = seen.series
     unit = timelines.unit_of(series, seen.axis)
     x = series[seen.axis].astype(np.float64) / unit
@@ -61,7 +61,8 @@ def fragmentation_panel(seen: History, step: int | None, theme: Theme) -> Panel:
         "reserved_not_in_use": theme.pool.line,
     }
     found = measures(series)
-    lines = [_line(x, found[name], name, colours[name]) for name in MEASURES]
+    shown = {name: text.split(":")[0] if brief else text for name, text in MEASURES.items()}
+    lines = [_line(x, found[name], name, shown[name], colours[name]) for name in MEASURES]
     # Of this one the least and greatest value inside each interval is known, so that no peak is lost.
     lines[0]["x"], up = timelines.both_ends(series, "external_fragmentation", seen.axis)
     lines[0]["y"] = up * 100.0
@@ -74,12 +75,13 @@ def fragmentation_panel(seen: History, step: int | None, theme: Theme) -> Panel:
     )
 
 
-def _line(x: NDArray[np.float64], share: NDArray[np.float64], name: str, colour: str) -> dict[str, Any]:
+def _line(
+    x: NDArray[np.float64], share: NDArray[np.float64], name: str, shown: str, colour: str
+) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": MEASURES[name],
-        "legend": int(name == "reserved_not_in_use"),
+        "name": shown,
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},

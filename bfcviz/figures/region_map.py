@@ -29,6 +29,7 @@ COLUMNS: Final = 1600
 
 _TOP, _BOTTOM = 0.08, 0.92  # of a row's height: between rows there is a gap
 _MOST_TICKS = 20
+_NARROW = 0.03  # of a row's width: what is touched gets a marker as well
 
 
 def region_map(model: Model, highlight: Events | None = None, theme: str = "light") -> Picture:
@@ -61,7 +62,7 @@ def region_panel(model: Model, highlight: Events | None, theme: Theme) -> Panel:
         _image(chunks, rows, divisor, theme, visible=not exact and len(rows) > 0),
         *_states(chunks if exact else chunks[:0], rows, divisor, theme),
         _frame(rows, divisor, theme),
-        *_outline(drawn, divisor, theme),
+        *_outline(drawn, rows, divisor, theme),
         _hover(chunks, rows, divisor, model.trace.labels, exact=exact),
         _note(rows, theme),
     ]
@@ -153,9 +154,10 @@ def _frame(rows: Rows, divisor: int, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _outline(pieces: Pieces, divisor: int, theme: Theme) -> list[dict[str, Any]]:
+def _outline(pieces: Pieces, rows: Rows, divisor: int, theme: Theme) -> list[dict[str, Any]]:
     x, y = corners(pieces, divisor)
-    tip = (pieces.left + pieces.right) / 2 / divisor
+    narrow = pieces.right - pieces.left < _NARROW * rows.width
+    tip = (pieces.left + pieces.right)[narrow] / 2 / divisor
     return [
         {
             "type": "scatter",
@@ -167,11 +169,11 @@ def _outline(pieces: Pieces, divisor: int, theme: Theme) -> list[dict[str, Any]]
             "hoverinfo": "skip",
         },
         {
-            # A chunk of 256 bytes is far narrower than a pixel: the marker finds it all the same.
+            # A chunk of 256 bytes may be far narrower than a pixel: the marker finds it all the same.
             "type": "scatter",
             "mode": "markers",
             "x": tip,
-            "y": pieces.row + 0.02,
+            "y": pieces.row[narrow] + 0.02,
             "marker": {"symbol": "triangle-down", "size": 11, "color": theme.highlight},
             "showlegend": False,
             "cliponaxis": False,
@@ -200,8 +202,8 @@ def _note(rows: Rows, theme: Theme) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "text",
-        "x": [] if len(rows) else [0.5],
-        "y": [] if len(rows) else [0.5],
+        "x": np.full(int(len(rows) == 0), 0.5),
+        "y": np.full(int(len(rows) == 0), 0.5),
         "text": [] if len(rows) else ["no region at this step"],
         "textfont": {"color": theme.muted, "size": 13},
         "showlegend": False,

@@ -91,7 +91,7 @@ def stats_panel(seen: History, step: int | None, theme: Theme) -> Panel:
         _peak(seen, unit, divisor, theme),
         _limit(seen, unit, drawn_limit, divisor, theme),
         _ooms(seen, unit, divisor, theme),
-        now(seen, step, unit, reach, theme),
+        now(seen, step, unit, reach, theme) | {"legend": 1},
     ]
     return Panel(
         title=f"Stats ({name})",
@@ -169,8 +169,8 @@ def _limit(seen: History, unit: float, drawn: int | None, divisor: int, theme: T
         "mode": "lines",
         "name": f"limit {told}" + ("" if drawn is not None or limit is None else " (far above)"),
         "legend": 1,
-        "x": [0.0, last],
-        "y": [np.nan if drawn is None else drawn / divisor] * 2,
+        "x": np.array([0.0, last]),
+        "y": np.full(2, np.nan if drawn is None else drawn / divisor),
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
         "hovertemplate": f"memory limit: {told}<extra></extra>",
     }

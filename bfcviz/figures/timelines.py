@@ -66,9 +66,8 @@ def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines",
         "name": "this step",
-        "legend": 1,
-        "x": [position, position],
-        "y": [0.0, top],
+        "x": np.array([position, position]),
+        "y": np.array([0.0, top]),
         "line": {"color": theme.highlight, "width": 2},
         "hoverinfo": "skip",
     }

@@ -1,0 +1,41 @@
+"""One browser and one server for all tests here; a page of its own for each."""
+
+import os
+
+import pytest
+from browser.lab import Lab, find_browser, serve
+from shared import ROOT
+
+
+@pytest.fixture(scope="session")
+def browser():
+    found = find_browser()
+    if found is None:
+        reason = "no Chromium or Chrome found (apt-get install chromium, or set BROWSER_PATH)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  slow to import, and of no use without a browser
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        (folder / notebook.name).write_bytes(notebook.read_bytes())
+    with serve(folder, tmp_path_factory.mktemp("home")) as served:
+        yield served
+
+
+@pytest.fixture
+def lab(browser, server):
+    page = Lab(browser, server)
+    yield page
+    page.close()

@@ -1,0 +1,214 @@
+"""A real JupyterLab server and a real page of it, cut off from the rest of the world.
+
+Nothing here sleeps for a fixed time: every wait is for a condition, with a limit.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import bfcviz
+
+START_LIMIT_S = 60
+PAGE_LIMIT_MS = 60_000
+
+_SETTINGS = {
+    "apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension/plugin.jupyterlab-settings": {"autosave": False},
+    # "none" keeps outputs that are scrolled out of sight in the page.
+    "notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
+}
+_THEME = "apputils-extension/themes.jupyterlab-settings"
+
+
+def find_browser():
+    """The Chromium or Chrome of this machine, None where there is none."""
+    named = os.environ.get("BROWSER_PATH")
+    candidates = [named] if named else ["chromium", "chromium-browser", "google-chrome", "chrome"]
+    return next((found for name in candidates if (found := shutil.which(name))), None)
+
+
+class Server:
+    """Where the server listens, and the folder it serves."""
+
+    def __init__(self, url, token, folder):
+        self.url, self.token, self.folder = url, token, folder
+
+
+@contextmanager
+def serve(folder, home, *, dark=False) -> Iterator[Server]:
+    """JupyterLab on `folder`, with settings of its own under `home`, until the block ends."""
+    port, token = _free_port(), secrets.token_hex(16)
+    _write_settings(home, dark=dark)
+    options = [
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+    ]
+    options += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
+    options += ["--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]
+    log = (home / "server.log").open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *options],
+        env=_environment(home),
+        stdout=log,
+        stderr=log,
+        cwd=folder,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_up(url, token, process, home)
+        yield Server(url, token, Path(folder))
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        log.close()
+
+
+def _environment(home):
+    places = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "IPYTHONDIR": "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    package = {
+        "PYTHONPATH": str(Path(bfcviz.__file__).parents[1])
+    }  # kernels take the package these tests took
+    return {**os.environ, **package, **{name: str(home / place) for name, place in places.items()}}
+
+
+def _write_settings(home, *, dark):
+    settings = dict(_SETTINGS)
+    settings[_THEME] = {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"}
+    for name, values in settings.items():
+        path = home / "settings" / "@jupyterlab" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    page = home / "config" / "labconfig" / "page_config.json"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(json.dumps({"buildCheck": False, "buildAvailable": False}))
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_up(url, token, process, home):
+    address = f"{url}/api/status"
+    request = urllib.request.Request(address, headers={"Authorization": f"token {token}"})  # noqa: S310  ours
+    until = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(request, timeout=2):  # noqa: S310
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)  # between two questions, not in place of one
+    raise RuntimeError("JupyterLab did not come up:\n" + (home / "server.log").read_text()[-3000:])
+
+
+class Lab:
+    """One page of the lab: opens notebooks, runs their cells, and remembers everything that went wrong."""
+
+    def __init__(self, browser, server, *, size=(1500, 1600)):
+        self.server = server
+        self.outside, self.errors = [], []
+        self.context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, accept_downloads=True, device_scale_factor=1
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PAGE_LIMIT_MS)
+        self.context.route("**/*", self._gate)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _gate(self, route):
+        url = route.request.url
+        if url.startswith((self.server.url, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.outside.append(url)
+            route.abort()
+
+    def open(self, notebook):
+        """Opens a notebook and waits until its kernel is idle."""
+        self.page.goto(f"{self.server.url}/lab/tree/{notebook}?token={self.server.token}&reset")
+        self.page.wait_for_function(_READY)
+
+    def run_all(self):
+        """Runs every cell to its end and fails on the first error among their outputs."""
+        self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+        self.page.wait_for_function(_ALL_RUN)
+        found = self.page.evaluate(_CELL_ERRORS)
+        assert not found, "\n".join(found)
+
+    def python(self, code):
+        """What `code`, an expression, gives in the notebook's kernel, through JSON."""
+        text = self.page.evaluate(_ASK_PYTHON, f"import json as _json; print(_json.dumps({code}))")
+        return json.loads(text)
+
+    def close(self):
+        """Closes the page; fails if it asked for anything outside, or had an error."""
+        self.context.close()
+        assert not self.outside, f"the page asked for {self.outside}"
+        assert not self.errors, f"errors in the page: {self.errors}"
+
+
+_READY = """() => {
+  const app = window.jupyterapp, widget = app && app.shell.currentWidget;
+  const session = widget && widget.context && widget.context.isReady && widget.sessionContext;
+  const kernel = session && session.isReady && session.session && session.session.kernel;
+  return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
+}"""
+
+_ALL_RUN = """() => {
+  const widget = jupyterapp.shell.currentWidget;
+  const cells = widget.content.widgets.filter(cell => cell.model.type === 'code');
+  const sources = cells.filter(cell => cell.model.sharedModel.source.trim() !== '');
+  const failed = sources.some(cell => cell.model.outputs && [...Array(cell.model.outputs.length).keys()]
+    .some(i => cell.model.outputs.get(i).type === 'error'));
+  const done = sources.every(cell => cell.model.executionCount !== null);
+  return failed || (done && widget.sessionContext.session.kernel.status === 'idle');
+}"""
+
+_CELL_ERRORS = """() => {
+  const found = [];
+  for (const cell of jupyterapp.shell.currentWidget.content.widgets) {
+    if (cell.model.type !== 'code') continue;
+    for (let i = 0; i < cell.model.outputs.length; i++) {
+      const output = cell.model.outputs.get(i).toJSON();
+      if (output.output_type === 'error') found.push(output.traceback.join('\\n'));
+    }
+  }
+  return found;
+}"""
+
+_ASK_PYTHON = """async (code) => {
+  const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const future = kernel.requestExecute({code, store_history: false, silent: false});
+  let text = '', error = '';
+  future.onIOPub = message => {
+    if (message.header.msg_type === 'stream' && message.content.name === 'stdout') text += message.content.text;
+    if (message.header.msg_type === 'error') error = message.content.traceback.join('\\n');
+  };
+  await future.done;
+  if (error) throw new Error(error);
+  return text;
+}"""

@@ -1,0 +1,289 @@
+import asyncio
+import base64
+import re
+
+import numpy as np
+import pytest
+import traitlets
+from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+
+from bfcviz.dashboard import Inspector
+from bfcviz.dashboard import player as player_module
+from bfcviz.dashboard.exporter import Exporter
+from bfcviz.errors import BfcvizError
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.figures import FIGURES
+from bfcviz.model.words import explain
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return busy_trace()
+
+
+@pytest.fixture
+def inspector(trace):
+    return Inspector(trace)
+
+
+def words(inspector):
+    return inspector._words.value
+
+
+def press(inspector, name):
+    inspector._controls.buttons[name].click()
+
+
+def drawn(inspector, name):
+    return [trace for trace in inspector._view.widget.data if trace.name == name]
+
+
+def test_it_begins_where_it_is_told(trace):
+    assert Inspector(trace).step == 0
+    assert Inspector(trace, 300).step == 300
+    assert "step 300 of 609" in words(Inspector(trace, 300))
+
+
+def test_the_picture_is_the_one_drawn_from_scratch(trace):
+    """Stepping changes in place what a new Inspector would draw."""
+    walked = Inspector(trace)
+    for step in (1, 2, 300, 299, 609, 0, 300):
+        walked.step = step
+    fresh = Inspector(trace, 300)
+    for one, other in zip(walked._view.widget.data, fresh._view.widget.data, strict=True):
+        one, other = one.to_plotly_json(), other.to_plotly_json()
+        one.pop("uid"), other.pop("uid")
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            if isinstance(value, np.ndarray):
+                assert np.array_equal(value, other[key], equal_nan=value.dtype.kind == "f"), key
+            else:
+                assert value == other[key], key
+    assert walked._view.widget.layout.to_plotly_json() == fresh._view.widget.layout.to_plotly_json()
+
+
+def test_one_figure_and_it_is_never_made_again(inspector):
+    figure = inspector._view.widget
+    inspector.step = 300
+    assert inspector._view.widget is figure
+    assert inspector.children.count(figure) == 1
+
+
+def test_buttons_walk(inspector):
+    press(inspector, "forward")
+    press(inspector, "forward")
+    press(inspector, "back")
+    assert inspector.step == 1
+    press(inspector, "last")
+    assert inspector.step == 609
+    press(inspector, "first")
+    assert inspector.step == 0
+
+
+def test_buttons_that_lead_nowhere_are_grey(inspector):
+    buttons = inspector._controls.buttons
+    assert buttons["back"].disabled
+    assert buttons["first"].disabled
+    assert not buttons["forward"].disabled
+    inspector.step = 609
+    assert buttons["forward"].disabled
+    assert not buttons["back"].disabled
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("split", Kind.SPLIT), ("merge", Kind.MERGE), ("extend", Kind.EXTEND), ("oom", Kind.OOM)],
+)
+def test_jumps_go_to_the_next_event_of_their_kind(inspector, trace, name, kind):
+    inspector.step = 20
+    press(inspector, name)
+    assert inspector.step > 20
+    between = trace.read(20, inspector.step)["kind"].tolist()
+    assert between[-1] == kind
+    assert kind not in between[:-1]
+
+
+def test_a_jump_with_nowhere_to_go_says_so(inspector):
+    inspector.step = 609
+    press(inspector, "split")
+    assert inspector.step == 609
+    assert "no further SPLIT" in words(inspector)
+    inspector.step = 5
+    assert "no further" not in words(inspector)
+
+
+def test_it_finds_the_worst_and_the_peak(inspector):
+    press(inspector, "peak")
+    stats = inspector._model.stats()
+    assert stats.bytes_in_use == stats.peak_bytes_in_use
+    press(inspector, "worst")
+    series = inspector._history.series
+    assert (
+        series["external_fragmentation_max"].max()
+        == series["external_fragmentation_last"][inspector.step - 1]
+    )
+
+
+def test_slider_and_number_follow_and_lead(inspector):
+    inspector.step = 42
+    assert inspector._controls.slider.value == inspector._controls.step.value == 42
+    inspector._controls.slider.value = 43
+    assert inspector.step == inspector._controls.step.value == 43
+    inspector._controls.step.value = 44
+    assert inspector.step == inspector._controls.slider.value == 44
+
+
+def test_each_step_is_drawn_once(inspector, monkeypatch):
+    shown = []
+    monkeypatch.setattr(inspector._view, "show", lambda panels: shown.append(inspector.step))
+    inspector._controls.slider.value = 10
+    inspector.step = 11
+    assert shown == [10, 11]
+
+
+@pytest.mark.parametrize("step", [-1, 610])
+def test_a_step_outside_the_trace_is_refused(inspector, step):
+    inspector.step = 7
+    with pytest.raises(traitlets.TraitError, match="steps 0 to 609"):
+        inspector.step = step
+    assert inspector.step == 7
+    with pytest.raises(traitlets.TraitError):
+        Inspector(busy_trace(), step)
+
+
+def test_the_words_are_those_of_the_event_and_cannot_inject():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "<img src=x onerror=alert(1)>")
+    trace = heap.trace()
+    inspector = Inspector(trace, 3)
+    assert "<img" in explain(trace, 2)
+    assert "<img" not in words(inspector)
+    assert "&lt;img src=x onerror=alert(1)&gt;" in words(inspector)
+
+
+def test_the_numbers_carry_their_definitions(inspector):
+    inspector.step = 300
+    assert re.search(r"external fragmentation \d+\.\d% \(1 - largest free chunk / free\)", words(inspector))
+
+
+def test_the_touched_chunk_is_outlined(inspector):
+    inspector.step = 300
+    outline = np.array(drawn(inspector, "touched by this step")[0].x)
+    inspector.step = 304
+    assert not np.array_equal(outline, drawn(inspector, "touched by this step")[0].x)
+
+
+def test_an_empty_trace_is_shown():
+    inspector = Inspector(trace_of(np.zeros(0, EVENT)))
+    assert "holds no events" in words(inspector)
+    assert inspector._controls.slider.disabled
+    for name in ("forward", "back", "play", "first", "last"):
+        assert inspector._controls.buttons[name].disabled
+    for name in ("split", "worst", "peak"):
+        press(inspector, name)
+    assert inspector.step == 0
+
+
+def test_a_trace_of_one_event_is_shown():
+    heap = PlainHeap(MiB)
+    heap._extend(256)
+    inspector = Inspector(heap.trace(), theme="dark")
+    press(inspector, "forward")
+    assert inspector.step == 1
+    assert "1.0 MiB" in words(inspector)
+
+
+def two_pools():
+    """Events of two heaps, turn by turn."""
+    heaps = [PlainHeap(MiB), PlainHeap(2 * MiB)]
+    for heap in heaps:
+        heap.allocate(1024)
+    events = np.zeros(6, EVENT)
+    for pool, heap in enumerate(heaps):
+        events[pool::2] = np.array(heap.events)
+        events["pool"][pool::2] = pool
+    events["seq"] = range(6)
+    return trace_of(events, pools=2)
+
+
+def test_several_pools_get_a_menu_and_each_its_steps():
+    inspector = Inspector(two_pools())
+    assert inspector._controls.pool.layout.display is None
+    press(inspector, "forward")
+    press(inspector, "forward")
+    assert inspector.step == 3
+    inspector._controls.pool.value = 1
+    assert inspector.pool == 1
+    assert inspector._model.stats().pool_bytes == 2 * MiB
+    press(inspector, "forward")
+    press(inspector, "back")
+    assert inspector.step == 2
+    with pytest.raises(traitlets.TraitError, match="pools 0 to 1"):
+        inspector.pool = 2
+
+
+def test_one_pool_needs_no_menu(inspector):
+    assert inspector._controls.pool.layout.display == "none"
+
+
+def test_play_goes_on_until_paused(inspector, monkeypatch):
+    monkeypatch.setattr(player_module, "TICK_S", 0.0)
+    monkeypatch.setattr(player_module, "REST_S", 0.0)
+
+    async def run():
+        press(inspector, "play")
+        assert inspector._controls.buttons["play"].icon == "pause"
+        while inspector.step < 3:
+            await asyncio.sleep(0)
+        press(inspector, "play")
+        while inspector._controls.buttons["play"].icon == "pause":
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert 3 <= inspector.step <= 5
+
+
+def test_play_stops_at_the_end(inspector, monkeypatch):
+    monkeypatch.setattr(player_module, "TICK_S", 0.0)
+    inspector.step = 600
+    inspector._controls.speed.value = 10
+
+    async def run():
+        press(inspector, "play")
+        while inspector._player.playing:
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert inspector.step == 609
+    assert inspector._controls.buttons["play"].icon == "play"
+
+
+def test_play_without_an_event_loop_is_explained(inspector):
+    press(inspector, "play")
+    assert "event loop" in words(inspector)
+    assert inspector._controls.buttons["play"].icon == "play"
+
+
+@pytest.mark.parametrize("name", [*FIGURES, "everything"])
+def test_every_picture_can_be_exported(inspector, name):
+    inspector.step = 300
+    inspector._exporter.figure.value = name
+    inspector._exporter.export(".html")
+    link = inspector._exporter.link.value
+    assert "step300.html" in link
+    body = base64.b64decode(re.search(r"base64,([^']*)'", link)[1])
+    assert body.startswith(b"<!doctype html>")
+    inspector._exporter.export(".csv")
+    if name == "everything":
+        assert "no numbers" in inspector._exporter.link.value
+    else:
+        assert f"bfcviz-{name}-step300.csv" in inspector._exporter.link.value
+
+
+def test_an_export_that_fails_says_why():
+    def fail(_name):
+        raise BfcvizError("install <this>")
+
+    exporter = Exporter({"map": "map"}, fail)
+    exporter.buttons[".png"].click()
+    assert "install &lt;this&gt;" in exporter.link.value

@@ -1,0 +1,152 @@
+"""Traces made here, so that pictures are tested without any other room's heap or importer.
+
+A plain best-fit heap over sorted lists writes the events: slow, small and independent of bfcviz.allocator.
+"""
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import EVENT, Kind, bin_of
+from bfcviz.events.trace import Origin, Pool, Status, Trace
+
+BASE = 0x7F00_0000_0000
+KiB, MiB = 1 << 10, 1 << 20
+
+
+class PlainHeap:
+    """Best fit with splits and merges over regions of fixed size; `events` grows as it is used."""
+
+    def __init__(self, region_bytes, regions=1, labels=None, gap=0):
+        self.labels = labels or Labels()
+        self.events = []
+        self.chunks = {}  # address -> [size, requested, label, handle, born, region], requested None when free
+        self.room = [(BASE + i * (region_bytes + gap), region_bytes) for i in range(regions)]
+        self.granted = 0
+        self.handles = 0
+
+    def _event(self, kind, **fields):
+        event = np.zeros((), EVENT)
+        event["seq"], event["time"], event["kind"] = len(self.events), 1000 * len(self.events), kind
+        event["bin"] = -1
+        for name, value in fields.items():
+            event[name] = value
+        self.events.append(event)
+
+    def _extend(self, rounded):
+        if self.granted == len(self.room):
+            return False
+        address, size = self.room[self.granted]
+        region, self.granted = self.granted, self.granted + 1
+        self.handles += 1
+        self.chunks[address] = [size, None, 0, self.handles, 0, region]
+        self._event(
+            Kind.EXTEND,
+            address=address,
+            size=size,
+            requested=rounded,
+            chunk=self.handles,
+            region=region,
+            bin=bin_of(size),
+        )
+        return size >= rounded
+
+    def _best(self, rounded):
+        fits = [(c[0], a) for a, c in self.chunks.items() if c[1] is None and c[0] >= rounded]
+        return min(fits)[1] if fits else None
+
+    def allocate(self, requested, label="", **details):
+        rounded = max(-(-requested // 256) * 256, 256)
+        address = self._best(rounded)
+        if address is None and self._extend(rounded):
+            address = self._best(rounded)
+        if address is None:
+            free = [c[0] for c in self.chunks.values() if c[1] is None]
+            self._event(
+                Kind.OOM,
+                address=sum(free),
+                size=max(free, default=0),
+                requested=requested,
+                bin=bin_of(rounded),
+            )
+            return None
+        chunk = self.chunks[address]
+        found_in = bin_of(chunk[0])
+        rest = chunk[0] - rounded
+        if rest >= rounded or rest >= 64 * MiB:
+            self.handles += 1
+            self.chunks[address + rounded] = [rest, None, 0, self.handles, 0, chunk[5]]
+            self._event(
+                Kind.SPLIT, address=address + rounded, size=rest, chunk=chunk[3], other=self.handles,
+                region=chunk[5], bin=bin_of(rest),
+            )  # fmt: skip
+            chunk[0] = rounded
+        number = self.labels.intern(label, **details) if label else 0
+        chunk[1], chunk[2], chunk[4] = requested, number, len(self.events)
+        self._event(
+            Kind.ALLOCATE, address=address, size=chunk[0], requested=requested, chunk=chunk[3],
+            other=len(self.events), label=number, region=chunk[5], bin=found_in,
+        )  # fmt: skip
+        return address
+
+    def free(self, address):
+        chunk = self.chunks[address]
+        self._event(
+            Kind.FREE, address=address, size=chunk[0], requested=chunk[1], chunk=chunk[3], other=chunk[4],
+            label=chunk[2], region=chunk[5], bin=bin_of(chunk[0]),
+        )  # fmt: skip
+        chunk[1], chunk[2], chunk[4] = None, 0, 0
+        after = self.chunks.get(address + chunk[0])
+        if after is not None and after[1] is None and after[5] == chunk[5]:
+            self._merge(address, address + chunk[0])
+        before = [
+            a for a, c in self.chunks.items() if a + c[0] == address and c[1] is None and c[5] == chunk[5]
+        ]
+        if before:
+            self._merge(before[0], address)
+
+    def _merge(self, survivor, absorbed):
+        kept, gone = self.chunks[survivor], self.chunks.pop(absorbed)
+        kept[0] += gone[0]
+        self._event(
+            Kind.MERGE,
+            address=absorbed,
+            size=gone[0],
+            chunk=kept[3],
+            other=gone[3],
+            region=kept[5],
+            bin=bin_of(kept[0]),
+        )
+
+    def trace(self, pools=1):
+        events = np.array(self.events, dtype=EVENT) if self.events else np.empty(0, EVENT)
+        return trace_of(events, self.labels, pools)
+
+
+def trace_of(events, labels=None, pools=1):
+    """A complete trace of `events`."""
+    origin = Origin(
+        format="bfcviz",
+        source="synthetic",
+        status=Status.COMPLETE,
+        reasons=(),
+        pools=tuple(Pool(name=f"pool {i}", bytes_limit=512 * MiB, options={}) for i in range(pools)),
+        details={},
+    )
+    return Trace.from_events(events, labels or Labels(), origin)
+
+
+def busy_trace(operations=400, seed=0, region_bytes=64 * MiB, regions=2):
+    """Random sizes, some kept, most freed again; ends with an OOM."""
+    random = np.random.default_rng(seed)
+    heap = PlainHeap(region_bytes, regions)
+    held = []
+    for number in range(operations):
+        if held and random.random() < 0.45:
+            heap.free(held.pop(random.integers(len(held))))
+        else:
+            size = int(2 ** random.uniform(2, 21))
+            address = heap.allocate(size, f"layer_{number % 7}/MatMul", shape=f"[{size}]")
+            if address is not None:
+                held.append(address)
+    heap.allocate(region_bytes * regions, "too/large")
+    return heap.trace()

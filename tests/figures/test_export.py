@@ -1,0 +1,114 @@
+import csv
+import io
+import re
+import sys
+import xml.etree.ElementTree as ET
+
+import kaleido
+import plotly.graph_objects as go
+import pytest
+from browser.lab import find_browser
+from figures.synthetic import MiB, PlainHeap, busy_trace
+from kaleido.errors import ChromeNotFoundError
+
+from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.figures import FIGURES, FORMATS, draw, export
+from bfcviz.figures.region_map import region_map
+from bfcviz.model import Model
+
+needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")
+
+
+@pytest.fixture(scope="module")
+def figure():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "</script><script>alert(1)</script>", note='say "hi", then\ngo')
+    model = Model(heap.trace())
+    model.seek(3)
+    return region_map(model)
+
+
+def test_html_needs_nothing_from_outside(figure, tmp_path):
+    text = export(figure, tmp_path / "map.html").read_text()
+    assert len(text) > 3_000_000
+    assert not re.search(r"<(script|link|img|iframe)[^>]*\b(src|href)=", text[: text.index("plotly.js v")])
+    assert not re.search(r"""<script[^>]*\bsrc=["']?(https?:)?//""", text)
+    assert "<script>alert(1)" not in text
+
+
+def test_csv_holds_the_numbers_drawn(figure, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(export(figure, tmp_path / "map.csv").read_text())))
+    assert [row["state"] for row in rows] == ["in use", "free"]
+    assert rows[0]["size"] == str(MiB)
+    assert rows[0]["label"] == "</script><script>alert(1)</script>"
+
+
+@needs_browser
+def test_png_and_svg_are_pictures(figure, tmp_path):
+    png = export(figure, tmp_path / "map.png").read_bytes()
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(png[16:20]) == 2400
+    root = ET.fromstring(export(figure, str(tmp_path / "map.SVG")).read_text())  # noqa: S314  we made it
+    assert root.tag.endswith("svg")
+    assert root.attrib["width"] == "1200"
+
+
+def test_an_unknown_suffix_is_refused_with_those_that_work(figure, tmp_path):
+    with pytest.raises(BfcvizError, match=r"\.html, \.png, \.svg, \.csv"):
+        export(figure, tmp_path / "map.pptx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_browser_it_says_what_to_install(figure, tmp_path, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise ChromeNotFoundError
+
+    monkeypatch.setattr(kaleido, "calc_fig_sync", refuse)
+    with pytest.raises(BfcvizError, match=r"apt-get install chromium.*\.html and \.csv work without"):
+        export(figure, tmp_path / "map.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_kaleido_it_names_the_extra(figure, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'bfcviz\[lab\]'"):
+        export(figure, tmp_path / "map.svg")
+
+
+def test_a_figure_without_numbers_has_no_csv(tmp_path):
+    with pytest.raises(BfcvizError, match="no numbers"):
+        export(go.Figure(), tmp_path / "plain.csv")
+
+
+def test_a_failed_export_leaves_the_old_file_alone(figure, tmp_path):
+    (tmp_path / "map.csv").write_text("old")
+    with pytest.raises(BfcvizError):
+        export(go.Figure(), tmp_path / "map.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["map.csv"]
+    assert (tmp_path / "map.csv").read_text() == "old"
+    export(figure, tmp_path / "map.csv")
+    assert (tmp_path / "map.csv").read_text() != "old"
+
+
+def test_a_place_that_cannot_be_written_is_said(figure, tmp_path):
+    with pytest.raises(BfcvizError, match="cannot write"):
+        export(figure, tmp_path / "nowhere" / "map.csv")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_figure_can_be_drawn_by_name_and_has_numbers(name, theme, tmp_path):
+    figure = draw(name, busy_trace(), 300, theme=theme)
+    rows = list(csv.reader(io.StringIO(export(figure, tmp_path / "numbers.csv").read_text())))
+    assert len(rows) == figure.table.num_rows + 1 > 2
+
+
+def test_by_default_a_figure_shows_the_last_step():
+    trace = busy_trace()
+    assert draw("bin_histogram", trace).table == draw("bin_histogram", trace, len(trace)).table
+
+
+def test_an_unknown_figure_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"region_map, bin_histogram"):
+        draw("pie", busy_trace())
+    assert FORMATS == (".html", ".png", ".svg", ".csv")

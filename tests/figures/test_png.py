@@ -1,0 +1,38 @@
+import base64
+import struct
+import zlib
+
+import numpy as np
+
+from bfcviz.figures.png import data_uri, encode_png
+
+
+def decode(body):
+    """A PNG reader of its own, for what the writer may produce."""
+    assert body[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = [], 8
+    while at < len(body):
+        (length,) = struct.unpack(">I", body[at : at + 4])
+        name, content = body[at + 4 : at + 8], body[at + 8 : at + 8 + length]
+        (check,) = struct.unpack(">I", body[at + 8 + length : at + 12 + length])
+        assert check == zlib.crc32(name + content)
+        chunks.append((name, content))
+        at += 12 + length
+    assert [name for name, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
+    width, height, depth, colours, *rest = struct.unpack(">IIBBBBB", chunks[0][1])
+    assert (depth, colours, rest) == (8, 6, [0, 0, 0])
+    lines = np.frombuffer(zlib.decompress(chunks[1][1]), np.uint8).reshape(height, 1 + 4 * width)
+    assert not lines[:, 0].any()
+    return lines[:, 1:].reshape(height, width, 4)
+
+
+def test_every_pixel_comes_back():
+    pixels = np.random.default_rng(1).integers(0, 256, (13, 7, 4), dtype=np.uint8)
+    assert np.array_equal(decode(encode_png(pixels)), pixels)
+
+
+def test_data_uri_holds_the_png():
+    pixels = np.zeros((2, 3, 4), np.uint8)
+    head, body = data_uri(pixels).split(",", 1)
+    assert head == "data:image/png;base64"
+    assert np.array_equal(decode(base64.b64decode(body)), pixels)

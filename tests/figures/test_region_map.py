@@ -1,0 +1,167 @@
+import base64
+
+import numpy as np
+import pytest
+from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
+from figures.test_png import decode
+
+from bfcviz.figures.region_map import EXACT_CHUNKS, region_map
+from bfcviz.figures.rows import lay_out
+from bfcviz.figures.theme import DARK
+from bfcviz.figures.touched import last_event
+from bfcviz.model import Model
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def at_step(trace, step):
+    model = Model(trace)
+    model.seek(step)
+    return model
+
+
+def named(figure, name):
+    (trace,) = [trace for trace in figure.data if trace.name == name]
+    return trace
+
+
+def of_mode(figure, mode):
+    return [trace for trace in figure.data if trace.type == "scatter" and trace.mode == mode]
+
+
+def unit(figure):
+    return UNITS[figure.layout.xaxis.title.text.rpartition("(")[2].rstrip(")")]
+
+
+def area(figure, name):
+    """Bytes that the rectangles of a state cover."""
+    x = np.asarray(named(figure, name).x).reshape(-1, 6)
+    return round(float((x[:, 1] - x[:, 0]).sum()) * unit(figure))
+
+
+@pytest.mark.parametrize("step", [1, 2, 150, 609])
+def test_rectangles_cover_exactly_the_bytes_of_each_state(step):
+    model = at_step(busy_trace(), step)
+    figure = region_map(model)
+    stats = model.stats()
+    assert area(figure, "free") == stats.free_bytes
+    assert area(figure, "in use") == stats.bytes_in_use
+    assert area(figure, "waste (size - requested)") == stats.bytes_in_use - stats.requested_bytes_in_use
+    assert area(figure, "region") == stats.pool_bytes
+
+
+def test_few_traces_whatever_the_number_of_chunks():
+    trace = busy_trace()
+    assert len(region_map(at_step(trace, 1)).data) == len(region_map(at_step(trace, 500)).data) <= 10
+
+
+def test_the_touched_chunk_is_outlined_and_a_narrow_one_gets_a_marker():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(4 * KiB)
+    model = at_step(heap.trace(), 3)
+    figure = region_map(model, last_event(model))
+    outline = np.asarray(named(figure, "touched by this step").x).reshape(-1, 6)
+    assert (outline[:, 1] - outline[:, 0]) * unit(figure) == 4 * KiB
+    (marker,) = of_mode(figure, "markers")
+    assert list(marker.x) == [2 * KiB / unit(figure)]
+    assert len(named(region_map(model), "touched by this step").x) == 0
+
+
+def test_hovering_anywhere_in_a_chunk_tells_that_chunk():
+    model = at_step(busy_trace(), 400)
+    figure = region_map(model)
+    (points,) = of_mode(figure, "none")
+    chunks, width = model.chunks(), figure.layout.xaxis.range[1]
+    rows = lay_out(model.regions())
+    for x, y, text in zip(points.x, points.y, points.hovertext, strict=True):
+        row = int(y)
+        region = int(np.searchsorted(rows.first, row, side="right")) - 1
+        offset = (row - int(rows.first[region])) * rows.width + int(x / width * rows.width)
+        address = int(rows.address[region]) + offset
+        chunk = chunks[np.searchsorted(chunks["address"], np.uint64(address), side="right") - 1]
+        assert f"{int(chunk['address']):#x}" in text
+        assert text.startswith("<b>in use</b>" if chunk["in_use"] else "<b>free</b>")
+    told = {text.partition("chunk ")[2].split()[0] for text in points.hovertext}
+    assert told == {str(handle) for handle in chunks["handle"].tolist()}
+
+
+def test_a_hover_text_tells_all_about_a_chunk():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(1000, "layer/MatMul", shape="[10,25]")
+    figure = region_map(at_step(heap.trace(), 3))
+    (points,) = of_mode(figure, "none")
+    text = points.hovertext[0]
+    for part in (
+        "1.0 KiB (1,024 B)",
+        "requested 1000 B",
+        "waste 24 B",
+        "layer/MatMul",
+        "shape: [10,25]",
+        "step 2",
+    ):
+        assert part in text
+
+
+def test_labels_cannot_inject_anything():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(1000, "<script>alert(1)</script>", **{"<b>": "<img src=x onerror=alert(2)>"})
+    text = str(region_map(at_step(heap.trace(), 3)).to_dict())
+    assert "<script" not in text
+    assert "<img" not in text
+
+
+def test_an_empty_heap_says_so():
+    figure = region_map(Model(busy_trace()))
+    assert [list(trace.text) for trace in of_mode(figure, "text")] == [["no region at this step"]]
+    assert region_map(Model(trace_of(np.zeros(0, busy_trace().read(0, 0).dtype)))).data
+
+
+def test_many_chunks_become_an_image_of_the_same_place():
+    heap = PlainHeap(4 * MiB)
+    held = [heap.allocate(256) for _ in range(EXACT_CHUNKS + 100)]
+    for address in held[::2]:
+        heap.free(address)
+    model = at_step(heap.trace(), len(heap.events))
+    assert len(model.chunks()) > EXACT_CHUNKS
+    figure = region_map(model, last_event(model), theme="dark")
+    image = figure.data[0]
+    assert image.visible
+    assert len(named(figure, "in use").x) == 0
+    pixels = decode(base64.b64decode(image.source.partition(",")[2]))
+    assert image.dx * pixels.shape[1] == pytest.approx(figure.layout.xaxis.range[1])
+    assert image.dy * pixels.shape[0] == pytest.approx(figure.layout.yaxis.range[0])
+    assert figure.layout.paper_bgcolor is None
+    assert figure.layout.template.layout.paper_bgcolor == DARK.paper
+    (points,) = of_mode(figure, "none")
+    assert 0 < len(points.x) <= 4096
+    assert any(text.startswith("<b>in use</b>") for text in points.hovertext)
+    assert len(figure.to_json()) < 1_500_000
+
+
+def test_an_image_is_not_shown_where_rectangles_are():
+    assert not region_map(at_step(busy_trace(), 300)).data[0].visible
+
+
+def test_thousands_of_regions_and_a_terabyte_are_drawn():
+    many = PlainHeap(4 * KiB, regions=4096, gap=4 * KiB)
+    for _ in range(4096):
+        many.allocate(3 * KiB)
+    figure = region_map(at_step(many.trace(), len(many.events)))
+    assert len(figure.layout.yaxis.tickvals) <= 20
+    huge = PlainHeap(1 << 40)
+    huge.allocate(1)
+    figure = region_map(at_step(huge.trace(), 3))
+    assert area(figure, "in use") == 256
+
+
+def test_the_table_has_a_row_for_each_chunk():
+    model = at_step(busy_trace(), 400)
+    table = region_map(model).table
+    chunks = model.chunks()
+    assert table["address"].to_pylist() == chunks["address"].tolist()
+    assert (
+        sum(table["waste"].to_pylist()) == model.stats().bytes_in_use - model.stats().requested_bytes_in_use
+    )
+    free = [row for row in table.to_pylist() if row["state"] == "free"]
+    assert len(free) == model.stats().chunks_free
+    assert {row["allocated_at_step"] for row in free} == {None}

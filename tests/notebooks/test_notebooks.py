@@ -1,0 +1,59 @@
+"""Every notebook runs from the top, and is committed without what it printed."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from shared import ROOT
+
+import bfcviz
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+def test_it_runs(notebook, tmp_path, monkeypatch):
+    for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv(
+        "PYTHONPATH", str(Path(bfcviz.__file__).parents[1])
+    )  # the kernel takes the same package
+    work = tmp_path / "work"
+    work.mkdir()
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(work)}})
+    client.execute()
+    printed = [
+        output
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "stream" and output.name == "stderr"
+    ]
+    assert not printed
+
+
+def test_it_is_committed_without_outputs(notebook):
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+    assert "widgets" not in notebook.metadata
+
+
+def test_its_cells_are_short_and_each_is_introduced(notebook):
+    kinds = [cell.cell_type for cell in notebook.cells]
+    assert kinds[0] == "markdown"
+    assert kinds.count("markdown") >= kinds.count("code") / 2
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert len(cell.source.splitlines()) <= 15
