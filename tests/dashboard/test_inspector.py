@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import traitlets
+from dashboard.test_player import until
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.dashboard import Inspector
@@ -50,11 +51,12 @@ def test_the_picture_is_the_one_drawn_from_scratch(trace):
     for step in (1, 2, 300, 299, 609, 0, 300):
         walked.step = step
     fresh = Inspector(trace, 300)
-    for one, other in zip(walked._view.widget.data, fresh._view.widget.data, strict=True):
-        one, other = one.to_plotly_json(), other.to_plotly_json()
-        one.pop("uid"), other.pop("uid")
+    for walked_trace, fresh_trace in zip(walked._view.widget.data, fresh._view.widget.data, strict=True):
+        one, other = walked_trace.to_plotly_json(), fresh_trace.to_plotly_json()
         assert one.keys() == other.keys()
         for key, value in one.items():
+            if key == "uid":
+                continue
             if isinstance(value, np.ndarray):
                 assert np.array_equal(value, other[key], equal_nan=value.dtype.kind == "f"), key
             else:
@@ -135,7 +137,7 @@ def test_slider_and_number_follow_and_lead(inspector):
 
 def test_each_step_is_drawn_once(inspector, monkeypatch):
     shown = []
-    monkeypatch.setattr(inspector._view, "show", lambda panels: shown.append(inspector.step))
+    monkeypatch.setattr(inspector._view, "show", lambda _: shown.append(inspector.step))
     inspector._controls.slider.value = 10
     inspector.step = 11
     assert shown == [10, 11]
@@ -233,11 +235,9 @@ def test_play_goes_on_until_paused(inspector, monkeypatch):
     async def run():
         press(inspector, "play")
         assert inspector._controls.buttons["play"].icon == "pause"
-        while inspector.step < 3:
-            await asyncio.sleep(0)
+        await until(lambda: inspector.step >= 3)
         press(inspector, "play")
-        while inspector._controls.buttons["play"].icon == "pause":
-            await asyncio.sleep(0)
+        await until(lambda: inspector._controls.buttons["play"].icon == "play")
 
     asyncio.run(run())
     assert 3 <= inspector.step <= 5
@@ -250,8 +250,7 @@ def test_play_stops_at_the_end(inspector, monkeypatch):
 
     async def run():
         press(inspector, "play")
-        while inspector._player.playing:
-            await asyncio.sleep(0)
+        await until(lambda: not inspector._player.playing)
 
     asyncio.run(run())
     assert inspector.step == 609

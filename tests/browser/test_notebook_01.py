@@ -1,0 +1,195 @@
+"""Notebook 01 in a real page: the first Inspector shows ten allocations, the second a real run."""
+
+import pytest
+from browser.lab import Lab
+
+import bfcviz
+from bfcviz.figures import draw, export
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+NOTEBOOK = "01_step_through.ipynb"
+
+
+class Page:
+    """The page with the notebook run, and the Inspector in it that is called `name` in the notebook."""
+
+    def __init__(self, lab, name, number):
+        self.lab, self.name, self.page = lab, name, lab.page
+        self.view = lab.page.locator(".widget-vbox:has(> .bfcviz-words)").nth(number)
+
+    def go_to(self, step):
+        """Moves by Python, and waits until words and picture have followed."""
+        self.lab.python(f"setattr({self.name}, 'step', {step})")
+        self.wait_for_step(step)
+
+    def wait_for_step(self, step):
+        self.view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
+        self.page.wait_for_function(
+            "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.x.length === 2)"
+            ".every(t => t.x[0] === step)",
+            arg=[self.plot(), step],
+        )
+
+    def plot(self):
+        return self.view.locator(".js-plotly-plot").element_handle()
+
+    def step(self):
+        return self.lab.python(f"{self.name}.step")
+
+    def words(self):
+        return self.view.locator(".bfcviz-words").inner_text()
+
+    def press(self, button):
+        self.view.locator(f".bfcviz-{button}").click()
+
+    def drawing(self, name):
+        """What the page's svg holds for a trace of the region map: its path."""
+        return self.page.evaluate(
+            "([plot, name]) => {"
+            "const index = plot.data.findIndex(t => t.name === name);"
+            "const uid = plot._fullData[index].uid;"
+            "return [...plot.querySelectorAll(`.trace${uid} path`)].map(p => p.getAttribute('d')).join(' ');}",
+            [self.plot(), name],
+        )
+
+
+@pytest.fixture(scope="module")
+def lab(browser, server):
+    lab = Lab(browser, server)
+    lab.open(NOTEBOOK)
+    lab.run_all()
+    lab.page.wait_for_function(
+        "() => document.querySelectorAll('.bfcviz-words').length === 2 &&"
+        "[...document.querySelectorAll('.widget-vbox .js-plotly-plot')].filter("
+        "plot => plot.querySelectorAll('.cartesianlayer .subplot').length === 5).length === 2"
+    )
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def small(lab):
+    return Page(lab, "inspector", 0)
+
+
+@pytest.fixture
+def real(lab):
+    return Page(lab, "real", 1)
+
+
+def test_the_inspector_renders_its_four_pictures(small):
+    small.go_to(20)
+    titles = small.view.locator(".js-plotly-plot .annotation-text").all_text_contents()
+    shown = " ".join(titles)
+    for title in ("Region map", "Stats (MiB)", "Fragmentation (%)", "Bytes by bin", "Chunks by bin"):
+        assert title in shown
+    assert small.drawing("in use").count("M") >= 7
+    plot = small.view.locator(".js-plotly-plot").bounding_box()
+    cell = small.view.bounding_box()
+    assert plot["width"] > 0.95 * cell["width"]
+
+
+def test_forward_and_back_change_words_and_picture(small):
+    small.go_to(20)
+    before, outline = small.words(), small.drawing("touched by this step")
+    small.press("forward")
+    small.wait_for_step(21)
+    assert "hidden_2" in small.words()
+    assert small.words() != before
+    assert small.drawing("touched by this step") != outline
+    small.press("back")
+    small.wait_for_step(20)
+    assert small.words() == before
+    assert small.drawing("touched by this step") == outline
+
+
+def test_next_split_and_next_oom_jump(small):
+    small.go_to(15)
+    small.press("split")
+    small.wait_for_step(18)
+    assert "was split: 3.0 MiB handed to logits" in small.words()
+    small.press("oom")
+    small.wait_for_step(23)
+    assert "attention" in small.words()
+    assert small.view.locator(".bfcviz-forward").is_disabled()
+
+
+def test_the_slider_moves_through_a_real_run(real):
+    real.go_to(1000)
+    before = real.drawing("in use")
+    handle = real.view.locator(".widget-slider .noUi-handle")
+    handle.focus()
+    handle.press("End")
+    real.wait_for_step(real.lab.python("len(run)"))
+    assert real.drawing("in use") != before
+    handle.press("Home")
+    real.wait_for_step(0)
+    assert real.view.locator(".js-plotly-plot :text('no region at this step')").count() == 1
+
+
+def test_dragging_the_slider_ends_where_it_is_let_go(real):
+    real.go_to(1000)
+    box = real.view.locator(".widget-slider .slider-container").bounding_box()
+    mouse = real.page.mouse
+    handle = real.view.locator(".widget-slider .noUi-handle").bounding_box()
+    y = handle["y"] + handle["height"] / 2
+    mouse.move(handle["x"] + handle["width"] / 2, y)
+    mouse.down()
+    for part in range(1, 11):
+        mouse.move(box["x"] + box["width"] * (0.1 + 0.04 * part), y)
+    mouse.up()
+    at = real.view.locator(".widget-slider .noUi-handle").get_attribute("aria-valuenow")
+    step = round(float(at))
+    assert 0.3 < step / real.lab.python("len(run)") < 0.7
+    real.wait_for_step(step)
+
+
+def test_play_runs_until_paused(small):
+    small.go_to(0)
+    small.press("play")
+    small.view.locator(".bfcviz-play .fa-pause").wait_for()
+    small.view.locator(".bfcviz-words:has-text('step 3 of')").wait_for()
+    small.press("play")
+    small.view.locator(".bfcviz-play .fa-play").wait_for()
+    assert 3 <= small.step() < 23
+    small.wait_for_step(small.step())
+
+
+def test_hovering_tells_the_chunk(small):
+    small.go_to(20)
+    area = small.page.evaluate(
+        "plot => { const box = plot.querySelector('.xy .plot, .draglayer .xy .nsewdrag').getBoundingClientRect();"
+        "return [box.x, box.y, box.width, box.height]; }",
+        small.plot(),
+    )
+    small.page.mouse.move(area[0] + area[2] * 0.3, area[1] + area[3] * 0.1)
+    small.view.locator(".hoverlayer .hovertext:has-text('weights')").wait_for()
+    small.page.mouse.move(0, 0)
+
+
+@pytest.mark.parametrize(("suffix", "starts"), [("csv", b'"address"'), ("html", b"<!doctype html>")])
+def test_export_offers_the_file(real, suffix, starts):
+    real.go_to(500)
+    real.press(f"export-{suffix}")
+    link = real.view.locator(f".bfcviz-download a[download$='.{suffix}']")
+    link.wait_for()
+    with real.page.expect_download() as download:
+        link.click()
+    assert download.value.suggested_filename == f"bfcviz-region_map-step500.{suffix}"
+    assert download.value.path().read_bytes().startswith(starts)
+
+
+def test_an_exported_page_works_by_itself(browser, tmp_path):
+    figure = draw("region_map", bfcviz.open(bfcviz.sample("lstm")), 500)
+    export(figure, tmp_path / "map.html")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    wanted, errors = [], []
+    page.on("request", lambda request: wanted.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((tmp_path / "map.html").as_uri())
+    page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for(state="attached")
+    context.close()
+    assert [url for url in wanted if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert errors == []
