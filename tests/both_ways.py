@@ -1,25 +1,23 @@
 """`reduce` compiled and as plain Python, side by side, so that tests can hold one against the other."""
 
-import importlib.util
+import importlib
 import sys
 from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from bfcviz import model
 from bfcviz.model import reduce, replay
 
 
 def _from_source():
-    name = "bfcviz_reduce_from_source"
-    path = str(Path(model.__file__).parent / "reduce.py")  # a compiled `reduce` lies elsewhere
-    spec = importlib.util.spec_from_loader(name, SourceFileLoader(name, path))
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.ChunkTable
+    """The plain `reduce` and what it is made of, which the compiled module stands in for."""
+    name = reduce.ChunkTable.__module__
+    parts = getattr(sys.modules[name], "PARTS", [])
+    with mock.patch.dict(sys.modules):
+        for part in parts:
+            del sys.modules[part]
+        return importlib.import_module("bfcviz.model.reduce").ChunkTable
 
 
 PLAIN = _from_source()

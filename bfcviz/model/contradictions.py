@@ -29,7 +29,6 @@ _TEXTS = {
     raw.SLOT_TAKEN: "region {region} exists already",
     raw.SLOT_EMPTY: "region {region} does not exist",
     raw.OVERLAP: "{size} bytes at {address:#x} overlap another region",
-    raw.NOT_WHOLE: "the region's {size} bytes are not one free chunk: {chunk}",
     raw.NOT_AT_END: "it grows region {region} at {address:#x}, which is not the region's end",
 }
 

@@ -27,7 +27,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import raw
 from bfcviz.model.reduce import ChunkTable
 from bfcviz.model.rows import CHUNK_ROW, REGION_ROW
-from bfcviz.model.snapshots import Snapshot, snapshot_of
+from bfcviz.model.snapshot import Snapshot
+from bfcviz.model.snapshots import snapshot_of
 
 MAGIC: Final = b"BFCK"
 VERSION: Final = 1

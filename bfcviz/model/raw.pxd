@@ -51,8 +51,7 @@ cdef enum:
     SLOT_TAKEN = 16
     SLOT_EMPTY = 17
     OVERLAP = 18
-    NOT_WHOLE = 19
-    NOT_AT_END = 20
+    NOT_AT_END = 19
 
 # bfcviz.events.schema.EVENT
 cdef struct Event:

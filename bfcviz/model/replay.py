@@ -14,7 +14,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.bins import bins_of
 from bfcviz.model.keyframes import decode
 from bfcviz.model.reduce import ChunkTable
-from bfcviz.model.snapshots import Snapshot, Snapshots, snapshot_of
+from bfcviz.model.snapshot import Snapshot
+from bfcviz.model.snapshots import Snapshots, snapshot_of
 from bfcviz.model.state import Stats, chunks_of, regions_of, stats_of
 
 _EVENTS_A_CHUNK: Final = 6
@@ -64,7 +65,7 @@ class Model:
         start = self._shorter_start(step)
         if start is not None:
             self._chunks = None
-            start.restore(self._table)
+            self._table.restore(start)
         if step >= self.step:
             self._apply_to(step)
         else:

@@ -1,63 +1,14 @@
 """Whole states kept while a trace is passed, so that a later seek is short."""
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bfcviz.events.source import BLOCK
-from bfcviz.model import raw
 from bfcviz.model.reduce import ChunkTable
+from bfcviz.model.snapshot import EMPTY, Snapshot
 
 BUDGET: Final = 256 << 20
 """Bytes that the snapshots of one model may take; past it every second one goes."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """All of a chunk table at `step`.
-
-    Attributes:
-        step: events applied.
-        chunk_rows: every chunk, in no order, of CHUNK_ROW.
-        region_rows, slots: every region by ascending address, of REGION_ROW, and its slot.
-        num_allocs, ooms: counts up to `step`.
-        peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: the largest up to `step`.
-    """
-
-    step: int
-    chunk_rows: NDArray[np.void]
-    region_rows: NDArray[np.void]
-    slots: NDArray[np.uint64]
-    num_allocs: int = 0
-    ooms: int = 0
-    peak_bytes_in_use: int = 0
-    peak_pool_bytes: int = 0
-    largest_alloc_size: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Memory it takes, nearly."""
-        return self.chunk_rows.nbytes + self.region_rows.nbytes + self.slots.nbytes + 512
-
-    @property
-    def bytes_in_use(self) -> int:
-        """Bytes of all chunks in use."""
-        used = self.chunk_rows["state"] == raw.CHUNK_IN_USE
-        return int(self.chunk_rows["size"][used].sum())
-
-    @property
-    def pool_bytes(self) -> int:
-        """Bytes of all regions."""
-        return int(self.region_rows["size"].sum())
-
-    def restore(self, table: ChunkTable) -> None:
-        """Set `table` to this state."""
-        table.restore(self.step, self.chunk_rows, self.region_rows, self.slots)
-        table.recall(self.num_allocs, self.ooms)
-        table.recall_peaks(self.peak_bytes_in_use, self.peak_pool_bytes, self.largest_alloc_size)
 
 
 def snapshot_of(table: ChunkTable) -> Snapshot:
@@ -74,10 +25,6 @@ def snapshot_of(table: ChunkTable) -> Snapshot:
         table.peak_pool_bytes,
         table.largest_alloc_size,
     )
-
-
-EMPTY = snapshot_of(ChunkTable())
-"""Step 0 of every trace: no region, no chunk."""
 
 
 class Snapshots:

@@ -8,6 +8,8 @@ from naive_heap import NaiveHeap
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import EVENT, Flag, Kind
 from bfcviz.model.reduce import ChunkTable
+from bfcviz.model.rows import CHUNK_ROW, REGION_ROW
+from bfcviz.model.snapshot import Snapshot
 
 BASE = 0x10_0000
 
@@ -110,7 +112,7 @@ CASES = {
         {"chunk": 4, "address": BASE, "size": 256, "flags": Flag.GREW},
         "not the region's end",
     ),
-    "release in part": (Kind.RELEASE, {"chunk": 3, "address": BASE, "size": 4096}, "not one free chunk"),
+    "release in part": (Kind.RELEASE, {"chunk": 3, "address": BASE, "size": 4096}, "it says 4096 bytes"),
     "release in use": (Kind.RELEASE, {"chunk": 0, "address": BASE, "size": 4096}, "chunk 0 is in use"),
     "release of another size": (
         Kind.RELEASE,
@@ -151,13 +153,11 @@ def test_events_up_to_the_contradiction_stay_applied(heap, table_class):
 @both_ways
 def test_a_birth_before_the_last_32_bits_wrapped_is_found_again(table_class):
     """A chunk born at 2^32 - 1 and freed at 2^32 + 5, by a table that begins there."""
-    chunks = np.zeros(1, [("address", "<u8"), ("size", "<u8"), ("requested", "<u8"), ("born", "<u8"),
-                          ("handle", "<u4"), ("label", "<u4"), ("thread", "<u2"), ("stream", "<u2"),
-                          ("region", "<u2"), ("state", "<u2")])  # fmt: skip
+    chunks = np.zeros(1, CHUNK_ROW)
     chunks["address"], chunks["size"], chunks["born"], chunks["state"] = BASE, 256, 2**32 - 1, 2
-    regions = np.array([(BASE, 256, 3)], [("address", "<u8"), ("size", "<u8"), ("state", "<u8")])
+    regions = np.array([(BASE, 256, 3)], REGION_ROW)
     table = table_class()
-    table.restore(2**32 + 5, chunks, regions, np.array([0], np.uint64))
+    table.restore(Snapshot(2**32 + 5, chunks, regions, np.array([0], np.uint64)))
     free = np.zeros(1, EVENT)
     free["seq"], free["kind"], free["address"], free["size"] = 2**32 + 5, Kind.FREE, BASE, 256
     free["other"] = 2**32 - 1

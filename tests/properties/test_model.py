@@ -94,7 +94,7 @@ def test_keyframes_come_back_as_they_were(steps, place):
     data = next(keyframes(trace, [step]))
     for pool in range(2):
         model = Model(trace, pool)
-        decode(data, step, pool, 2).restore(model.table)
+        model.table.restore(decode(data, step, pool, 2))
         assert state_of(model) == heap.states[step][pool]
     assert encode([decode(data, step, pool, 2) for pool in range(2)]) == data
 
@@ -113,7 +113,7 @@ def test_damaged_keyframes_are_refused_or_describe_a_heap(steps, data):
         assert f"step {len(trace)}" in str(error)  # noqa: PT017  either way is right
         return
     model = Model(trace, 0)
-    snapshot.restore(model.table)
+    model.table.restore(snapshot)
     chunks, regions = model.chunks(), model.regions()
     assert model.stats().pool_bytes == int(regions["size"].sum()) == int(chunks["size"].sum())
     assert model.stats().free_bytes == int(chunks["size"][~chunks["in_use"]].sum())

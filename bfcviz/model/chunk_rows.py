@@ -1,0 +1,98 @@
+"""The chunks of one pool, in rows by their handle, and the size of the largest that is free."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.model import raw, rows
+from bfcviz.model.tournament import Tournament
+
+
+class ChunkRows:
+    """Rows of CHUNK_ROW; methods that can find a contradiction return a code of `raw`.
+
+    Attributes:
+        chunks: the rows, for `raw.chunk`; replaced by `reserve`.
+        free_sizes: the size of each free chunk at the place of its handle.
+        free: how many chunks are free.
+    """
+
+    def __init__(self) -> None:
+        self.capacity = 0
+        self.free = 0
+        self.free_sizes = Tournament()
+        self._store: Any = None
+
+    def exported(self) -> NDArray[np.void]:
+        """Every chunk, in no order: a copy."""
+        if self.capacity == 0:
+            return np.zeros(0, rows.CHUNK_ROW)
+        table = rows.exported(self._store, rows.CHUNK_ROW)
+        return rows.taken(table, table["state"] != raw.NOTHING)
+
+    def load(self, chunk_rows: NDArray[np.void]) -> None:
+        """Fill an empty table with what another has exported."""
+        if len(chunk_rows) > 0:
+            self.reserve(int(chunk_rows["handle"].max()))
+            rows.put(self._store, chunk_rows["handle"], chunk_rows)
+        free = chunk_rows[chunk_rows["state"] == raw.CHUNK_FREE]
+        self.free = len(free)
+        for handle, size in zip(free["handle"].tolist(), free["size"].tolist(), strict=True):
+            self.free_sizes.set(handle, size)
+
+    def row(self, handle: int) -> np.void | None:
+        """A copy of one row; None where there are not so many."""
+        if handle >= self.capacity:
+            return None
+        row: np.void = rows.exported(self._store[handle : handle + 1], rows.CHUNK_ROW).copy()[0]
+        return row
+
+    def look(self, handle: int, region: int, state: int) -> int:
+        """FINE when the chunk exists, lies in the region and is in the state."""
+        if handle >= self.capacity:
+            return raw.ABSENT
+        c = raw.chunk(self.chunks, handle)
+        if c.state != state:
+            if c.state == raw.NOTHING:
+                return raw.ABSENT
+            return raw.NOT_FREE if state == raw.CHUNK_FREE else raw.NOT_IN_USE
+        return raw.FINE if c.region == region else raw.OTHER_REGION
+
+    def vacant(self, handle: int, seq: int) -> int:
+        """FINE when a new chunk can have this handle. An event makes one chunk at most, which bounds it."""
+        if handle > seq + 1:
+            return raw.HANDLE_TOO_HIGH
+        if handle < self.capacity and raw.chunk(self.chunks, handle).state != raw.NOTHING:
+            return raw.HANDLE_TAKEN
+        return raw.FINE
+
+    def reserve(self, handle: int) -> None:
+        """Make room for this handle."""
+        if handle < self.capacity:
+            return
+        capacity = max(64, self.capacity)
+        while capacity <= handle:
+            capacity *= 2
+        self._store = rows.grown(self._store, rows.CHUNK_ROW, capacity, compiled=bool(raw.COMPILED))
+        self.chunks = raw.chunks(self._store)
+        self.capacity = capacity
+        self.free_sizes.reserve(capacity)
+
+    def add(self, handle: int, address: int, size: int, region: int) -> None:
+        """A new free chunk at a handle that is vacant and reserved."""
+        c = raw.chunk(self.chunks, handle)
+        c.address = address
+        c.size = size
+        c.handle = handle
+        c.region = region
+        c.state = raw.CHUNK_FREE
+        self.free_sizes.set(handle, size)
+        self.free += 1
+
+    def drop(self, handle: int) -> None:
+        """A free chunk is no more."""
+        c = raw.chunk(self.chunks, handle)
+        c.address = c.size = c.handle = c.region = c.state = 0
+        self.free_sizes.set(handle, 0)
+        self.free -= 1

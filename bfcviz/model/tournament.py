@@ -1,0 +1,70 @@
+"""The largest of many numbers, each of which changes often: a tournament, eight to a match."""
+
+from typing import Any
+
+from bfcviz.model import raw, rows
+
+
+class Tournament:
+    """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of 8i+1 .. 8i+8.
+
+    A change climbs only while it changes the winner: for most places not even once, never more than
+    log8(places) levels.
+    """
+
+    def __init__(self) -> None:
+        self._places = 0
+        self._first = 0  # node of place 0
+        self._store: Any = rows.grown(None, rows.NUMBER, 1, compiled=bool(raw.COMPILED))
+        self._nodes = raw.numbers(self._store)
+
+    def largest(self) -> int:
+        """The largest number, 0 where there is none."""
+        largest: int = self._nodes[0]
+        return largest
+
+    def reserve(self, places: int) -> None:
+        """Make room for at least this many places."""
+        while self._places < places:
+            self._grow()
+
+    def set(self, place: int, number: int) -> None:
+        """Change the number of one place."""
+        node = self._first + place
+        old = self._nodes[node]
+        self._nodes[node] = number
+        if number >= old:
+            while node > 0:
+                node = (node - 1) >> 3
+                if self._nodes[node] >= number:
+                    return
+                self._nodes[node] = number
+        else:
+            while node > 0:
+                node = (node - 1) >> 3
+                if self._nodes[node] != old:
+                    return
+                number = self._largest_below(node)
+                if number == old:
+                    return
+                self._nodes[node] = number
+
+    def _largest_below(self, node: int) -> int:
+        first = 8 * node + 1
+        best: int = self._nodes[first]
+        for i in range(first + 1, first + 8):
+            best = max(best, self._nodes[i])
+        return best
+
+    def _grow(self) -> None:
+        before, first, old = self._places, self._first, self._store
+        self._places = max(64, 8 * before)
+        self._first = (self._places - 1) // 7
+        nodes = self._first + self._places
+        self._store = rows.grown(None, rows.NUMBER, nodes, compiled=bool(raw.COMPILED))
+        self._nodes = raw.numbers(self._store)
+        if before > 0:
+            from_nodes = raw.numbers(old)
+            for place in range(before):
+                if from_nodes[first + place] > 0:
+                    self.set(place, from_nodes[first + place])
