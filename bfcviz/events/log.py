@@ -12,7 +12,7 @@ for an event. Compiled, nothing a heap calls here needs the GIL.
 
 One log has one writer at a time: the heap that owns it, under the heap's lock.
 """
-# ruff: noqa: A002, D102, PLR0913  an event has this many fields, with these names, told in schema
+# ruff: noqa: D102  an event has this many fields, with these names, told in schema
 
 import os
 from pathlib import Path
@@ -44,6 +44,8 @@ class EventLog:
     def __init__(
         self, capacity: int = DEFAULT_CAPACITY, folder: str | os.PathLike[str] | None = None, pool: int = 0
     ) -> None:
+        self.fd = -1
+        self.path: Path | None = None
         if capacity < 64 or capacity % 64:
             raise BfcvizError(
                 f"a log of {capacity} records was asked for; give a multiple of 64, at least 64"
@@ -57,9 +59,7 @@ class EventLog:
         self.time = 0
         self.thread = 0
         self.replaying = False
-        self.fd = -1
         self.ring: Events | None = None
-        self.path: Path | None = None
         self.clock = native.clock_new()
         if folder is None:
             self.use_ring()
@@ -69,10 +69,11 @@ class EventLog:
         self.window = native.no_window()
         self.end = 0  # the first event maps the first window
 
+    def __del__(self) -> None:
+        self.close()
+
     def __dealloc__(self) -> None:
         native.clock_delete(self.clock)
-        if self.fd >= 0:
-            native.unmap_window(self.window, self.capacity * native.RECORD)
 
     def use_ring(self) -> None:
         """Let the window be memory, from record number `written` on."""
@@ -239,9 +240,15 @@ class EventLog:
 
     def close(self) -> None:
         """End the file behind the last event. A log in memory needs no closing."""
-        if self.fd < 0:
+        if self.path is None or self.fd < 0:
+            return
+        os.ftruncate(self.fd, self.written * native.RECORD)
+        self.leave_to_parent()
+
+    def leave_to_parent(self) -> None:
+        """Take no more records to the file, which is another process's after a fork: to a ring instead."""
+        if self.path is None or self.fd < 0:
             return
         native.unmap_window(self.window, self.capacity * native.RECORD)
-        os.ftruncate(self.fd, self.written * native.RECORD)
         self.on_disk = self.written
         self.fall_back()

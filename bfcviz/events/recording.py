@@ -124,6 +124,8 @@ def _leave_to_parent() -> None:
     """In a forked process: the recording is the parent's, and must not look alive when only the child is."""
     for recording in _UNDER_WAY:
         recording.labels.after_fork()
+        if recording._log is not None:  # noqa: SLF001
+            recording._log.leave_to_parent()  # noqa: SLF001
         recording._lock.close()  # noqa: SLF001
 
 

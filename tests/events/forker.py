@@ -5,21 +5,24 @@ import signal
 import sys
 import time
 
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.recording import Recording
 
 
 def main():
     recording = Recording(sys.argv[1])
-    recording.labels.intern("before")
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 20, log=recording.log, labels=recording.labels)
+    heap.allocate(256, label="before")
     child = os.fork()
     if child == 0:
-        recording.labels.intern("of the child")
+        heap.allocate(512, label="of the child")
         recording.close()
         print(os.getpid(), flush=True)
         time.sleep(60)
         os._exit(0)
     time.sleep(0.3)
-    recording.labels.intern("of the parent")
+    heap.allocate(1024, label="of the parent")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
