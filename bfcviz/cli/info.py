@@ -1,15 +1,41 @@
-"""What `bfcviz info --json` prints: one object about any trace, the same for every format."""
+"""`bfcviz info`: one object about any trace, the same for every format; as JSON, or as text for people."""
 
+import argparse
+import json
 from collections.abc import Mapping
 
+from bfcviz.cli.info_text import info_text
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
+from bfcviz.importers.opening import open_trace
 from bfcviz.model.fragmentation import external
 from bfcviz.model.replay import Model
 
 _STATUS = {Status.RECORDING: Status.TRUNCATED}
 """Who asks about a trace wants to know whether it is whole; one that still grows is not."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bfcviz info` takes."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a profile of TensorFlow or XLA (xplane.pb, also gzipped), a trace folder, or a trace's Parquet file",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object, sizes in bytes, null for not known"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print what the file holds."""
+    trace = open_trace(arguments.file)
+    found = info(trace)
+    if arguments.json:
+        print(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        print(info_text(trace.origin, found))
 
 
 def info(trace: Trace) -> dict[str, object]:

@@ -1,0 +1,65 @@
+"""`bfcviz export`: one picture of a heap at one step, written to a file."""
+
+import argparse
+from collections.abc import Callable
+from typing import Final
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures import FIGURES, FORMATS, draw, export
+from bfcviz.importers.opening import open_trace
+from bfcviz.model.find import peak, worst_fragmentation
+
+NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
+    "worst": worst_fragmentation,
+    "peak": peak,
+    "last": lambda trace, _: len(trace),
+}
+"""Name -> the step it stands for, of a pool of a trace."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bfcviz export` takes."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--figure",
+        required=True,
+        choices=FIGURES,
+        metavar="NAME",
+        type=lambda name: name.replace("-", "_"),
+        help=f"one of {', '.join(FIGURES)}",
+    )
+    parser.add_argument("--out", required=True, metavar="PATH", help=f"ends in one of {', '.join(FORMATS)}")
+    parser.add_argument(
+        "--step",
+        type=parse_step,
+        default="worst",
+        metavar="N",
+        help="how many events have happened, from 0; or `worst` (highest external fragmentation; the default), "
+        "`peak` (most bytes in use) or `last`",
+    )
+    parser.add_argument(
+        "--pool", type=int, default=0, metavar="N", help="which allocator of the file, from 0"
+    )
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Draw the picture asked for and write it."""
+    trace = open_trace(arguments.file)
+    step = arguments.step
+    if step in NAMED_STEPS:
+        step = NAMED_STEPS[step](trace, arguments.pool)
+    figure = draw(arguments.figure, trace, step, pool=arguments.pool, theme=arguments.theme)
+    path = export(figure, arguments.out)
+    print(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
+
+
+def parse_step(text: str) -> int | str:
+    """A step's number, or one of `NAMED_STEPS`."""
+    if text in NAMED_STEPS:
+        return text
+    try:
+        return int(text.replace(",", ""))  # as we print them: 10,479
+    except ValueError:
+        names = ", ".join(NAMED_STEPS)
+        raise argparse.ArgumentTypeError(f"{text!r} is no step: give a number, or one of {names}") from None

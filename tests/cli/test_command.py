@@ -1,0 +1,108 @@
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import bfcviz
+from bfcviz.cli import command, main
+from bfcviz.errors import FileError
+
+SAMPLE = str(bfcviz.sample("lstm"))
+
+
+def bfcviz_process(*words, **options):
+    return subprocess.Popen([sys.executable, "-m", "bfcviz", *words], text=True, **options)
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"bfcviz {bfcviz.__version__}\n"
+
+
+def test_help_names_every_subcommand(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in command.COMMANDS)
+
+
+@pytest.mark.parametrize("name", list(command.COMMANDS))
+def test_every_subcommand_has_help(name, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([name, "--help"])
+    assert left.value.code == 0
+    assert f"usage: bfcviz {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["info"], ["info", SAMPLE, "--nothing"]])
+def test_what_is_not_understood_is_status_2(words, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_what_cannot_be_done_is_one_line_and_status_1(tmp_path, capsys):
+    path = tmp_path / "notes.txt"
+    path.write_text("no trace\n")
+    assert main(["info", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"bfcviz: error: {path}: this is a text file")
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_several_lines_is_still_one(monkeypatch, capsys):
+    def fail(_):
+        raise FileError("a\nb", "", "two\nlines")
+
+    monkeypatch.setattr("bfcviz.cli.info.open_trace", fail)
+    assert main(["info", "x"]) == 1
+    assert capsys.readouterr().err == "bfcviz: error: a b: two lines\n"
+
+
+def test_ctrl_c_is_quiet(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bfcviz.cli.info.open_trace", interrupt)
+    assert main(["info", "x"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_warning_is_one_line(monkeypatch, capsys):
+    def warn(_):
+        warnings.simplefilter("always")
+        warnings.warn("runs uncompiled", UserWarning, stacklevel=1)
+        raise FileError("x", "", "stop here")
+
+    monkeypatch.setattr("bfcviz.cli.info.open_trace", warn)
+    showing = warnings.showwarning
+    main(["info", "x"])
+    assert capsys.readouterr().err.splitlines()[0] == "bfcviz: warning: runs uncompiled"
+    assert warnings.showwarning is showing
+
+
+def test_a_reader_that_left_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with bfcviz_process("info", SAMPLE, stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from bfcviz.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print('loaded:', {'numpy', 'plotly', 'pyarrow', 'ipywidgets'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("loaded: set()\n"), done.stdout + done.stderr

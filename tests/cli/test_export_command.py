@@ -1,0 +1,96 @@
+import csv
+
+import pytest
+
+import bfcviz
+from bfcviz.cli import main
+from bfcviz.cli.export import NAMED_STEPS
+from bfcviz.figures import FIGURES
+from bfcviz.model.find import peak, worst_fragmentation
+
+SAMPLE = bfcviz.sample("lstm")
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return bfcviz.open(SAMPLE)
+
+
+def export(*words):
+    return main(["export", str(SAMPLE), *map(str, words)])
+
+
+def heap_in(path):
+    """Bytes in use and the number of chunks of a region map's table."""
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    return sum(int(row["size"]) for row in rows if row["state"] == "in use"), len(rows)
+
+
+def heap_at(trace, step):
+    model = bfcviz.Model(trace)
+    model.seek(step)
+    return model.stats().bytes_in_use, len(model.chunks())
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ((), worst_fragmentation),
+        (("--step", "worst"), worst_fragmentation),
+        (("--step", "peak"), peak),
+        (("--step", "last"), len),
+        (("--step", "1,234"), lambda _: 1234),
+        (("--step", "0"), lambda _: 0),
+    ],
+)
+def test_the_step_asked_for_is_the_one_drawn(asked, meant, trace, tmp_path, capsys):
+    path = tmp_path / "map.csv"
+    assert export("--figure", "region_map", *asked, "--out", path) == 0
+    assert heap_in(path) == heap_at(trace, meant(trace))
+    assert capsys.readouterr().out == f"region map at step {meant(trace):,} of {len(trace):,}: {path}\n"
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_every_figure_becomes_a_page(name, tmp_path):
+    path = tmp_path / "figure.html"
+    assert export("--figure", name.replace("_", "-"), "--out", path, "--theme", "dark") == 0
+    assert path.read_text().startswith("<!doctype html>")
+
+
+def test_an_unknown_figure_is_a_usage_error_that_names_all(tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        export("--figure", "pie", "--out", tmp_path / "pie.html")
+    assert left.value.code == 2
+    err = capsys.readouterr().err
+    assert all(name in err for name in FIGURES)
+
+
+@pytest.mark.parametrize("step", ["soon", "1.5", ""])
+def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        export("--figure", "region_map", "--step", step, "--out", tmp_path / "map.csv")
+    assert left.value.code == 2
+    err = capsys.readouterr().err
+    assert f"{step!r} is no step" in err
+    assert all(name in err for name in NAMED_STEPS)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("--step", "32002", "--out", "map.csv"),
+            "step 32002 was asked for, of a trace with steps 0 to 32001",
+        ),
+        (("--step", "-1", "--out", "map.csv"), "step -1 was asked for"),
+        (("--pool", "1", "--out", "map.csv"), "pool 1 was asked for"),
+        (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 was asked for"),
+        (("--out", "map.txt"), "use one of .html, .png, .svg, .csv"),
+        (("--out", "nowhere/map.csv"), "cannot write"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_and_leaves_nothing(words, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert export("--figure", "region_map", *words) == 1
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
