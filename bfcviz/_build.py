@@ -1,4 +1,4 @@
-"""The build step: compiles the Cython parts, or goes on without them.
+"""The build step: compiles the Cython parts, or goes on without them, and packs the notebooks.
 
 An extension module of several sources is a *unity build*: the .py files are joined into one, and so are their .pxd
 files, so that the C compiler sees across them (the heap is a quarter faster for it). The joined module puts itself
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 DIRECTIVES = {
     "language_level": "3",
@@ -52,6 +53,38 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
             extension.extra_compile_args.append("-O3")
         super().run()
+
+    def get_source_files(self) -> list[str]:
+        """What a source distribution needs: the C types too, which no wheel carries."""
+        return [*super().get_source_files(), *map(str, sorted(Path("bfcviz").rglob("*.pxd")))]
+
+
+class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
+    """Puts the notebooks, which lie beside the package, into it, so that an installed one brings them along."""
+
+    def run(self) -> None:
+        """In editable mode nothing is copied: there they are found where they lie."""
+        super().run()
+        if not self.editable_mode:
+            for source, target in self._notebooks():
+                self.mkpath(str(target.parent))
+                self.copy_file(str(source), str(target))
+
+    def get_source_files(self) -> list[str]:
+        """What a source distribution needs."""
+        return [*super().get_source_files(), *(str(source) for source, _ in self._notebooks())]
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002  as in distutils
+        """What a wheel holds."""
+        made = [] if self.editable_mode else [str(target) for _, target in self._notebooks()]
+        return [*super().get_outputs(include_bytecode), *made]
+
+    def _notebooks(self) -> list[tuple[Path, Path]]:
+        """Each notebook, and its place in the build."""
+        return [
+            (source, Path(self.build_lib, "bfcviz", source))
+            for source in sorted(Path("notebooks").glob("*.ipynb"))
+        ]
 
 
 def join(name: str, sources: list[Path], folder: Path) -> Path:
