@@ -18,16 +18,21 @@ class UncompiledWarning(UserWarning):
 
 @cache
 def load(name: str) -> bool:
-    """Load a compiled module, if that is possible and wanted; says once where it is missing."""
+    """Load a compiled module, if that is possible and wanted; says once where one is missing."""
     if os.environ.get("BFCVIZ_UNCOMPILED"):
         return False
     if find_spec(name) is not None:
         import_module(name)
         return True
-    warnings.warn(
-        f"{name} was not compiled when bfcviz was installed (no C compiler?): same results, about 30 times "
-        "slower. Install a compiler (apt install gcc python3-dev) and reinstall, or set BFCVIZ_UNCOMPILED=1",
-        UncompiledWarning,
-        stacklevel=2,
-    )
+    _say_uncompiled()
     return False
+
+
+@cache
+def _say_uncompiled() -> None:
+    warnings.warn(
+        "bfcviz was installed without a C compiler and runs as plain Python: same results, about 30 times slower. "
+        "Install a compiler (apt install gcc python3-dev) and bfcviz again, or set BFCVIZ_UNCOMPILED=1",
+        UncompiledWarning,
+        stacklevel=3,
+    )
