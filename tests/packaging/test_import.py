@@ -1,0 +1,46 @@
+"""`import bfcviz` is light: what is heavy or optional waits until it is asked for."""
+
+import subprocess
+import sys
+
+import bfcviz
+
+HEAVY = (
+    "numpy",
+    "plotly",
+    "ipywidgets",
+    "pyarrow",
+    "pandas",
+    "cupy",
+    "kaleido",
+    "IPython",
+    "google.protobuf",
+)
+
+
+def loaded_by(code):
+    """Modules, of those that are heavy, that Python holds after `code`."""
+    asked = f"{code}\nimport sys\nprint(*set({HEAVY!r}) & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {*done.stdout.split()}
+
+
+def test_importing_bfcviz_loads_nothing_heavy():
+    assert loaded_by("import bfcviz; dir(bfcviz)") == set()
+
+
+def test_a_heap_needs_no_pictures():
+    code = "import bfcviz; bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20).allocate(100)"
+    assert loaded_by(code) == {"numpy"}
+
+
+def test_reading_needs_no_pictures_and_no_widgets():
+    code = "import bfcviz; bfcviz.Model(bfcviz.open(bfcviz.sample('lstm'))).seek(100)"
+    assert not loaded_by(code) & {"plotly", "ipywidgets", "cupy", "kaleido", "IPython"}
+
+
+def test_every_public_name_is_there():
+    for name in bfcviz.__all__:
+        assert getattr(bfcviz, name) is not None
+    assert {*bfcviz.__all__} <= {*dir(bfcviz)}

@@ -1,0 +1,117 @@
+"""What the wheel holds, and that it works where it is installed, compiled or not."""
+
+import json
+import zipfile
+
+import pytest
+from shared import ROOT
+
+import bfcviz
+from bfcviz import samples
+from bfcviz.cli.demo import NOTEBOOK
+from bfcviz.cli.info import info
+
+pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.timeout(600)]
+
+SAMPLE = bfcviz.sample("lstm")
+
+CHURN = """
+import hashlib, random
+import bfcviz
+from bfcviz.events.reader import Reader
+from bfcviz.events.schema import Kind
+
+dice = random.Random(7)
+options = bfcviz.AllocatorOptions(allow_growth=True, garbage_collection=True)
+source = bfcviz.SimulatedSubAllocator("gapped")
+with bfcviz.BFCAllocator(source, 200 << 20, options, log=bfcviz.EventLog(1 << 16)) as heap:
+    reader, held = Reader(heap.log), []
+    for _ in range(3000):
+        if held and dice.random() < 0.45:
+            heap.free(held.pop(dice.randrange(len(held))))
+        elif (address := heap.try_allocate(int(2 ** dice.uniform(0, 24)), label=dice.choice("abc"))) is not None:
+            held.append(address)
+    for address in held:
+        heap.free(address)
+    heap.allocate(150 << 20)  # more than any region has: they are released for it
+    events = reader.read()
+events["time"] = 0
+print(hashlib.sha256(events.tobytes()).hexdigest(), *sorted({Kind(kind).name for kind in events["kind"]}))
+"""
+
+
+def names_in(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        return file.namelist()
+
+
+def test_the_wheel_is_for_every_python_from_3_11(wheel):
+    assert wheel.name.startswith(f"bfcviz-{bfcviz.__version__}-cp311-abi3-")
+
+
+def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
+    names = {*names_in(wheel)}
+    for path in (ROOT / "bfcviz").rglob("*.py"):
+        assert path.relative_to(ROOT).as_posix() in names
+    assert {"bfcviz/py.typed", f"bfcviz/notebooks/{NOTEBOOK}"} <= names
+    assert {f"bfcviz/samples/{bfcviz.sample(name).name}" for name in samples.names()} <= names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name for name in names if name.endswith(".so")} == {
+        "bfcviz/_heap.abi3.so",
+        "bfcviz/_model.abi3.so",
+    }
+
+
+def test_the_wheel_holds_nothing_that_only_its_making_needs(wheel):
+    left_over = [name for name in names_in(wheel) if name.endswith((".c", ".pxd", ".pyc", ".html"))]
+    foreign = [name for name in names_in(wheel) if not name.startswith(("bfcviz/", "bfcviz-"))]
+    assert (left_over, foreign) == ([], [])
+
+
+def test_generated_c_stays_out_of_the_tree(wheel, tree):
+    del wheel  # so that it is built
+    assert [path for path in tree.rglob("*.c") if "build" not in path.relative_to(tree).parts] == []
+
+
+def test_the_command_is_installed_and_brings_the_notebook(compiled, tmp_path):
+    assert compiled.run("bfcviz", "--version").stdout == f"bfcviz {bfcviz.__version__}\n"
+    code = "import sys; from bfcviz.cli.demo import copy_notebook; copy_notebook(sys.argv[1], 'lstm')"
+    compiled.run(
+        "python", "-c", code.replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])"), tmp_path
+    )
+    assert (tmp_path / NOTEBOOK).read_bytes() == (ROOT / "notebooks" / NOTEBOOK).read_bytes()
+
+
+def test_with_a_compiler_it_is_compiled_and_silent(compiled):
+    done = compiled.run("python", "-c", "import bfcviz.allocator, bfcviz.model, sys; print(*sys.modules)")
+    assert {"bfcviz._heap", "bfcviz._model"} <= {*done.stdout.split()}
+    assert done.stderr == ""
+
+
+def test_without_a_compiler_it_says_so_once(uncompiled):
+    code = "import bfcviz.allocator, bfcviz.model, bfcviz._compiled as c; c.load('bfcviz._heap')"
+    err = uncompiled.run("python", "-c", code).stderr
+    assert err.count("UncompiledWarning") == 1
+    assert "apt install gcc" in err
+
+
+def test_whoever_knows_is_not_told(uncompiled):
+    done = uncompiled.run("python", "-c", "import bfcviz.allocator, bfcviz.model", BFCVIZ_UNCOMPILED="1")
+    assert done.stderr == ""
+
+
+def test_at_a_prompt_it_is_one_line(uncompiled):
+    err = uncompiled.run("bfcviz", "info", SAMPLE).stderr
+    assert err.startswith("bfcviz: warning: bfcviz was installed without a C compiler")
+    assert err.count("\n") == 1
+
+
+def test_both_write_the_same_events(compiled, uncompiled):
+    ours, plain = compiled.run("python", "-c", CHURN).stdout, uncompiled.run("python", "-c", CHURN).stdout
+    assert ours == plain
+    assert {*ours.split()[1:]} == {"EXTEND", "SPLIT", "ALLOCATE", "FREE", "MERGE", "RELEASE", "OOM"}
+
+
+def test_both_tell_the_same_of_a_real_run(compiled, uncompiled):
+    ours, plain = (each.run("bfcviz", "info", SAMPLE, "--json").stdout for each in (compiled, uncompiled))
+    assert json.loads(ours) == json.loads(plain) == info(bfcviz.open(SAMPLE))
