@@ -46,7 +46,8 @@ class View:
         self._panels = list(panels)
         self.widget = go.FigureWidget(page(panels, theme))
         self.widget.layout.autosize = True
-        self.widget._config = {"displaylogo": False}  # noqa: SLF001  plotly has no public way
+        # `responsive`: it then listens to what `Fit` tells. plotly has no public way to say either.
+        self.widget._config = {"displaylogo": False, "responsive": True}  # noqa: SLF001
 
     def show(self, panels: Sequence[Panel]) -> None:
         """Changes the picture to `panels`, in one message, sending only what differs."""

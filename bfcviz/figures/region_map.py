@@ -14,6 +14,7 @@ from bfcviz.events.schema import Events
 from bfcviz.figures import hover, raster
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.png import data_uri
+from bfcviz.figures.rectangles import corners, no_pieces, pieces_of, rectangles
 from bfcviz.figures.rows import Pieces, Rows, lay_out
 from bfcviz.figures.table import chunk_table
 from bfcviz.figures.text import axis_unit
@@ -27,7 +28,6 @@ EXACT_CHUNKS: Final = 3000
 COLUMNS: Final = 1600
 """Pixels across the image."""
 
-_TOP, _BOTTOM = 0.08, 0.92  # of a row's height: between rows there is a gap
 _MOST_TICKS = 20
 _NARROW = 0.03  # of a row's width: what is touched gets a marker as well
 
@@ -57,7 +57,7 @@ def region_panel(model: Model, highlight: Events | None, theme: Theme) -> Panel:
     divisor, unit = axis_unit(rows.width if len(rows) else 1)
     exact = len(chunks) <= EXACT_CHUNKS
     spans = touched(highlight, chunks, regions)
-    drawn = rows.pieces(spans["address"], spans["size"]) if len(rows) else _no_pieces()
+    drawn = rows.pieces(spans["address"], spans["size"]) if len(rows) else no_pieces()
     traces = [
         _image(chunks, rows, divisor, theme, visible=not exact and len(rows) > 0),
         *_states(chunks if exact else chunks[:0], rows, divisor, theme),
@@ -70,7 +70,7 @@ def region_panel(model: Model, highlight: Events | None, theme: Theme) -> Panel:
         title="Region map",
         caption="each row is a piece of a region, addresses rise left to right, then down; widths to scale",
         traces=traces,
-        xaxis=_xaxis(rows, divisor, unit),
+        xaxis=_xaxis(rows, divisor, unit, exact=exact),
         yaxis=_yaxis(rows, divisor, unit),
     )
 
@@ -79,47 +79,13 @@ def _states(chunks: NDArray[np.void], rows: Rows, divisor: int, theme: Theme) ->
     used = chunks[chunks["in_use"]]
     free = chunks[~chunks["in_use"]]
     spilled = used[used["requested"] < used["size"]]
-    waste = rows_of(rows, spilled["address"] + spilled["requested"], spilled["size"] - spilled["requested"])
+    waste = pieces_of(rows, spilled["address"] + spilled["requested"], spilled["size"] - spilled["requested"])
     return [
-        _rectangles("free", rows_of(rows, free["address"], free["size"]), divisor, theme.free, 0.7),
-        _rectangles("in use", rows_of(rows, used["address"], used["size"]), divisor, theme.in_use, 0.7),
+        rectangles("free", pieces_of(rows, free["address"], free["size"]), divisor, theme.free, 0.7),
+        rectangles("in use", pieces_of(rows, used["address"], used["size"]), divisor, theme.in_use, 0.7),
         # No border: it would show a few wasted bytes as a whole pixel.
-        _rectangles("waste (size - requested)", waste, divisor, theme.waste, 0.0),
+        rectangles("waste (size - requested)", waste, divisor, theme.waste, 0.0),
     ]
-
-
-def rows_of(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-    """`rows.pieces`, also where there is nothing to cut."""
-    return rows.pieces(address, size) if len(address) else _no_pieces()
-
-
-def _no_pieces() -> Pieces:
-    return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
-
-
-def _rectangles(name: str, pieces: Pieces, divisor: int, paint: Any, border: float) -> dict[str, Any]:
-    x, y = corners(pieces, divisor)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "fill": "toself",
-        "fillcolor": paint.fill,
-        "line": {"color": paint.line, "width": border},
-        "hoverinfo": "skip",
-    }
-
-
-def corners(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Closed rectangles, NaN after each, as plotly's `toself` takes them."""
-    left, right = pieces.left / divisor, pieces.right / divisor
-    top, bottom = pieces.row + _TOP, pieces.row + _BOTTOM
-    gap = np.full(len(pieces), np.nan)
-    x = np.column_stack([left, right, right, left, left, gap]).ravel()
-    y = np.column_stack([top, top, bottom, bottom, top, gap]).ravel()
-    return x, y
 
 
 def _image(
@@ -142,7 +108,7 @@ def _image(
 
 
 def _frame(rows: Rows, divisor: int, theme: Theme) -> dict[str, Any]:
-    x, y = corners(rows.of_regions() if len(rows) else _no_pieces(), divisor)
+    x, y = corners(rows.of_regions() if len(rows) else no_pieces(), divisor)
     return {
         "type": "scatter",
         "mode": "lines",
@@ -211,10 +177,11 @@ def _note(rows: Rows, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _xaxis(rows: Rows, divisor: int, unit: str) -> dict[str, Any]:
+def _xaxis(rows: Rows, divisor: int, unit: str, *, exact: bool) -> dict[str, Any]:
     width = rows.width / divisor if len(rows) else 1.0
+    mixed = "" if exact else "; each pixel mixes the colours of the bytes it stands for"
     return {
-        "title": {"text": f"offset within the row ({unit})"},
+        "title": {"text": f"offset within the row ({unit}){mixed}"},
         "range": [0.0, width],
         "dtick": width / 8,
         "tick0": 0,

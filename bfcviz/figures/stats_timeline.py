@@ -1,7 +1,7 @@
 """The stats timeline: what the pool holds, what is handed out, and the largest piece left, over the trace."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from bfcviz.figures.theme import Theme, theme_of, translucent
 from bfcviz.model import timeline
 from bfcviz.model.find import events_of
 from bfcviz.units import format_bytes
+
+_UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "hovertemplate": None}
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def stats_panel(seen: History, step: int | None, theme: Theme) -> Panel:
         _line(seen, divisor, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
         _line(seen, divisor, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
         _line(seen, divisor, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
+        # A rim in the paper's colour, so that the line is seen where it crosses the blue area.
+        _line(seen, divisor, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
         _line(seen, divisor, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
         _peak(seen, unit, divisor, theme),
         _limit(seen, unit, drawn_limit, divisor, theme),

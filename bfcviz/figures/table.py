@@ -3,8 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from bfcviz.events.schema import MIN_CHUNK, bin_of
+from bfcviz.events.schema import MIN_CHUNK
 from bfcviz.model import Model
+from bfcviz.model.bins import bin_numbers
 
 
 def chunk_table(model: Model) -> pa.Table:
@@ -19,7 +20,7 @@ def chunk_table(model: Model) -> pa.Table:
             "requested": chunks["requested"],
             "waste": np.where(in_use, chunks["size"] - chunks["requested"], 0).astype(np.uint64),
             "state": pa.array(np.where(in_use, "in use", "free")),
-            "bin": np.array([bin_of(int(size)) for size in chunks["size"]], dtype=np.int8),
+            "bin": bin_numbers(chunks["size"]).astype(np.int8),
             "chunk": chunks["handle"],
             "region": chunks["region"],
             "label": pa.array([names.name(number) for number in chunks["label"].tolist()], pa.string()),

@@ -85,9 +85,18 @@ def test_the_inspector_renders_its_four_pictures(small):
     for title in ("Region map", "Stats (MiB)", "Fragmentation (%)", "Bytes by bin", "Chunks by bin"):
         assert title in shown
     assert small.drawing("in use").count("M") >= 7
-    plot = small.view.locator(".js-plotly-plot").bounding_box()
-    cell = small.view.bounding_box()
-    assert plot["width"] > 0.95 * cell["width"]
+
+
+def test_the_pictures_are_as_wide_as_their_place(small, real):
+    fits = (
+        "view => Math.abs(view.querySelector('.js-plotly-plot .main-svg').getBoundingClientRect().width"
+        " - view.getBoundingClientRect().width) < 20"
+    )
+    size = small.page.viewport_size
+    for width in (1100, size["width"]):
+        small.page.set_viewport_size({"width": width, "height": size["height"]})
+        for shown in (small, real):
+            small.page.wait_for_function(fits, arg=shown.view.element_handle())
 
 
 def test_forward_and_back_change_words_and_picture(small):

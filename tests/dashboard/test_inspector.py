@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -45,8 +46,10 @@ def test_it_begins_where_it_is_told(trace):
     assert "step 300 of 609" in words(Inspector(trace, 300))
 
 
-def test_the_picture_is_the_one_drawn_from_scratch(trace):
-    """Stepping changes in place what a new Inspector would draw."""
+@pytest.mark.parametrize("exact_chunks", [3000, 50, 0])
+def test_the_picture_is_the_one_drawn_from_scratch(trace, exact_chunks, monkeypatch):
+    """Stepping changes in place what a new Inspector would draw, as rectangles, as an image, and across."""
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", exact_chunks)
     walked = Inspector(trace)
     for step in (1, 2, 300, 299, 609, 0, 300):
         walked.step = step
