@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
-from bfcviz.figures.panel import BELOW, LEGEND, TITLE, Panel, Picture, Place, axis_names, compose
+from bfcviz.figures.panel import BELOW, CONFIG, LEGEND, TITLE, Panel, Picture, Place, axis_names, compose
 from bfcviz.figures.theme import Theme
 
 _MAP_HEIGHT: Final = 300
@@ -46,8 +46,7 @@ class View:
         self._panels = list(panels)
         self.widget = go.FigureWidget(page(panels, theme))
         self.widget.layout.autosize = True
-        # `responsive`: it then listens to what `Fit` tells. plotly has no public way to say either.
-        self.widget._config = {"displaylogo": False, "responsive": True}  # noqa: SLF001
+        self.widget._config = CONFIG  # noqa: SLF001  plotly has no public way
 
     def show(self, panels: Sequence[Panel]) -> None:
         """Changes the picture to `panels`, in one message, sending only what differs."""

@@ -52,7 +52,7 @@ def _bytes_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
         title="Bytes by bin",
-        caption="what the chunks of each size class hold",
+        caption="by chunk size",
         traces=[
             _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
             _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
@@ -69,7 +69,7 @@ def _count_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     ticks = [10**power for power in range(12) if 10**power <= top]
     return Panel(
         title="Chunks by bin",
-        caption="how many there are (count)",
+        caption="count, by chunk size",
         traces=[
             _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
             _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),

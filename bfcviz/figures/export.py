@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from pyarrow import csv
 
 from bfcviz.errors import BfcvizError, MissingExtra
-from bfcviz.figures.panel import Picture
+from bfcviz.figures.panel import CONFIG, Picture
 
 WIDTH: Final = 1200
 """Pixels across a picture that does not say its own width."""
@@ -49,9 +49,7 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
 
 
 def _html(figure: go.Figure) -> bytes:
-    text: str = figure.to_html(
-        include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True}
-    )
+    text: str = figure.to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
     return text.encode()
 
 

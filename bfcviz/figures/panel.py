@@ -20,6 +20,16 @@ LEGEND: Final = 19
 BELOW: Final = 46
 """Pixels under each plot for the ticks and the name of its x axis."""
 
+CONFIG: Final[dict[str, Any]] = {
+    "displaylogo": False,
+    "responsive": True,  # follow the width of the page, and what dashboard/fit.py tells
+    # plotly offers to send the figure to its cloud: what is on these pictures stays here.
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["select2d", "lasso2d"],  # they select points, which mean nothing here
+}
+"""What plotly's script is told, wherever a figure is shown."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -75,6 +85,13 @@ class Picture(go.Figure):  # type: ignore[misc]
     def table(self) -> pa.Table | None:
         """The numbers drawn, one row a chunk, bin or point."""
         return self._table
+
+    def show(self, *args: Any, **kwargs: Any) -> None:
+        """Shows the figure as plotly does, with `CONFIG`."""
+        super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
+
+    def _ipython_display_(self) -> None:
+        self.show()
 
 
 def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> Picture:

@@ -165,6 +165,12 @@ def test_play_runs_until_paused(small):
     small.wait_for_step(small.step())
 
 
+def test_nothing_offers_to_send_a_figure_away(lab):
+    offered = lab.page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
+    assert offered.count("Zoom") == 3  # two Inspectors and the figure at the end
+    assert "Share chart..." not in offered
+
+
 def test_hovering_tells_the_chunk(small):
     small.go_to(20)
     area = small.page.evaluate(
@@ -199,6 +205,9 @@ def test_an_exported_page_works_by_itself(browser, tmp_path):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((tmp_path / "map.html").as_uri())
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for(state="attached")
+    offered = page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
     context.close()
+    assert "Zoom" in offered
+    assert "Share chart..." not in offered
     assert [url for url in wanted if not url.startswith(("file:", "data:", "blob:"))] == []
     assert errors == []
