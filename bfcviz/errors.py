@@ -65,7 +65,9 @@ def _advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) ->
     if free_bytes >= rounded:
         return "The free memory is fragmented: see which chunks lie between its pieces."
     if pool_bytes + rounded <= bytes_limit:
-        return "The limit allows more, but the sub-allocator gave none: free device memory or lower the limit."
+        return (
+            "The limit allows more, but the sub-allocator gave none: free device memory or lower the limit."
+        )
     return "Free some chunks, lower the request, or raise the limit."
 
 

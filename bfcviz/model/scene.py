@@ -62,5 +62,5 @@ class Scene:
 
 
 def short_address(address: int) -> str:
-    """The last six hexadecimal digits, as in `0x…c0ff00`; small addresses whole."""
-    return f"{address:#x}" if address < 1 << 24 else f"0x…{address & 0xFFFFFF:06x}"
+    """The last eight hexadecimal digits, enough to tell 4 GiB apart, as in `0x…04c0ff00`; small addresses whole."""
+    return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"

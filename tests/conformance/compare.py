@@ -67,7 +67,7 @@ class Trace:
         if ours.shape != theirs.shape:
             self.differences.append(f"{what}: shape {ours.shape}, TensorFlow {theirs.shape}")
             return
-        same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
         for place in np.argwhere(~same):
             where = tuple(place)
             self.differences.append(

@@ -26,17 +26,17 @@ def told(heap, step=-1, limit=8000 * KiB):
 
 
 def test_extend_tells_the_pool_before_and_after_and_the_limit(heap):
-    text = "The sub-allocator granted region 0, 4.0 MiB at 0x…567800: the pool grew from 0 B to 4.0 MiB"
+    text = "The sub-allocator granted region 0, 4.0 MiB at 0x…34567800: the pool grew from 0 B to 4.0 MiB"
     assert told(heap) == f"{text} of a limit of 7.8 MiB."
     assert told(heap, limit=None) == f"{text}."
     heap.records[-1]["requested"] = 3 * KiB
-    assert "4.0 MiB at 0x…567800 for a request of 3.0 KiB: the pool grew" in told(heap)
+    assert "4.0 MiB at 0x…34567800 for a request of 3.0 KiB: the pool grew" in told(heap)
 
 
 def test_extend_that_grew_a_region(heap):
     heap.grow(0, 0, 1024 * KiB)
     assert told(heap, 1) == (
-        "The sub-allocator lengthened region 0 by 1.0 MiB, from 0x…967800: the pool grew from 4.0 MiB to "
+        "The sub-allocator lengthened region 0 by 1.0 MiB, from 0x…34967800: the pool grew from 4.0 MiB to "
         "5.0 MiB of a limit of 7.8 MiB."
     )
 
@@ -53,10 +53,10 @@ def test_release_tells_the_pool_before_and_after(heap):
 def test_split_and_allocate_of_one_allocation_tell_one_story(heap):
     heap.allocate(0, 1200 * KiB - 100, label=1)
     assert told(heap, 1) == (
-        "Chunk 0x…567800 (4.0 MiB) was split: 1.2 MiB handed to train/MatMul, 2.8 MiB back to bin 13."
+        "Chunk 0x…34567800 (4.0 MiB) was split: 1.2 MiB handed to train/MatMul, 2.8 MiB back to bin 13."
     )
     assert told(heap, 2) == (
-        "Chunk 0x…567800 (1.2 MiB) was handed to train/MatMul, which asked for 100 bytes less; it was cut "
+        "Chunk 0x…34567800 (1.2 MiB) was handed to train/MatMul, which asked for 100 bytes less; it was cut "
         "from a free chunk of 4.0 MiB, 2.8 MiB went back to bin 13."
     )
 
@@ -75,7 +75,7 @@ def test_events_of_another_heap_and_marks_do_not_break_the_story():
 
 def test_split_that_no_allocation_follows(heap):
     heap.split(0, heap.pools[0].pieces()[0], 1024 * KiB)
-    text = "Chunk 0x…567800 (4.0 MiB) was split: 1.0 MiB stay where it begins, 3.0 MiB back to bin 13."
+    text = "Chunk 0x…34567800 (4.0 MiB) was split: 1.0 MiB stay where it begins, 3.0 MiB back to bin 13."
     assert told(heap, 1) == text
     heap.allocate(0, 3072 * KiB)
     assert told(heap, 1) == text
@@ -84,7 +84,7 @@ def test_split_that_no_allocation_follows(heap):
 def test_allocation_of_a_whole_chunk(heap):
     heap.allocate(0, 4096 * KiB)
     assert told(heap) == (
-        "Chunk 0x…567800 (4.0 MiB) was handed to an unnamed request, which asked for just that; it is a "
+        "Chunk 0x…34567800 (4.0 MiB) was handed to an unnamed request, which asked for just that; it is a "
         "whole free chunk, not split."
     )
 
@@ -99,11 +99,11 @@ def test_allocation_of_much_more_than_was_asked_for(heap):
 def test_padding_is_told_in_both_splits_and_the_allocation(heap):
     heap.allocate(0, 1000 * KiB, padding=512, label=2)
     assert told(heap, 1) == (
-        "Chunk 0x…567800 (4.0 MiB) was split: 512 B of alignment padding stay free at its start, 1000.0 KiB "
+        "Chunk 0x…34567800 (4.0 MiB) was split: 512 B of alignment padding stay free at its start, 1000.0 KiB "
         "of the 4.0 MiB behind it handed to gradient_tape/Relu."
     )
     assert told(heap, 2) == (
-        "Chunk 0x…567a00 (4.0 MiB) was split: 1000.0 KiB handed to gradient_tape/Relu, 3.0 MiB back to bin "
+        "Chunk 0x…34567a00 (4.0 MiB) was split: 1000.0 KiB handed to gradient_tape/Relu, 3.0 MiB back to bin "
         "13."
     )
     assert told(heap, 3).endswith(
@@ -140,7 +140,7 @@ def test_free_tells_since_when_and_what_merges(full):
     heap.free(0, first)
     heap.free(0, third)
     assert told(heap, at) == (
-        "Chunk 0x…667800 (1.0 MiB) came back from gradient_tape/Relu, in use since step 5; it is free now, "
+        "Chunk 0x…34667800 (1.0 MiB) came back from gradient_tape/Relu, in use since step 5; it is free now, "
         "in bin 12."
     )
     assert told(heap, at + 1).endswith(
@@ -157,7 +157,7 @@ def test_merges_tell_who_absorbed_whom(full):
     heap, (first, _, third) = full
     heap.free(0, third)
     assert told(heap) == (
-        "Free chunk 0x…767800 (1.0 MiB) absorbed the free chunk after it, 0x…867800 (1.0 MiB): one chunk of "
+        "Free chunk 0x…34767800 (1.0 MiB) absorbed the free chunk after it, 0x…34867800 (1.0 MiB): one chunk of "
         "2.0 MiB, in bin 13."
     )
     heap.free(0, first, held=True)
@@ -175,7 +175,7 @@ def test_a_merge_of_a_later_operation_is_not_part_of_a_free(full):
     heap.coalesce(0, 0, piece)
     at = len(heap.records) - 2
     assert "until its timestamp is safe" in told(heap, at)
-    assert told(heap).startswith("Free chunk 0x…567800 (1.0 MiB) absorbed")
+    assert told(heap).startswith("Free chunk 0x…34567800 (1.0 MiB) absorbed")
 
 
 def test_oom_over_the_limit(full):
@@ -214,7 +214,7 @@ def test_oom_by_fragmentation_tells_what_pins_the_largest_hole(full):
     assert told(heap, limit=4096 * KiB) == (
         f"A request by {'x' * 79}… for 2.5 MiB failed: 3.0 MiB free, the largest free chunk 2.0 MiB, the "
         "pool 4.0 MiB of a limit of 4.0 MiB. The free memory is fragmented: enough in total, in 2 pieces, "
-        "but its largest is 512.0 KiB too short (it lies between chunk 0x…667800 (1.0 MiB, "
+        "but its largest is 512.0 KiB too short (it lies between chunk 0x…34667800 (1.0 MiB, "
         "gradient_tape/Relu) and the region's end); the limit leaves no room for a new region."
     )
 
