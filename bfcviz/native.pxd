@@ -228,6 +228,7 @@ cdef enum:
     FAILED_ALIGNMENT = 3
     FAILED_BOOKS = 4            # no memory for the heap's own tables
     FAILED_GRANT = 5            # the sub-allocator broke its promise
+    FAILED_CLOSED = 6
     # Heap.free
     FREE_DOUBLE = 1
     FREE_INTERIOR = 2

@@ -5,6 +5,7 @@ Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
 # ruff: noqa: D103  the comments stand in native.pxd
 
 import ctypes
+import gc
 import mmap
 import operator
 import os
@@ -73,7 +74,7 @@ MAX_REQUEST = 1 << 62
 HALF_SPACE = 1 << 63
 
 # Heap.allocate: numbers below any address that say why there is none
-FAILED_MEMORY, FAILED_SIZE, FAILED_ALIGNMENT, FAILED_BOOKS, FAILED_GRANT = range(1, 6)
+FAILED_MEMORY, FAILED_SIZE, FAILED_ALIGNMENT, FAILED_BOOKS, FAILED_GRANT, FAILED_CLOSED = range(1, 7)
 # Heap.free
 FREE_DOUBLE, FREE_INTERIOR, FREE_FOREIGN, FREE_BOOKS = range(1, 5)
 
@@ -133,10 +134,40 @@ def mutex_unlock(mutex: threading.Lock) -> None:
     mutex.release()
 
 
-spinlock_new = mutex_new
-spinlock_delete = mutex_delete
-spin_lock = mutex_lock
-spin_unlock = mutex_unlock
+class SpinLock:
+    """A lock during which no garbage is collected: finalizers may want the same lock, and would wait for ever."""
+
+    collecting = threading.RLock()
+    holders = 0
+    resumes = False
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def spinlock_new() -> SpinLock:
+    return SpinLock()
+
+
+def spinlock_delete(lock: SpinLock) -> None:
+    """Python's collector does it."""
+
+
+def spin_lock(lock: SpinLock) -> None:
+    with SpinLock.collecting:
+        if SpinLock.holders == 0:
+            SpinLock.resumes = gc.isenabled()
+        SpinLock.holders += 1
+        gc.disable()
+    lock.lock.acquire()
+
+
+def spin_unlock(lock: SpinLock) -> None:
+    lock.lock.release()
+    with SpinLock.collecting:
+        SpinLock.holders -= 1
+        if SpinLock.holders == 0 and SpinLock.resumes:
+            gc.enable()
 
 
 def window_of(address: int) -> Window:
@@ -233,5 +264,5 @@ def spread(x: int, shift: int) -> int:
 
 
 def nine_tenths(x: int) -> int:
-    """x * 0.9 in single precision, truncated: TensorFlow's back-off."""
+    """X * 0.9 in single precision, truncated: TensorFlow's back-off."""
     return int(np.float32(x) * np.float32(0.9))

@@ -19,31 +19,24 @@ F   aborts on a double free or a foreign pointer, accepts  DoubleFree, ForeignPo
 After any of these errors the heap is as it was before the call.
 """
 
+import operator
 import time
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
 from bfcviz.allocator import cface, invariants, memory_map, survey
+from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.stats import Internals, Stats
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.errors import (
-    AllocatorError,
-    DoubleFree,
-    ForeignPointer,
-    InteriorPointer,
-    InvalidFree,
-    InvalidRequest,
-    OutOfMemory,
-    SubAllocatorError,
-)
+from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 
@@ -75,6 +68,7 @@ class BFCAllocator:
 
     Raises:
         InvalidRequest: a limit that cannot be.
+        TypeError: the sub-allocator is none.
     """
 
     def __init__(
@@ -88,6 +82,9 @@ class BFCAllocator:
         labels: Labels | None = None,
     ) -> None:
         self.closed = True  # until it has something to give back
+        if not isinstance(sub_allocator, SubAllocator):
+            raise TypeError(f"{sub_allocator!r} is no sub-allocator: derive it from PythonSubAllocator")
+        memory_limit = operator.index(memory_limit)
         if not 1 <= memory_limit <= 1 << 62:
             raise InvalidRequest(
                 f"a memory limit of {memory_limit} bytes was asked for; give one from 1 to 2^62"
@@ -114,7 +111,14 @@ class BFCAllocator:
 
     def label_id(self, label: str | int) -> int:
         """The label as an interned number."""
-        return self.labels.intern(label) if isinstance(label, str) else label
+        if isinstance(label, str):
+            return self.labels.intern(label)
+        number = operator.index(label)
+        if not 0 <= number < len(self.labels):
+            raise InvalidRequest(
+                f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
+            )
+        return number
 
     def allocate(
         self,
@@ -142,12 +146,13 @@ class BFCAllocator:
             SubAllocatorError: the sub-allocator granted what it may not.
         """
         number = 0 if label is None else self.label_id(label)
+        queue = 0 if stream == 0 else whole(stream, "a stream", 16)
         address = self.heap.allocate(
-            native.to_u64(num_bytes), native.to_u64(alignment), native.to_u64(freed_before), number, stream
+            native.to_u64(num_bytes), native.to_u64(alignment), native.to_u64(freed_before), number, queue
         )
         if address >= native.MIN_CHUNK or address == 0:
             return address
-        return self._recover(address, num_bytes, alignment, number, freed_before, stream)
+        return self._recover(address, num_bytes, alignment, number, freed_before, queue)
 
     def try_allocate(
         self,
@@ -180,19 +185,27 @@ class BFCAllocator:
             return
         reason = self.heap.free(where)
         if reason != 0:
-            raise _invalid_free(reason, address)
+            raise invalid_free(reason, address)
 
     def replay(self, operations: Operations) -> Replayed:
-        """Carry out whole arrays of operations in one call; can be interrupted."""
-        return Replay(self.heap, operations).run()
+        """Carry out whole arrays of operations in one call; can be interrupted.
+
+        Raises:
+            InvalidRequest: a column that cannot be. A single operation that fails gets address 0 instead.
+        """
+        if self.closed:
+            raise AllocatorError("operations were to be replayed in an allocator that is closed")
+        result = Replay(self.heap, operations).run()
+        self._raise_error_of_sub_allocator()
+        return result
 
     def mark(self, label: str | int, value: int = 0) -> None:
         """Put a mark of the user's own into the log: a step, a phase, a note."""
-        self.heap.put_mark(self.label_id(label), value)
+        self.heap.put_mark(self.label_id(label), whole(value, "a mark's value"))
 
     def set_safe_frontier(self, count: int) -> None:
         """With timestamps: chunks freed before this count may be merged from now on; it never goes back."""
-        self.heap.set_safe_frontier(count)
+        self.heap.set_safe_frontier(whole(count, "a safe frontier"))
 
     def c_functions(self) -> CFunctions:
         """Entry points for C code."""
@@ -226,9 +239,9 @@ class BFCAllocator:
         return self._facts(address)[3]
 
     def _facts(self, address: int) -> tuple[int, int, int, int]:
-        facts = survey.chunk_facts(self.heap, address)
+        facts = survey.chunk_facts(self.heap, native.to_u64(address))
         if facts[0] != 0:
-            raise _invalid_free(facts[0], address)
+            raise invalid_free(facts[0], address)
         return facts
 
     def stats(self) -> Stats:
@@ -262,12 +275,19 @@ class BFCAllocator:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give all regions back, whatever is still in use, and end the log. The heap takes no calls after it."""
+        """Give all regions back, whatever is still in use, and end the log. Nothing can be allocated after it."""
         if self.closed:
             return
+        if self.heap.is_growing_here():
+            raise AllocatorError("a sub-allocator was called by this heap and may not close it")
         self.closed = True
         self.heap.release_all()
+        self.heap.wake()
         self.log.close()
+        self._raise_error_of_sub_allocator()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("an allocator cannot be copied or pickled: it owns its memory")
 
     def __enter__(self) -> Self:
         return self
@@ -291,17 +311,18 @@ class BFCAllocator:
             if address >= native.MIN_CHUNK:
                 return address
             reason = address
+        if reason in (native.FAILED_MEMORY, native.FAILED_GRANT):
+            self._raise_error_of_sub_allocator()
+        if reason == native.FAILED_MEMORY:
+            raise self._out_of_memory(operator.index(num_bytes))
+        raise failure(reason, num_bytes, alignment)
+
+    def _raise_error_of_sub_allocator(self) -> None:
+        """Raise what a sub-allocator written in Python raised, once."""
         error = self.sub_allocator.error
         if error is not None:
             self.sub_allocator.error = None
             raise error
-        if reason == native.FAILED_MEMORY:
-            raise self._out_of_memory(num_bytes)
-        if reason == native.FAILED_BOOKS:
-            raise MemoryError(
-                "this machine has no memory left for the heap's own tables; the heap is unchanged"
-            )
-        raise _failure(reason, num_bytes, alignment)
 
     def _retry(self, num_bytes: int, alignment: int, label: int, freed_before: int, stream: int) -> int:
         """Try again after each free of another thread, until the time is up; every try is an event."""
@@ -310,14 +331,23 @@ class BFCAllocator:
         self.heap.count_waiter(1)
         try:
             while address == native.FAILED_MEMORY:
-                left = deadline - time.monotonic()
-                self.heap.freed.clear()
+                seen = self.heap.wakes  # before the try: a free between it and the wait is not slept through
                 address = self.heap.allocate(num_bytes, alignment, freed_before, label, stream)
-                if address == native.FAILED_MEMORY and (left <= 0 or not self.heap.freed.wait(left)):
+                if address == native.FAILED_MEMORY and not self._wait_for_free(seen, deadline):
                     break
         finally:
             self.heap.count_waiter(-1)
         return address
+
+    def _wait_for_free(self, seen: int, deadline: float) -> bool:
+        """Sleep until something was freed since `seen`; False where the time is up."""
+        with self.heap.freed:
+            while self.heap.wakes == seen:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self.heap.freed.wait(left)
+        return True
 
     def _out_of_memory(self, num_bytes: int) -> OutOfMemory:
         stats = self.stats()
@@ -329,27 +359,3 @@ class BFCAllocator:
             pool_bytes=stats.pool_bytes,
             bytes_limit=stats.bytes_limit,
         )
-
-
-def _failure(reason: int, num_bytes: int, alignment: int) -> AllocatorError:
-    if reason == native.FAILED_GRANT:
-        return SubAllocatorError(
-            "the sub-allocator granted a region that overlaps another, is smaller than asked for, or does not "
-            "begin at a multiple of 256 bytes; the heap did not take it"
-        )
-    if reason == native.FAILED_ALIGNMENT:
-        return InvalidRequest(f"an alignment of {alignment} was asked for; give a power of two")
-    return InvalidRequest(f"{num_bytes} bytes were asked for; give a size from 0 to 2^62")
-
-
-def _invalid_free(reason: int, address: int) -> Exception:
-    kind: type[InvalidFree]
-    if reason == native.FREE_BOOKS:
-        return MemoryError("this machine has no memory left for the heap's own tables; the heap is unchanged")
-    if reason == native.FREE_DOUBLE:
-        kind, text = DoubleFree, "lies in a chunk that is free: it was freed already, or never handed out"
-    elif reason == native.FREE_INTERIOR:
-        kind, text = InteriorPointer, "lies inside a chunk in use: give the address that allocate returned"
-    else:
-        kind, text = ForeignPointer, "lies in no region of this heap: it came from another allocator"
-    return kind(address, f"{address:#x} {text}")

@@ -15,6 +15,8 @@ cdef class Bins:
 
     @cython.locals(links="u32 *", keys="memory.Key *")
     cdef bint reserve(self, u64 room) noexcept nogil
+    @cython.locals(i=u64)
+    cdef void forget(self) noexcept nogil
     @cython.locals(top=int)
     cdef u32 tree_of(self, u64 size) noexcept nogil
     @cython.locals(k="memory.Key *")

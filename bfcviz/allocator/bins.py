@@ -28,10 +28,7 @@ class Bins:
         self.steps = memory.grow_u32(memory.no_u32(), native.ROWS)
         if memory.is_null(self.steps) or not self.reserve(256):
             raise MemoryError
-        for i in range(native.ROWS):
-            self.steps[i] = 0
-        for i in range(native.TREES):
-            self.links[i] = native.NONE
+        self.forget()
 
     def __dealloc__(self) -> None:
         memory.release(self.links)
@@ -52,6 +49,14 @@ class Bins:
         self.keys = keys
         self.room = room
         return True
+
+    def forget(self) -> None:
+        """Let nothing be in."""
+        self.rows = 0
+        for i in range(native.ROWS):
+            self.steps[i] = 0
+        for i in range(native.TREES):
+            self.links[i] = native.NONE
 
     def tree_of(self, size: int) -> int:
         """The tree for a size: 32 to each power of two."""

@@ -22,6 +22,8 @@ cdef class ChunkTable:
     cdef u32 new(self) noexcept nogil
     cdef void delete(self, u32 h) noexcept nogil
     @cython.locals(i=u64)
+    cdef void forget(self) noexcept nogil
+    @cython.locals(i=u64)
     cdef void enter(self, u32 h, u64 address) noexcept nogil
     @cython.locals(i=u64, h=u32)
     cdef u32 find(self, u64 address) noexcept nogil

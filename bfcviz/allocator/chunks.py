@@ -80,6 +80,11 @@ class ChunkTable:
         self.chunks[h].next = self.unused
         self.unused = h
 
+    def forget(self) -> None:
+        """Let `find` give nothing any more."""
+        for i in range(self.mask + 1):
+            self.slots[i] = native.NONE
+
     # -- chunks in use, by address ------------------------------------------------------------------------------
 
     def enter(self, h: int, address: int) -> None:

@@ -3,6 +3,7 @@ cimport cython
 from bfcviz cimport native
 from bfcviz.allocator cimport memory
 from bfcviz.allocator.held cimport HeldQueue
+from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
 from bfcviz.allocator.space cimport Space
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
 from bfcviz.native cimport u16, u32, u64
@@ -25,8 +26,11 @@ cdef class Heap:
     cdef HeldQueue held         # freed chunks not yet safe to merge
     cdef bint bad_grant
     cdef readonly u64 rejected_frees    # through the C pointer, which cannot raise
+    cdef u16 grower             # thread that is in the sub-allocator now, 0 = none
+    cdef readonly bint closed
     cdef int waiters            # threads that wait for a free
-    cdef readonly object freed  # threading.Event: set by the next free where somebody waits
+    cdef readonly object freed  # threading.Condition: frees notify those threads
+    cdef readonly u64 wakes     # how often they did
 
     @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
@@ -61,14 +65,12 @@ cdef class Heap:
     cdef bint resume(self) noexcept nogil
     @cython.locals(address=u64)
     cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept nogil
-    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, smaller=u64, address=u64)
+    cdef void call_take_back(self, u64 address, u64 num_bytes) noexcept nogil
+    cpdef bint is_growing_here(self) noexcept nogil
+    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64)
     cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
     @cython.locals(i=u64, total=u64, address=u64, size=u64)
     cdef bint collect(self, u64 rounded) noexcept nogil
 
     @cython.locals(i=u64, h=u32, c="memory.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil
-
-cdef u64 double(u64 num_bytes) noexcept nogil
-@cython.locals(padding=u64)
-cdef u64 padding_of(u64 address, u64 alignment) noexcept nogil

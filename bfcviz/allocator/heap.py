@@ -19,22 +19,10 @@ import threading
 from bfcviz import native
 from bfcviz.allocator import memory
 from bfcviz.allocator.held import HeldQueue
+from bfcviz.allocator.sizes import double, padding_of, round_up, smaller
 from bfcviz.allocator.space import Space
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.events.log import EventLog
-
-
-def double(num_bytes: int) -> int:
-    """Twice as much, but never past 2^63: there TensorFlow's number becomes 0 and its loop endless."""
-    return num_bytes if num_bytes >= native.HALF_SPACE else num_bytes * 2
-
-
-def padding_of(address: int, alignment: int) -> int:
-    """Bytes from an address up to the next multiple of the alignment, rounded up to a chunk."""
-    if alignment <= native.MIN_CHUNK:
-        return 0
-    padding = native.wrap_64(0 - address) & (alignment - 1)
-    return (padding + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
 
 
 class Heap:
@@ -61,7 +49,7 @@ class Heap:
         self.growth = native.mutex_new()
         self.limit = limit
         first = min(limit, native.FIRST_REGION) if allow_growth else limit
-        self.next_region = (first + 255) // 256 * 256
+        self.next_region = round_up(first)
         self.max_waste = max_waste
         self.collects = collects
         self.honours_alignment = honours_alignment
@@ -71,8 +59,11 @@ class Heap:
         self.held = HeldQueue()
         self.bad_grant = False
         self.rejected_frees = 0
+        self.grower = 0
+        self.closed = False
         self.waiters = 0
-        self.freed = threading.Event()
+        self.wakes = 0
+        self.freed = threading.Condition()
 
     def __dealloc__(self) -> None:
         native.spinlock_delete(self.lock)
@@ -88,7 +79,7 @@ class Heap:
             return native.FAILED_SIZE
         if alignment == 0 or alignment & (alignment - 1) != 0:
             return native.FAILED_ALIGNMENT
-        rounded = (requested + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
+        rounded = round_up(requested)
         native.spin_lock(self.lock)
         if not self.resume():
             native.spin_unlock(self.lock)
@@ -96,14 +87,16 @@ class Heap:
         h = self.find_now(rounded, alignment, freed_before)
         if h == native.NONE:
             h = self.find_by_growing(rounded, alignment, freed_before)
-        if h == native.NONE:
+        if h != native.NONE:
+            address = self.serve(h, rounded, requested, alignment, label, stream)
+        elif self.closed:
+            address = native.FAILED_CLOSED
+        else:
             self.space.log.oom(
                 requested, self.space.pool_bytes - self.space.bytes_in_use, self.space.largest_free(),
                 label, stream, native.bin_of(rounded),
             )  # fmt: skip
             address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
-        else:
-            address = self.serve(h, rounded, requested, alignment, label, stream)
         native.spin_unlock(self.lock)
         return address
 
@@ -133,7 +126,9 @@ class Heap:
 
     def wake(self) -> None:
         """Let threads that wait for memory try again."""
-        self.freed.set()
+        with self.freed:
+            self.wakes += 1
+            self.freed.notify_all()
 
     def diagnose(self, address: int) -> int:
         """Why nothing in use begins at an address."""
@@ -189,13 +184,18 @@ class Heap:
         native.spin_unlock(self.lock)
 
     def release_all(self) -> None:
-        """The end: give every region back, whatever is in use. Nothing else may be called after it."""
+        """The end: give every region back, whatever is in use. Requests fail from now on."""
         native.mutex_lock(self.growth)
+        native.spin_lock(self.lock)
+        self.closed = True
+        self.held.count = 0
+        self.space.forget_chunks()
         while self.space.regions.count > 0:
             address = self.space.regions.regions[0].address
             size = self.space.regions.regions[0].size
             self.space.regions.remove(0)
-            self.source.take_back(address, size)
+            self.call_take_back(address, size)
+        native.spin_unlock(self.lock)
         native.mutex_unlock(self.growth)
 
     # -- finding a chunk ----------------------------------------------------------------------------------------
@@ -222,17 +222,23 @@ class Heap:
 
     def find_by_growing(self, rounded: int, alignment: int, freed_before: int) -> int:
         """A chunk made by extending, by merging what is held back, or by trading free regions for a new one."""
+        if self.is_growing_here():
+            return native.NONE
         native.spin_unlock(self.lock)
         native.mutex_lock(self.growth)
         native.spin_lock(self.lock)
         self.bad_grant = False
         h = native.NONE
-        if self.resume():
+        if not self.closed and self.resume():
             h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
             if h == native.NONE and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
             if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
+                if (
+                    not self.resume()
+                ):  # a refusing sub-allocator let other threads at the memory for the books
+                    h = native.NONE
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
         native.mutex_unlock(self.growth)
@@ -311,19 +317,33 @@ class Heap:
 
     def ask(self, alignment: int, num_bytes: int) -> int:
         """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
+        self.grower = native.thread_number()
         native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
         native.spin_lock(self.lock)
+        self.grower = 0
         if address == 0:
             return 0
-        if self.space.regions.overlaps(address, self.source.received):
+        if address < native.MIN_CHUNK or self.space.regions.overlaps(address, self.source.received):
             self.bad_grant = True
             return 0
         if self.source.received < num_bytes or (self.honours_alignment and address % native.MIN_CHUNK != 0):
             self.bad_grant = True
-            self.source.take_back(address, self.source.received)
+            self.call_take_back(address, self.source.received)
             return 0
         return address
+
+    def call_take_back(self, address: int, num_bytes: int) -> None:
+        """Give a region back to the sub-allocator, called without the heap's lock."""
+        self.grower = native.thread_number()
+        native.spin_unlock(self.lock)
+        self.source.take_back(address, num_bytes)
+        native.spin_lock(self.lock)
+        self.grower = 0
+
+    def is_growing_here(self) -> bool:
+        """Whether the sub-allocator is under way and it is it who calls: waiting for its end would be for ever."""
+        return self.grower != 0 and self.grower == native.thread_number()
 
     def extend(self, rounded: int, alignment: int) -> bool:
         """Get a region that holds `rounded` bytes, as large as the growth rule and the limit allow."""
@@ -338,11 +358,7 @@ class Heap:
         num_bytes = self.next_region if self.next_region < available else available
         address = self.ask(alignment, num_bytes)
         while address == 0:
-            smaller = (
-                (native.nine_tenths(num_bytes) + native.MIN_CHUNK - 1) // native.MIN_CHUNK * native.MIN_CHUNK
-            )
-            # Below 2,560 bytes nine tenths round up to the same size: step down by one chunk instead.
-            num_bytes = smaller if smaller < num_bytes else num_bytes - native.MIN_CHUNK
+            num_bytes = smaller(num_bytes)
             if num_bytes < rounded or self.bad_grant:
                 return False
             address = self.ask(alignment, num_bytes)
@@ -377,7 +393,5 @@ class Heap:
             address = self.space.regions.regions[i].address
             size = self.space.regions.regions[i].size
             self.space.release(i)
-            native.spin_unlock(self.lock)
-            self.source.take_back(address, size)
-            native.spin_lock(self.lock)
+            self.call_take_back(address, size)
         return self.resume()

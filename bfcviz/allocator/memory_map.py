@@ -40,12 +40,21 @@ STRIP = 100
 
 def memory_map(heap: Heap) -> NDArray[np.void]:
     """Every chunk in address order, region by region."""
-    return np.array(survey.chunk_rows(heap), MEMORY_MAP)
+    rows = survey.chunk_table(heap)
+    chunks = np.empty(len(rows), MEMORY_MAP)
+    for column, name in enumerate(MEMORY_MAP.names or ()):
+        chunks[name] = rows[:, column]
+    chunks["bin"][chunks["in_use"]] = -1
+    return chunks
 
 
 def regions(heap: Heap) -> NDArray[np.void]:
     """Every region in address order."""
-    return np.array(survey.region_rows(heap), REGION)
+    rows = survey.region_table(heap)
+    table = np.empty(len(rows), REGION)
+    for column, name in enumerate(REGION.names or ()):
+        table[name] = rows[:, column]
+    return table
 
 
 def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:

@@ -1,5 +1,6 @@
 """Allocator: what every allocator here can do, TensorFlow's interface in Python's manner."""
 
+import operator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -61,12 +62,14 @@ def bytes_of(dtype: DTypeLike, count: int) -> int:
     Raises:
         InvalidRequest: not a fixed-size dtype, or a negative count.
     """
+    if dtype is None:  # NumPy would take it for float64
+        raise InvalidRequest("no dtype was given: give one such as 'float32'")
     try:
         item = np.dtype(dtype)
     except TypeError as error:
         raise InvalidRequest(f"{dtype!r} is no NumPy dtype: give one such as 'float32'") from error
     if item.hasobject:
         raise InvalidRequest(f"dtype {item} holds Python objects, not bytes: give a fixed-size one")
-    if count < 0:
+    if operator.index(count) < 0:
         raise InvalidRequest(f"{count} elements were asked for; give 0 or more")
-    return int(item.itemsize) * int(count)
+    return int(item.itemsize) * operator.index(count)

@@ -118,10 +118,20 @@ def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
         raise InvalidRequest(
             f"column {name!r} has shape {array.shape}; there are {n} operations: give ({n},)"
         )
-    if array.size and name != "time" and array.dtype.kind == "i" and int(array.min()) < 0:
-        raise InvalidRequest(f"column {name!r} holds {int(array.min())}; give numbers from 0 up")
+    if array.size:
+        _check_range(name, array, dtype)
     column = np.ascontiguousarray(np.broadcast_to(array.astype(dtype), (n,)))
     return column if native.is_compiled() else column.tolist()  # NumPy's scalars wrap around, Python's do not
+
+
+def _check_range(name: str, array: Any, dtype: Any) -> None:
+    if array.dtype.kind not in "biu":
+        raise InvalidRequest(f"column {name!r} holds {array.dtype}; give integers")
+    low = int(np.iinfo(dtype).min) if name == "time" else 0
+    high = CLEAR_STATS if name == "kind" else int(np.iinfo(dtype).max)
+    for number in (int(array.min()), int(array.max())):
+        if not low <= number <= high:
+            raise InvalidRequest(f"column {name!r} holds {number}; give numbers from {low} to {high}")
 
 
 def run_with_clock(
@@ -157,13 +167,17 @@ def run(
             heap.set_safe_frontier(size[i])
         else:
             heap.clear_stats()
-        if address != 0:
-            h = heap.space.table.find(address)
+        native.spin_lock(heap.lock)
+        h = heap.space.table.find(address) if address != 0 else native.NONE
+        if h != native.NONE:
             address_out[i] = address
             size_out[i] = heap.space.table.chunks[h].size
             id_out[i] = heap.space.table.chunks[h].allocation_id
-            if kind[i] == 1:
-                heap.free(address)
+        native.spin_unlock(heap.lock)
+        if h != native.NONE and kind[i] == 1:
+            heap.free(address)
+        native.spin_lock(heap.lock)
         in_use_out[i] = heap.space.bytes_in_use
         pool_out[i] = heap.space.pool_bytes
         largest_out[i] = heap.space.largest_free()
+        native.spin_unlock(heap.lock)

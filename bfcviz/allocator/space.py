@@ -45,7 +45,9 @@ class Space:
 
     def reserve(self) -> bool:
         """Memory for the chunks one operation may make: a region's, a padding, a remainder."""
-        return self.table.reserve(4) and self.bins.reserve(self.table.room)
+        if self.table.count + 4 > self.table.room and not self.bins.reserve(self.table.room * 2):
+            return False
+        return self.table.reserve(4)
 
     def put_in_bin(self, h: int) -> None:
         """Let searches find the free chunk h."""
@@ -188,6 +190,15 @@ class Space:
         self.log.release(r.first, slot, r.address, r.size, native.bin_of(r.size))
         self.pool_bytes -= r.size
         self.regions.remove(index)
+
+    def forget_chunks(self) -> None:
+        """The end: nothing is in use or free any more. Regions are the caller's to give back."""
+        self.table.forget()
+        self.bins.forget()
+        self.bytes_in_use = 0
+        self.requested_in_use = 0
+        self.chunks_in_use = 0
+        self.pool_bytes = 0
 
     def largest_free(self) -> int:
         """Bytes of the largest free chunk, 0 where nothing is free."""

@@ -6,11 +6,17 @@ from bfcviz.allocator.heap cimport Heap
 from bfcviz.allocator.space cimport Space
 from bfcviz.native cimport u32, u64
 
-@cython.locals(i=u64, h=u32, c="memory.Chunk *")
-cpdef list chunk_rows(Heap heap)
+@cython.locals(count=u64)
+cpdef object chunk_table(Heap heap)
 
-@cython.locals(i=u64, r="memory.Region *")
-cpdef list region_rows(Heap heap)
+@cython.locals(i=u64, n=u64, room=u64, h=u32, c="memory.Chunk *")
+cpdef u64 fill_chunks(Heap heap, u64[:, ::1] rows)
+
+@cython.locals(count=u64)
+cpdef object region_table(Heap heap)
+
+@cython.locals(i=u64, n=u64, room=u64, r="memory.Region *")
+cpdef u64 fill_regions(Heap heap, u64[:, ::1] rows)
 
 @cython.locals(h=u32, k="memory.Key *")
 cpdef list binned_rows(Heap heap)
@@ -18,9 +24,14 @@ cpdef list binned_rows(Heap heap)
 @cython.locals(h=u32)
 cpdef object handle_of(Heap heap, u64 address)
 
-@cython.locals(h=u32, c="memory.Chunk *")
+@cython.locals(h=u32, c="memory.Chunk *", reason=int, requested=u64, size=u64, allocation_id=u64)
 cpdef object chunk_facts(Heap heap, u64 address)
 
-@cython.locals(s=Space)
+@cython.locals(
+    s=Space, allocs=u64, in_use=u64, requested=u64, peak=u64, largest_alloc=u64, pool=u64, peak_pool=u64,
+    largest_free=u64, regions=u64, used=u64,
+)
 cpdef object read_totals(Heap heap)
+
+@cython.locals(next_region=u64, handles=u64, next_id=u64, held=u64, frees=u64)
 cpdef object read_internals(Heap heap)

@@ -1,55 +1,98 @@
-"""Looking into a heap: its chunks, regions, bins and totals as plain Python rows. Each look locks the heap once."""
+"""Looking into a heap: its chunks, regions, bins and totals. Each look locks the heap once.
+
+While it holds the lock no Python object is made: that may start a garbage collection, whose finalizers may free
+memory of this very heap, and would wait for the lock for ever.
+"""
 
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz import native
 from bfcviz.allocator import memory
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.stats import Internals, Stats
 
+CHUNK_COLUMNS = 16
+REGION_COLUMNS = 3
 
-def chunk_rows(heap: Heap) -> list[tuple[Any, ...]]:
-    """Every chunk, region by region, in address order: the fields of `memory_map.MEMORY_MAP`."""
-    rows = []
+
+def chunk_table(heap: Heap) -> NDArray[np.uint64]:
+    """Every chunk, region by region, in address order: a row of the fields of `memory_map.MEMORY_MAP`."""
+    rows = np.empty((0, CHUNK_COLUMNS), np.uint64)
+    count = fill_chunks(heap, rows)
+    while count > len(rows):
+        rows = np.empty((count, CHUNK_COLUMNS), np.uint64)
+        count = fill_chunks(heap, rows)  # more may have come meanwhile
+    return rows[:count]
+
+
+def fill_chunks(heap: Heap, rows: Any) -> int:
+    """Write as many chunks as there are rows; returns how many chunks there are."""
+    n = 0
+    room = len(rows)
     native.spin_lock(heap.lock)
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE:
             c = memory.chunk_at(heap.space.table.chunks, h)
-            in_use = c.allocation_id != 0
-            rows.append(
-                (
-                    c.address, c.size, c.requested, -1 if in_use else native.bin_of(c.size), in_use, h,
-                    c.allocation_id, c.freed_at, c.prev, c.next, c.region, c.label, c.thread, c.stream, c.born,
-                    c.binned,
-                )
-            )  # fmt: skip
+            if n < room:
+                rows[n, 0] = c.address
+                rows[n, 1] = c.size
+                rows[n, 2] = c.requested
+                rows[n, 3] = native.bin_of(c.size)
+                rows[n, 4] = c.allocation_id != 0
+                rows[n, 5] = h
+                rows[n, 6] = c.allocation_id
+                rows[n, 7] = c.freed_at
+                rows[n, 8] = c.prev
+                rows[n, 9] = c.next
+                rows[n, 10] = c.region
+                rows[n, 11] = c.label
+                rows[n, 12] = c.thread
+                rows[n, 13] = c.stream
+                rows[n, 14] = c.born
+                rows[n, 15] = c.binned
+            n += 1
             h = c.next
     native.spin_unlock(heap.lock)
-    return rows
+    return n
 
 
-def region_rows(heap: Heap) -> list[tuple[int, int, int]]:
+def region_table(heap: Heap) -> NDArray[np.uint64]:
     """Every region: address, size, slot."""
-    rows = []
+    rows = np.empty((0, REGION_COLUMNS), np.uint64)
+    count = fill_regions(heap, rows)
+    while count > len(rows):
+        rows = np.empty((count, REGION_COLUMNS), np.uint64)
+        count = fill_regions(heap, rows)
+    return rows[:count]
+
+
+def fill_regions(heap: Heap, rows: Any) -> int:
+    """As `fill_chunks`."""
+    room = len(rows)
     native.spin_lock(heap.lock)
-    for i in range(heap.space.regions.count):
-        r = memory.region_at(heap.space.regions.regions, i)
-        rows.append((r.address, r.size, r.slot))
+    n = heap.space.regions.count
+    for i in range(n):
+        if i < room:
+            r = memory.region_at(heap.space.regions.regions, i)
+            rows[i, 0] = r.address
+            rows[i, 1] = r.size
+            rows[i, 2] = r.slot
     native.spin_unlock(heap.lock)
-    return rows
+    return n
 
 
 def binned_rows(heap: Heap) -> list[tuple[int, int, int]]:
-    """Every chunk in the bins, as a search meets them: size, address, handle."""
+    """Every chunk in the bins, as a search meets them: size, address, handle. For tests: the heap must be idle."""
     rows = []
-    native.spin_lock(heap.lock)
     h = heap.space.bins.at_least(0, 0)
     while h != native.NONE:
         k = memory.key_at(heap.space.bins.keys, h)
         rows.append((k.size, k.address, h))
         h = heap.space.bins.at_least(k.size, k.address + 1)
-    native.spin_unlock(heap.lock)
     return rows
 
 
@@ -63,34 +106,48 @@ def handle_of(heap: Heap, address: int) -> int | None:
 
 def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
     """Of the chunk in use at an address: 0, requested, size, allocation id; or why there is none, 0, 0, 0."""
+    reason = requested = size = allocation_id = 0
     native.spin_lock(heap.lock)
     h = heap.space.table.find(address)
     if h == native.NONE:
-        facts = (heap.diagnose(address), 0, 0, 0)
+        reason = heap.diagnose(address)
     else:
         c = memory.chunk_at(heap.space.table.chunks, h)
-        facts = (0, c.requested, c.size, c.allocation_id)
+        requested = c.requested
+        size = c.size
+        allocation_id = c.allocation_id
     native.spin_unlock(heap.lock)
-    return facts
+    return reason, requested, size, allocation_id
 
 
 def read_totals(heap: Heap) -> Stats:
-    """The heap's totals, all of one moment."""
-    native.spin_lock(heap.lock)
+    """The totals of this moment."""
     s = heap.space
-    numbers = (
-        s.num_allocs, s.bytes_in_use, s.requested_in_use, s.peak_in_use, s.largest_alloc, heap.limit, s.pool_bytes,
-        s.peak_pool, s.pool_bytes - s.bytes_in_use, s.largest_free(), s.regions.count, s.chunks_in_use,
-    )  # fmt: skip
+    native.spin_lock(heap.lock)
+    allocs = s.num_allocs
+    in_use = s.bytes_in_use
+    requested = s.requested_in_use
+    peak = s.peak_in_use
+    largest_alloc = s.largest_alloc
+    pool = s.pool_bytes
+    peak_pool = s.peak_pool
+    largest_free = s.largest_free()
+    regions = s.regions.count
+    used = s.chunks_in_use
     native.spin_unlock(heap.lock)
-    return Stats(*numbers)
+    return Stats(
+        allocs, in_use, requested, peak, largest_alloc, heap.limit, pool, peak_pool, pool - in_use, largest_free,
+        regions, used,
+    )  # fmt: skip
 
 
 def read_internals(heap: Heap) -> Internals:
-    """The algorithm's own numbers, all of one moment."""
+    """The algorithm's own numbers of this moment."""
     native.spin_lock(heap.lock)
-    numbers = (
-        heap.next_region, heap.space.table.count, heap.space.next_id, heap.held.count, heap.timing_count,
-    )  # fmt: skip
+    next_region = heap.next_region
+    handles = heap.space.table.count
+    next_id = heap.space.next_id
+    held = heap.held.count
+    frees = heap.timing_count
     native.spin_unlock(heap.lock)
-    return Internals(*numbers)
+    return Internals(next_region, handles, next_id, held, frees)

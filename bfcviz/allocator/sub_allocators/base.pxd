@@ -1,3 +1,6 @@
+cimport cython
+
+from bfcviz cimport native
 from bfcviz.native cimport u64
 
 
@@ -6,11 +9,13 @@ cdef class SubAllocator:
     cdef public u64 operation   # number of the replayed operation that makes the heap ask, for its journal
     cdef u64 received           # bytes of the last grant
     cdef public object error    # what a sub-allocator written in Python raised
+    cdef object refusal         # the same, where it was in place of a grant
 
     cdef u64 grant(self, u64 alignment, u64 num_bytes) noexcept nogil
     cdef void take_back(self, u64 address, u64 num_bytes) noexcept nogil
 
 
 cdef class PythonSubAllocator(SubAllocator):
+    @cython.locals(where=u64)
     cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept with gil
     cdef void give(self, u64 address, u64 num_bytes) noexcept with gil

@@ -4,8 +4,9 @@
 Write one in Python by deriving from `PythonSubAllocator`.
 """
 
-
 # ruff: noqa: ARG002, D102  the base refuses everything; grant and take_back are told there
+
+from bfcviz import native
 
 
 class SubAllocator:
@@ -22,6 +23,7 @@ class SubAllocator:
         self.operation = 0
         self.received = 0
         self.error: BaseException | None = None
+        self.refusal: BaseException | None = None
 
     def grant(self, alignment: int, num_bytes: int) -> int:
         """Address of at least `num_bytes`, their number in `received`; 0 = refused."""
@@ -62,14 +64,19 @@ class PythonSubAllocator(SubAllocator):
             granted = self.allocate(alignment, num_bytes)
             if granted is None:
                 return 0
-            address, self.received = granted
+            address, received = granted
+            self.received = native.to_u64(received)
+            where = native.to_u64(address)
         except BaseException as error:  # noqa: BLE001  no exception may cross the heap: kept, raised to the caller
-            self.error = error
+            self.error = self.refusal = error
             return 0
-        return address
+        if self.error is self.refusal:
+            self.error = None  # of the larger grants refused before this one
+        return where
 
     def give(self, address: int, num_bytes: int) -> None:
         try:
             self.free(address, num_bytes)
         except BaseException as error:  # noqa: BLE001  as in ask
-            self.error = error
+            if self.error is None:
+                self.error = error

@@ -3,6 +3,7 @@
 
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.errors import InvalidRequest
 
 
 class HostSubAllocator(SubAllocator):
@@ -16,6 +17,8 @@ class HostSubAllocator(SubAllocator):
 
     def __init__(self, capacity: int | None = None) -> None:
         SubAllocator.__init__(self)
+        if capacity is not None and not 0 <= capacity < 1 << 64:
+            raise InvalidRequest(f"capacity {capacity} was given; give a number from 0 to 2^64 - 1")
         self.capacity = (1 << 64) - 1 if capacity is None else capacity
         self.used = 0
         self.page = pages.page_size()

@@ -3,6 +3,7 @@
 
 from typing import Literal, NamedTuple
 
+from bfcviz import native
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.errors import InvalidRequest
 from bfcviz.units import GiB
@@ -54,10 +55,11 @@ class SimulatedSubAllocator(SubAllocator):
             raise InvalidRequest(
                 f"mode {mode!r} was asked for; there are 'contiguous', 'gapped' and 'descending'"
             )
-        if granule < 1 or gap < 0 or (capacity is not None and capacity < 0):
-            raise InvalidRequest(
-                f"granule {granule}, gap {gap}, capacity {capacity}: none may be negative or 0 granule"
-            )
+        for name, number, least, bits in (
+            ("granule", granule, 1, 63), ("gap", gap, 0, 63), ("capacity", capacity, 0, 64), ("base", base, 1, 63),
+        ):  # fmt: skip
+            if number is not None and not least <= number < 1 << bits:
+                raise InvalidRequest(f"{name} {number} was given; give a number from {least} to 2^{bits} - 1")
         self.mode = mode
         self.descending = mode == "descending"
         self.capacity = (1 << 64) - 1 if capacity is None else capacity
@@ -72,21 +74,34 @@ class SimulatedSubAllocator(SubAllocator):
     def grant(self, alignment: int, num_bytes: int) -> int:
         need = (num_bytes + self.granule - 1) // self.granule * self.granule
         if need > self.capacity or self.used > self.capacity - need:
-            if self.journal:
-                self.note(1, alignment, num_bytes, 0, 0)
-            return 0
+            return self.refuse(alignment, num_bytes)
         address = self.place(alignment if alignment > 256 else 256, need)
+        if address == 0:
+            return self.refuse(alignment, num_bytes)
         self.used += need
         self.received = need
         if self.journal:
             self.note(0, alignment, num_bytes, need, address)
         return address
 
+    def refuse(self, alignment: int, num_bytes: int) -> int:
+        """No address; a refusal goes into the journal too."""
+        if self.journal:
+            self.note(1, alignment, num_bytes, 0, 0)
+        return 0
+
     def place(self, alignment: int, need: int) -> int:
+        """The next address, or 0 where the address space ends: at 2^63, or at 0."""
         if self.descending:
-            self.top = (self.top - need) // alignment * alignment
-            return self.top
+            lower = (self.top - need) // alignment * alignment if need <= self.top else 0
+            if lower != 0:
+                self.top = lower
+            return lower
+        if self.top > native.HALF_SPACE:
+            return 0
         address = (self.top + alignment - 1) // alignment * alignment
+        if address > native.HALF_SPACE or need > native.HALF_SPACE - address:
+            return 0
         self.top = address + need + self.gap
         return address
 
