@@ -2,7 +2,7 @@
 
     python tests/browser/make_pictures.py
 
-Each picture shows the bundled LSTM run where its heap is fragmented the worst.
+Each picture shows the bundled training run where its heap is fragmented the worst.
 """
 
 import sys
