@@ -12,7 +12,7 @@ from bfcviz import samples
 from bfcviz.errors import BfcvizError, MissingExtra
 
 NOTEBOOK: Final = "01_step_through.ipynb"
-SAMPLE: Final = "lstm"
+SAMPLE: Final = "conv"
 """The sample which the notebook opens as it stands."""
 
 _PACKAGE = Path(__file__).parents[1]

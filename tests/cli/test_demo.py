@@ -20,23 +20,23 @@ def cells(path):
 
 
 def test_the_notebook_is_copied(tmp_path):
-    copy = demo.copy_notebook(tmp_path / "new" / "folder", "lstm")
+    copy = demo.copy_notebook(tmp_path / "new" / "folder", "conv")
     assert copy.name == demo.NOTEBOOK
-    assert any('bfcviz.open(bfcviz.sample("lstm"))' in cell for cell in cells(copy))
+    assert any('bfcviz.open(bfcviz.sample("conv"))' in cell for cell in cells(copy))
 
 
 def test_another_sample_is_another_notebook(tmp_path):
-    own, other = demo.copy_notebook(tmp_path, "lstm"), demo.copy_notebook(tmp_path, "conv")
+    own, other = demo.copy_notebook(tmp_path, "conv"), demo.copy_notebook(tmp_path, "lstm")
     assert own != other
-    assert [cell.replace('"lstm"', '"conv"') for cell in cells(own)] == cells(other)
+    assert [cell.replace('"conv"', '"lstm"') for cell in cells(own)] == cells(other)
 
 
 def test_a_copy_that_somebody_worked_in_is_kept(tmp_path, capsys):
-    copy = demo.copy_notebook(tmp_path, "lstm")
-    demo.copy_notebook(tmp_path, "lstm")
+    copy = demo.copy_notebook(tmp_path, "conv")
+    demo.copy_notebook(tmp_path, "conv")
     assert capsys.readouterr().out == ""
     copy.write_text("mine")
-    assert demo.copy_notebook(tmp_path, "lstm") == copy
+    assert demo.copy_notebook(tmp_path, "conv") == copy
     assert copy.read_text() == "mine"
     assert "Keeping your" in capsys.readouterr().out
 

@@ -75,7 +75,7 @@ def test_generated_c_stays_out_of_the_tree(wheel, tree):
 
 def test_the_command_is_installed_and_brings_the_notebook(compiled, tmp_path):
     assert compiled.run("bfcviz", "--version").stdout == f"bfcviz {bfcviz.__version__}\n"
-    code = "import sys; from bfcviz.cli.demo import copy_notebook; copy_notebook(sys.argv[1], 'lstm')"
+    code = "import sys; from bfcviz.cli.demo import copy_notebook; copy_notebook(sys.argv[1], 'conv')"
     compiled.run(
         "python", "-c", code.replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])"), tmp_path
     )
