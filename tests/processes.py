@@ -1,0 +1,30 @@
+"""Other Python processes: with the compiled heap or the plain one, and under a time limit."""
+
+import os
+import subprocess
+import sys
+
+from shared import ROOT
+
+from bfcviz.allocator.bfc import BFCAllocator
+
+COMPILED = BFCAllocator.__module__ == "bfcviz._heap"
+"""Whether the heap runs as machine code in this process."""
+
+
+def run_python(*arguments, plain=False, timeout=120, **environment):
+    """Run `python ARGUMENTS`; `plain` lets it use the uncompiled heap, else it uses what this process does."""
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", **environment}
+    env["PYTHONFAULTHANDLER"] = "1"
+    if plain or not COMPILED:
+        env["BFCVIZ_UNCOMPILED"] = "1"
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def run_code(code, **options):
+    """Run `code`; fails with its output where it ends badly, returns what it printed."""
+    result = run_python("-c", code, **options)
+    assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    assert not result.stderr, result.stderr
+    return result.stdout
