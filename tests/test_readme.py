@@ -1,0 +1,117 @@
+"""What the README says is so: its Python runs and prints what it shows, its commands work, its links lead somewhere."""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from shared import ROOT
+
+import bfcviz
+from bfcviz.figures import FIGURES
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+SETS_UP = "python3 -m venv "
+
+
+def fake_tensorflow():
+    """As much of TensorFlow as the README uses: its profiler leaves a real profile where the real one does."""
+
+    def start(logdir, options):
+        assert (options.host_tracer_level, options.python_tracer_level) == (2, 0)
+        started.append(Path(logdir))
+
+    def stop():
+        place = started.pop() / "plugins" / "profile" / "2026_01_31_12_00_00"
+        place.mkdir(parents=True)
+        (place / "host.xplane.pb").write_bytes(bfcviz.sample("lstm").read_bytes())
+
+    started = []
+    experimental = types.SimpleNamespace(ProfilerOptions=types.SimpleNamespace, start=start, stop=stop)
+    return types.SimpleNamespace(profiler=types.SimpleNamespace(experimental=experimental))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Where the README's reader works."""
+    return tmp_path_factory.mktemp("reader")
+
+
+@pytest.fixture(scope="module")
+def printed(place):
+    """What each Python block of the README printed, after it ran in one session with those before it."""
+    session = {"build_model": mock.MagicMock(), "dataset": mock.MagicMock()}
+    outputs = []
+    with contextlib.chdir(place), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "tensorflow", fake_tensorflow())
+        for language, text in BLOCKS:
+            out = io.StringIO()
+            if language == "python":
+                with contextlib.redirect_stdout(out):
+                    exec(compile(text, "README.md", "exec"), session)  # noqa: S102  our own text
+            outputs.append(out.getvalue())
+    return outputs
+
+
+def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
+    assert sum(language == "python" for language, _ in BLOCKS) == 3
+    made = {path.name for path in place.iterdir()}
+    assert made == {"first_run", "map.html", "fragmentation.csv", "first_run.parquet", "logs"}
+    assert len(printed) == len(BLOCKS)
+
+
+def test_every_output_shown_is_the_output(printed):
+    found = [(out, *follower) for out, follower in zip(printed, [*BLOCKS[1:], ("", "")], strict=True) if out]
+    assert len(found) == 1
+    assert [(out, language) for out, language, _ in found] == [(shown, "text") for *_, shown in found]
+
+
+def test_the_commands_work_on_what_the_snippets_made(printed, place):
+    assert printed
+    (block,) = [text for language, text in BLOCKS if language == "bash" and text.startswith("bfcviz ")]
+    shell = f'bfcviz() {{ "{sys.executable}" -m bfcviz "$@"; }}\nset -e\n{block}'
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=place,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "24,697 recorded events" in done.stdout
+    assert (place / "worst.html").read_text().startswith("<!doctype html>")
+
+
+def test_two_commands_set_everything_up():
+    commands = [line for line in README.splitlines() if line.startswith(SETS_UP)]
+    assert [command.split(" && ")[-1] for command in commands] == [
+        ".venv/bin/bfcviz demo",
+        ".venv/bin/python -m pytest",
+    ]
+
+
+def test_links_and_the_picture_lead_somewhere():
+    targets = re.findall(r"\]\(([^)#]+)", README)
+    assert len(targets) >= 4
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_tree_names_what_there_is():
+    (tree,) = [text for language, text in BLOCKS if language == "text" and text.startswith("bfcviz/")]
+    inside = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.startswith("  ")}
+    rooms = {path.parent.name for path in (ROOT / "bfcviz").glob("*/__init__.py")}
+    assert rooms <= inside
+    assert [name for name in inside if not (ROOT / "bfcviz" / name).exists()] == []
+
+
+def test_the_figures_it_names_are_those_there_are():
+    assert all(f"`{name}`" in README or f" {name}`" in README for name in FIGURES)
