@@ -112,6 +112,12 @@ def test_both_write_the_same_events(compiled, uncompiled):
     assert {*ours.split()[1:]} == {"EXTEND", "SPLIT", "ALLOCATE", "FREE", "MERGE", "RELEASE", "OOM"}
 
 
+def test_both_place_every_chunk_where_tensorflow_does(compiled, uncompiled):
+    words = (ROOT / "tests/conformance/compare.py", ROOT / "tests/data/golden", "--max-operations", "500")
+    for each in (compiled, uncompiled):
+        assert each.run("python", *words).stdout.splitlines()[-1].endswith(" operations, 0 differences")
+
+
 def test_both_tell_the_same_of_a_real_run(compiled, uncompiled):
     ours, plain = (each.run("bfcviz", "info", SAMPLE, "--json").stdout for each in (compiled, uncompiled))
     assert json.loads(ours) == json.loads(plain) == info(bfcviz.open(SAMPLE))
