@@ -10,6 +10,7 @@ cdef class Bins:
     cdef u32 *links         # TREES roots, then two children a handle
     cdef memory.Key *keys   # size and address of each handle in a tree
     cdef u64 room
+    cdef u64 found          # the link to what at_least found, until anything changes; 0 = unknown
     cdef u32 *steps         # a bit mask a row: which of its 32 trees hold something
     cdef u64 rows           # which rows do
 
@@ -25,7 +26,7 @@ cdef class Bins:
     cdef void insert(self, u32 h, u64 size, u64 address) noexcept nogil
     @cython.locals(size=u64, address=u64, tree=u32, ref=u64, node=u32, left=u32, right=u32)
     cdef void remove(self, u32 h) noexcept nogil
-    @cython.locals(tree=u32, node=u32, best=u32)
+    @cython.locals(tree=u32, node=u32, best=u32, ref=u64)
     cdef u32 at_least(self, u64 size, u64 address) noexcept nogil
     @cython.locals(row=u64, later=u64)
     cdef u32 next_tree(self, u32 tree) noexcept nogil

@@ -53,6 +53,7 @@ class Bins:
     def forget(self) -> None:
         """Let nothing be in."""
         self.rows = 0
+        self.found = 0
         for i in range(native.ROWS):
             self.steps[i] = 0
         for i in range(native.TREES):
@@ -72,6 +73,7 @@ class Bins:
 
     def insert(self, h: int, size: int, address: int) -> None:
         """Put a free chunk in: down to where its priority belongs, then split what hangs there around it."""
+        self.found = 0
         k = memory.key_at(self.keys, h)
         k.size = size
         k.address = address
@@ -104,8 +106,12 @@ class Bins:
         size = self.keys[h].size
         address = self.keys[h].address
         tree = self.tree_of(size)
-        ref = tree
+        ref = self.found  # 0, unknown, is the root of tree 0
+        self.found = 0
         node = self.links[ref]
+        if node != h:
+            ref = tree
+            node = self.links[ref]
         while node != h:
             ref = native.TREES + 2 * node + self.before(node, size, address)
             node = self.links[ref]
@@ -130,21 +136,27 @@ class Bins:
         """The first chunk not before (size, address), or NONE."""
         tree = self.tree_of(size)
         best = native.NONE
-        node = self.links[tree]
+        ref = tree
+        node = self.links[ref]
         while node != native.NONE:
             if self.before(node, size, address):
-                node = self.links[native.TREES + 2 * node + 1]
+                ref = native.TREES + 2 * node + 1
             else:
                 best = node
-                node = self.links[native.TREES + 2 * node]
+                self.found = ref
+                ref = native.TREES + 2 * node
+            node = self.links[ref]
         if best != native.NONE:
             return best
         tree = self.next_tree(tree)
         if tree == native.NONE:
             return native.NONE
-        node = self.links[tree]
+        ref = tree
+        node = self.links[ref]
         while self.links[native.TREES + 2 * node] != native.NONE:
-            node = self.links[native.TREES + 2 * node]
+            ref = native.TREES + 2 * node
+            node = self.links[ref]
+        self.found = ref
         return node
 
     def next_tree(self, tree: int) -> int:

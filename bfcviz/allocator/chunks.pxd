@@ -13,6 +13,7 @@ cdef class ChunkTable:
     cdef u64 count          # handles ever used: chunks[count:] are untouched
     cdef u64 mask           # slots - 1
     cdef int shift          # 64 - log2(slots)
+    cdef u64 found          # slot of the last find
     cdef u32 unused         # head of the list of given-back handles
 
     cdef bint reserve(self, u64 more) noexcept nogil

@@ -23,6 +23,7 @@ class ChunkTable:
         self.count = 0
         self.mask = 0
         self.shift = 64
+        self.found = 0
         self.unused = native.NONE
         if not self.grow(256):
             raise MemoryError
@@ -100,14 +101,17 @@ class ChunkTable:
         while True:
             h = self.slots[i]
             if h == native.NONE or self.chunks[h].address == address:
+                self.found = i
                 return h
             i = (i + 1) & self.mask
 
     def leave(self, h: int, address: int) -> None:
         """Forget h, which `find(address)` gives now; entries behind it move up, so no tombstones are left."""
-        i = native.spread(address, self.shift)
-        while self.slots[i] != h:
-            i = (i + 1) & self.mask
+        i = self.found & self.mask  # whoever takes a chunk back has looked it up just before
+        if self.slots[i] != h:
+            i = native.spread(address, self.shift)
+            while self.slots[i] != h:
+                i = (i + 1) & self.mask
         j = i
         while True:
             j = (j + 1) & self.mask

@@ -25,7 +25,7 @@ from bfcviz.events.schema import EVENT, Events
 
 EVENTS_FILE = "events.bin"
 
-DEFAULT_CAPACITY = 65_536
+DEFAULT_CAPACITY = 16_384  # 1 MiB stays in the processor's cache beside the heap
 
 
 class EventLog:
@@ -44,7 +44,7 @@ class EventLog:
     def __init__(
         self, capacity: int = DEFAULT_CAPACITY, folder: str | os.PathLike[str] | None = None, pool: int = 0
     ) -> None:
-        self.fd = -1
+        self.on_file = False
         self.path: Path | None = None
         if capacity < 64 or capacity % 64:
             raise BfcvizError(
@@ -66,6 +66,7 @@ class EventLog:
             return
         self.path = Path(folder) / EVENTS_FILE
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self.on_file = True
         self.window = native.no_window()
         self.end = 0  # the first event maps the first window
 
@@ -73,7 +74,12 @@ class EventLog:
         self.close()
 
     def __dealloc__(self) -> None:
+        # Compiled, it is this that ends a forgotten file: under the limited C interface nobody calls __del__.
         native.clock_delete(self.clock)
+        if self.on_file:
+            native.unmap_window(self.window, self.capacity * native.RECORD)
+            os.ftruncate(self.fd, self.written * native.RECORD)
+            os.close(self.fd)
 
     def use_ring(self) -> None:
         """Let the window be memory, from record number `written` on."""
@@ -99,9 +105,12 @@ class EventLog:
     def roll(self) -> None:
         """Make room for the next record: the window is full."""
         native.clock_anchor(self.clock)
-        if self.fd < 0:
-            self.base = self.end
-            self.end += self.capacity
+        if not self.on_file:
+            if native.is_no_window(self.window):
+                self.use_ring()
+            else:
+                self.base = self.end
+                self.end += self.capacity
             return
         native.unmap_window(self.window, self.capacity * native.RECORD)
         self.window = native.map_window(self.fd, self.written * native.RECORD, self.capacity * native.RECORD)
@@ -109,14 +118,15 @@ class EventLog:
         self.end = self.written + self.capacity
         if native.is_no_window(self.window):
             self.error = native.last_error()
-            self.on_disk = self.written
-            self.fall_back()
+            self.leave_file()
 
-    def fall_back(self) -> None:
-        """The disk is full: keep the heap alive with a ring in memory."""
+    def leave_file(self) -> None:
+        """Take no more records to the file. The next one begins a ring in memory."""
         os.close(self.fd)
-        self.fd = -1
-        self.use_ring()
+        self.on_file = False
+        self.on_disk = self.written
+        self.window = native.no_window()
+        self.end = self.written
 
     def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> native.Event:
         """The next record, with what every kind has; `commit` makes it an event."""
@@ -240,15 +250,14 @@ class EventLog:
 
     def close(self) -> None:
         """End the file behind the last event. A log in memory needs no closing."""
-        if self.path is None or self.fd < 0:
+        if not self.on_file:
             return
         os.ftruncate(self.fd, self.written * native.RECORD)
         self.leave_to_parent()
 
     def leave_to_parent(self) -> None:
         """Take no more records to the file, which is another process's after a fork: to a ring instead."""
-        if self.path is None or self.fd < 0:
+        if not self.on_file:
             return
         native.unmap_window(self.window, self.capacity * native.RECORD)
-        self.on_disk = self.written
-        self.fall_back()
+        self.leave_file()
