@@ -15,7 +15,7 @@ cdef class BFCAllocator:
     cdef readonly EventLog log
     cdef readonly Heap heap
     cdef readonly u64 memory_limit
-    cdef bint closed
+    cdef object closing
 
     @cython.locals(number=object)
     cdef u32 label_id(self, object label) except? 0

@@ -29,6 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
 from bfcviz.allocator import cface, invariants, memory_map, survey
+from bfcviz.allocator.closing import Closing
 from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.options import AllocatorOptions
@@ -63,7 +64,7 @@ class BFCAllocator:
         memory_limit: what the pool may grow to, in bytes, 1..2^62.
         options: how it behaves.
         name: what this memory is called.
-        log: where events go; by default a ring of 65,536 in memory.
+        log: where events go; by default a ring of 16,384 in memory.
         labels: where labels are interned.
 
     Raises:
@@ -81,7 +82,6 @@ class BFCAllocator:
         log: EventLog | None = None,
         labels: Labels | None = None,
     ) -> None:
-        self.closed = True  # until it has something to give back
         if not isinstance(sub_allocator, SubAllocator):
             raise TypeError(f"{sub_allocator!r} is no sub-allocator: derive it from PythonSubAllocator")
         memory_limit = operator.index(memory_limit)
@@ -105,7 +105,7 @@ class BFCAllocator:
             self.options.timestamps,
             self.options.honour_alignment,
         )
-        self.closed = False
+        self.closing = Closing(self.heap, self.log)
 
     # -- allocate and free --------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class BFCAllocator:
         Raises:
             InvalidRequest: a column that cannot be. A single operation that fails gets address 0 instead.
         """
-        if self.closed:
+        if self.heap.closed:
             raise AllocatorError("operations were to be replayed in an allocator that is closed")
         result = Replay(self.heap, operations).run()
         self._raise_error_of_sub_allocator()
@@ -275,15 +275,13 @@ class BFCAllocator:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give all regions back, whatever is still in use, and end the log. Nothing can be allocated after it."""
-        if self.closed:
-            return
+        """Give all regions back, whatever is still in use, and end the log.
+
+        After it nothing can be allocated, and a free does nothing: objects that own memory may outlive it.
+        """
         if self.heap.is_growing_here():
             raise AllocatorError("a sub-allocator was called by this heap and may not close it")
-        self.closed = True
-        self.heap.release_all()
-        self.heap.wake()
-        self.log.close()
+        self.closing.close()
         self._raise_error_of_sub_allocator()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -295,9 +293,6 @@ class BFCAllocator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
         self.close()
 
     # -- failures -----------------------------------------------------------------------------------------------

@@ -49,8 +49,5 @@ def invalid_free(reason: int, address: int) -> Exception:
     elif reason == native.FREE_INTERIOR:
         kind, text = InteriorPointer, "lies inside a chunk in use: give the address that allocate returned"
     else:
-        kind, text = (
-            ForeignPointer,
-            "lies in no region of this heap: it came from another, or this one is closed",
-        )
+        kind, text = ForeignPointer, "lies in no region of this heap: it came from another allocator"
     return kind(address, f"{address:#x} {text}")

@@ -34,7 +34,7 @@ cdef class Heap:
 
     @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
-    @cython.locals(h=u32, address=u64)
+    @cython.locals(h=u32, address=u64, reason=int)
     cdef int free(self, u64 address) noexcept nogil
     @cython.locals(index=u64, h=u32, c="memory.Chunk *")
     cdef int diagnose(self, u64 address) noexcept nogil
@@ -52,7 +52,7 @@ cdef class Heap:
     @cython.locals(c="memory.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
-    cdef void wake(self) noexcept with gil
+    cpdef void wake(self) noexcept with gil
     cdef void reject(self) noexcept nogil
     cpdef void count_waiter(self, int change) noexcept nogil
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil

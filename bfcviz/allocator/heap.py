@@ -108,7 +108,7 @@ class Heap:
             return native.FREE_BOOKS
         h = self.space.table.find(address)
         if h == native.NONE:
-            reason = self.diagnose(address)
+            reason = 0 if self.closed else self.diagnose(address)  # its memory went back with the rest
             native.spin_unlock(self.lock)
             return reason
         if self.timestamps:

@@ -15,7 +15,8 @@ cdef class EventLog:
     cdef u16 thread             # that acts
     cdef bint replaying         # time and thread come with the operations
     cdef readonly u8 pool
-    cdef int fd                 # -1: a ring in memory
+    cdef bint on_file           # whether records go to the file `fd`; else to a ring in memory
+    cdef int fd
     cdef readonly int error     # errno that ended recording to disk, 0 = none
     cdef readonly u64 capacity
     cdef u64 on_disk            # records that went to the file before `error`
@@ -25,8 +26,8 @@ cdef class EventLog:
     cdef void tick(self) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil
-    cdef void use_ring(self)
-    cdef void fall_back(self) noexcept with gil
+    cdef void use_ring(self) noexcept with gil
+    cdef void leave_file(self) noexcept with gil
 
     @cython.locals(r="native.Event *")
     cdef native.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
