@@ -24,7 +24,7 @@ field        B   meaning (bytes, nanoseconds; `-` in the table below: 0)
 ========  ==================  =====================  ==========  ==========================  =================
 kind      address             size                   requested   other                       bin
 ========  ==================  =====================  ==========  ==========================  =================
-EXTEND    region start        bytes granted          rounded     -                           of the new chunk
+EXTEND    start of the grant  bytes granted          rounded     -                           of the new chunk
 SPLIT     remainder's start   remainder's size       -           remainder's handle          of the remainder
 ALLOCATE  chunk start         chunk size             asked for   allocation id (low 32)      it was found in
 FREE      chunk start         chunk size             asked for   `seq` of its ALLOCATE (32)  of the chunk
@@ -75,6 +75,7 @@ EVENT = np.dtype(
 
 Events = NDArray[np.void]
 """An array of `EVENT`."""
+
 
 class Kind(IntEnum):
     """What happened. 0 is no event: a place in the log that was never written."""
