@@ -1,4 +1,4 @@
-"""One browser and one server for all tests here; a page of its own for each."""
+"""One server for all tests here, a browser for each file of them, a page for each test that wants its own."""
 
 import os
 
@@ -7,8 +7,9 @@ from browser.lab import Lab, find_browser, serve
 from shared import ROOT
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Not for the whole session: Playwright keeps an event loop running, where no other test could start one."""
     found = find_browser()
     if found is None:
         reason = "no Chromium or Chrome found (apt-get install chromium, or set BROWSER_PATH)"

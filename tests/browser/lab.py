@@ -154,14 +154,16 @@ class Lab:
 
     def run_all(self):
         """Runs every cell to its end and fails on the first error among their outputs."""
-        self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+        self.page.evaluate(_RUN_ALL, PAGE_LIMIT_MS)
         self.page.wait_for_function(_ALL_RUN)
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
     def python(self, code):
         """What `code`, an expression, gives in the notebook's kernel, through JSON."""
-        text = self.page.evaluate(_ASK_PYTHON, f"import json as _json; print(_json.dumps({code}))")
+        text = self.page.evaluate(
+            _ASK_PYTHON, [f"import json as _json; print(_json.dumps({code}))", PAGE_LIMIT_MS]
+        )
         return json.loads(text)
 
     def close(self):
@@ -177,6 +179,11 @@ _READY = """() => {
   const kernel = session && session.isReady && session.session && session.session.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
+
+_RUN_ALL = """limit => Promise.race([
+  jupyterapp.commands.execute('notebook:run-all-cells'),
+  new Promise((_, fail) => setTimeout(() => fail(new Error('the cells did not come to an end')), limit)),
+])"""
 
 _ALL_RUN = """() => {
   const widget = jupyterapp.shell.currentWidget;
@@ -200,7 +207,7 @@ _CELL_ERRORS = """() => {
   return found;
 }"""
 
-_ASK_PYTHON = """async (code) => {
+_ASK_PYTHON = """async ([code, limit]) => {
   const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   const future = kernel.requestExecute({code, store_history: false, silent: false});
   let text = '', error = '';
@@ -208,7 +215,8 @@ _ASK_PYTHON = """async (code) => {
     if (message.header.msg_type === 'stream' && message.content.name === 'stdout') text += message.content.text;
     if (message.header.msg_type === 'error') error = message.content.traceback.join('\\n');
   };
-  await future.done;
+  const late = new Promise((_, fail) => setTimeout(() => fail(new Error(`no answer to ${code}`)), limit));
+  await Promise.race([future.done, late]);
   if (error) throw new Error(error);
   return text;
 }"""
