@@ -82,7 +82,7 @@ class Replay:
     def __post_init__(self) -> None:
         n = len(self.operations)
         ops = self.operations
-        ids, slot = np.unique(np.asarray(ops.id, np.int64), return_inverse=True)
+        ids, slot = np.unique(np.asarray(_column("id", ops.id, np.int64, n)), return_inverse=True)
         columns = [
             ("kind", ops.kind, np.uint8), ("slot", slot.reshape(-1), np.int64), ("size", ops.size, np.int64),
             ("alignment", ops.alignment, np.int64), ("freed_before", ops.freed_before, np.int64),
@@ -112,12 +112,17 @@ class Replay:
         return self.result
 
 
-def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
+def _shaped(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim and array.shape != (n,):
         raise InvalidRequest(
             f"column {name!r} has shape {array.shape}; there are {n} operations: give ({n},)"
         )
+    return array
+
+
+def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
+    array = _shaped(name, values, n)
     if array.size:
         _check_range(name, array, dtype)
     column = np.ascontiguousarray(np.broadcast_to(array.astype(dtype), (n,)))
@@ -127,7 +132,7 @@ def _column(name: str, values: ArrayLike, dtype: Any, n: int) -> Any:
 def _check_range(name: str, array: Any, dtype: Any) -> None:
     if array.dtype.kind not in "biu":
         raise InvalidRequest(f"column {name!r} holds {array.dtype}; give integers")
-    low = int(np.iinfo(dtype).min) if name == "time" else 0
+    low = int(np.iinfo(dtype).min) if name in ("id", "time") else 0
     high = CLEAR_STATS if name == "kind" else int(np.iinfo(dtype).max)
     for number in (int(array.min()), int(array.max())):
         if not low <= number <= high:
