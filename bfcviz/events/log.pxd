@@ -19,7 +19,7 @@ cdef class EventLog:
     cdef int fd
     cdef readonly int error     # errno that ended recording to disk, 0 = none
     cdef readonly u64 capacity
-    cdef u64 on_disk            # records that went to the file before `error`
+    cdef readonly u64 on_disk            # records that went to the file before `error`
     cdef object ring            # the ring as an array; None while the file takes the records
     cdef readonly object path   # of the file, or None
 

@@ -119,6 +119,7 @@ class EventLog:
         if native.is_no_window(self.window):
             self.error = native.last_error()
             self.leave_file()
+            self.use_ring()
 
     def leave_file(self) -> None:
         """Take no more records to the file. The next one begins a ring in memory."""

@@ -1,0 +1,129 @@
+"""EventLog and Reader: a ring that overwrites, a file that only grows, readers that are told what they missed."""
+
+import errno
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from heaps import MIB, new_heap
+
+from bfcviz.errors import BfcvizError, Lapped
+from bfcviz.events.log import EventLog
+from bfcviz.events.reader import Reader
+from bfcviz.events.schema import EVENT, Kind
+
+CAPACITY = 64
+
+
+def busy(heap, pairs):
+    for _ in range(pairs):
+        heap.free(heap.allocate(1000))
+
+
+def test_readers_see_every_event_in_order_each_at_its_own_place():
+    heap = new_heap(log=EventLog(CAPACITY * 64))
+    eager, lazy = Reader(heap.log), Reader(heap.log)
+    seen = []
+    for _ in range(10):
+        busy(heap, 3)
+        seen.append(eager.read())
+    everything = np.concatenate(seen)
+    assert everything["seq"].tolist() == list(range(heap.log.head))
+    assert everything["kind"][0] == Kind.EXTEND
+    assert np.array_equal(lazy.read(7), everything[:7])
+    assert np.array_equal(lazy.read(), everything[7:])
+    assert len(lazy.read()) == len(eager.read()) == 0
+
+
+def test_a_lapped_reader_is_told_and_goes_on():
+    heap = new_heap(log=EventLog(CAPACITY))
+    reader = Reader(heap.log)
+    busy(heap, 2)
+    assert len(reader.read()) == heap.log.head
+    place = reader.position
+    busy(heap, CAPACITY)
+    with pytest.raises(Lapped) as caught:
+        reader.read()
+    assert (caught.value.missed, caught.value.resume_at) == (heap.log.oldest - place, heap.log.oldest)
+    assert reader.position == place  # nothing was skipped behind its back
+    assert reader.resync() == caught.value.missed
+    rest = reader.read()
+    assert rest["seq"].tolist() == list(range(heap.log.head - CAPACITY + 1, heap.log.head))
+
+
+def test_the_ring_keeps_all_but_the_slot_being_written():
+    heap = new_heap(log=EventLog(CAPACITY))
+    while heap.log.head < CAPACITY - 1:
+        heap.mark("mark")
+    assert heap.log.oldest == 0
+    heap.mark("mark")
+    assert heap.log.oldest == 1
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 63, 100, -64])
+def test_capacities_that_cannot_be(capacity):
+    with pytest.raises((BfcvizError, OverflowError)):
+        EventLog(capacity)
+
+
+def test_time_never_steps_back_and_is_near_the_systems():
+    log = EventLog(CAPACITY * 4096)
+    heap = new_heap(log=log)
+    start = time.monotonic_ns()
+    busy(heap, 30_000)
+    took = time.monotonic_ns() - start
+    times = Reader(log, 0).read(1 << 20)["time"]
+    assert (np.diff(times) >= 0).all()
+    assert times[0] >= 0
+    assert abs((times[-1] - times[0]) - took) < 0.05 * took + 5_000_000
+
+
+def test_a_file_holds_what_the_readers_see(tmp_path):
+    log = EventLog(CAPACITY, folder=tmp_path)
+    heap = new_heap(log=log)
+    busy(heap, 3 * CAPACITY)  # several windows
+    seen = Reader(log).read(1 << 20)
+    assert len(seen) == log.head > 2 * CAPACITY
+    heap.close()
+    assert np.array_equal(np.fromfile(tmp_path / "events.bin", EVENT), seen)
+    assert log.error == 0
+
+
+def test_a_file_is_never_overwritten(tmp_path):
+    EventLog(CAPACITY, folder=tmp_path).close()
+    with pytest.raises(FileExistsError):
+        EventLog(CAPACITY, folder=tmp_path)
+
+
+FULL = """
+import resource, signal, sys
+from bfcviz import BFCAllocator, EventLog, SimulatedSubAllocator
+from bfcviz.events.reader import Reader
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 200, 64 * 200))
+log = EventLog(64, folder=sys.argv[1])
+heap = BFCAllocator(SimulatedSubAllocator(), 1 << 20, log=log)
+for number in range(230):
+    heap.mark("mark", number)
+heap.check_invariants()
+seen = Reader(log, 0).read(1 << 20)
+assert seen["size"].tolist() == list(range(230)), seen["size"]
+print(log.error, log.on_disk, log.head)
+"""
+
+
+def test_a_full_disk_ends_the_file_and_not_the_heap(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    error, on_disk, head = map(int, done.stdout.split())
+    assert (error, on_disk, head) == (errno.EFBIG, 192, 230)  # three whole windows fit
+
+
+def test_two_heaps_keep_their_own_logs():
+    first, second = new_heap(MIB), new_heap(MIB)
+    busy(first, 5)
+    assert second.log.head == 0
