@@ -52,7 +52,7 @@ def applied(events):
 
 def seeks(name, trace):
     """Times of seeks to random steps, by a model that has been at the end (or not)."""
-    random = Random(3)  # noqa: S311  the same places every time
+    random = Random(3)
     for state in ("never passed", "passed once"):
         model = Model(trace)
         if state == "passed once":

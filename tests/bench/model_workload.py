@@ -89,7 +89,7 @@ def _size(random: Random) -> int:
 # The step ends as it began: each hole is whole again and has the handle of its first chunk, the one it had.
 def training(length: int, *, live: int = 4000, period: int = 120_000, seed: int = 1) -> np.ndarray:
     """`length` events: `live` long-lived chunks, then one training step over and over."""
-    random = Random(seed)  # noqa: S311  the same workload every time
+    random = Random(seed)
     heap = Workload((64 << 30) * max(1, live // 4000))
     kept = [heap.allocate(_size(random), i % 500) for i in range(live * 2)]
     for at in range(

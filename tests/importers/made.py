@@ -23,7 +23,7 @@ def recorded(name: str) -> Recorded:
 
 def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> Requests:
     """`count` random requests served by `heap`, as a profile would record them."""
-    rng = random.Random(seed)  # noqa: S311  nothing secret here
+    rng = random.Random(seed)
     requests: Requests = np.zeros(count, REQUEST)
     live: list[tuple[int, int]] = []
     for place in range(count):

@@ -130,7 +130,7 @@ def test_any_bytes_are_one_clear_error(tmp_path: Path, head: bytes, tail: bytes)
 @needs_shared
 @pytest.mark.parametrize("seed", range(8))
 def test_a_damaged_real_profile_is_one_error_or_says_what_is_wrong(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311  nothing secret here
+    rng = random.Random(seed)
     raw = bytearray(gzip.decompress((REAL / "lstm.xplane.pb.gz").read_bytes()))
     if seed % 2:
         del raw[rng.randrange(len(raw)) :]
