@@ -54,7 +54,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise MissingExtra("bfcviz demo", "JupyterLab", "lab")
     notebook = copy_notebook(arguments.dir, arguments.sample)
     command = lab_command(notebook, port=arguments.port, browser=not arguments.no_browser)
-    print("Starting JupyterLab; in its page, Shift-Enter runs a cell and goes on. Ctrl-C here ends it.", flush=True)
+    print(
+        "Starting JupyterLab; in its page, Shift-Enter runs a cell and goes on. Ctrl-C here ends it.",
+        flush=True,
+    )
     # The same process: Ctrl-C and whatever else a shell sends goes straight to JupyterLab.
     os.execv(command[0], command)  # noqa: S606  our own interpreter
 
