@@ -1,5 +1,6 @@
 """Waiting for memory: a thread that finds none sleeps until another frees, or the time is up."""
 
+import ctypes
 import threading
 import time
 
@@ -77,8 +78,6 @@ def test_without_it_nobody_waits():
 
 
 def test_a_free_through_a_c_pointer_serves_too():
-    import ctypes
-
     heap = new_heap(KIB, retry_seconds=30)
     functions = heap.c_functions()
     free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(functions.free)

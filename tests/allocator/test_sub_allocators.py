@@ -21,34 +21,43 @@ def books(heap):
 def grown_heap(*later):
     """A heap whose region [1 MiB, 3 MiB) is full, and whose sub-allocator then answers with `later`, in turn."""
     answers = [lambda _, num_bytes: (MIB, num_bytes), *later]
-    source = Scripted(lambda *asked: answers[min(len(source.asked), len(answers)) - 1](*asked))
+
+    def answer(alignment, num_bytes):
+        return answers[min(len(source.asked), len(answers)) - 1](alignment, num_bytes)
+
+    source = Scripted(answer)
     heap = new_heap(64 * MIB, source, allow_growth=True)
     heap.allocate(2 * MIB)
     return heap, source
 
 
 @pytest.mark.parametrize(
-    ("grant", "given_back"),
+    ("address", "num_bytes", "given_back"),
     [
-        (lambda _, n: (MIB, n), False),
-        (lambda _, n: (3 * MIB - 1, n), False),
-        (lambda _, n: (MIB - n + 256, n), False),
-        (lambda _, n: (MIB + 256, 256), False),
-        (lambda _, n: (256, GIB), False),  # all around the other
-        (lambda _, n: (0x10000000, n - 1), True),
-        (lambda _, n: (0x10000000, 256), True),
-        (lambda _, n: (0x10000000, 0), False),
-        (lambda _, n: (0x10000001, n), True),
-        (lambda _, n: (0x10000080, n), True),
-        (lambda _, n: (100, n), False),
-        (lambda _, n: (-256, n), False),
-        (lambda _, n: (1 << 64, n), False),
-        (lambda _, n: ((1 << 64) - 256, n), False),
-        (lambda _, n: (0x10000000, -n), False),
-        (lambda _, n: (0x10000000, 1 << 64), False),
+        (MIB, 1.0, False),
+        (3 * MIB - 1, 1.0, False),
+        (MIB - 256, 1.0, False),
+        (MIB + 256, 256, False),
+        (256, GIB, False),  # all around the other
+        (0x10000000, 0.99, True),
+        (0x10000000, 256, True),
+        (0x10000000, 0, False),
+        (0x10000001, 1.0, True),
+        (0x10000080, 1.0, True),
+        (100, 1.0, False),
+        (-256, 1.0, False),
+        (1 << 64, 1.0, False),
+        ((1 << 64) - 256, 1.0, False),
+        (0x10000000, -256, False),
+        (0x10000000, 1 << 64, False),
     ],
-)  # fmt: skip
-def test_a_broken_promise_is_named_and_not_taken(grant, given_back):
+)
+def test_a_broken_promise_is_named_and_not_taken(address, num_bytes, given_back):
+    """`num_bytes` is a number, or a share of what was asked for."""
+
+    def grant(_, asked):
+        return address, int(asked * num_bytes) if isinstance(num_bytes, float) else num_bytes
+
     heap, source = grown_heap(grant)
     before = books(heap)
     for asked in (1, 5 * MIB):
