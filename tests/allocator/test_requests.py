@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from heaps import BASE, GIB, KIB, MIB, assert_model_agrees, new_heap, snapshot
+from heaps import BASE, KIB, MIB, assert_model_agrees, new_heap, snapshot
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory
-from bfcviz.events.log import EventLog
 from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Flag, Kind
 
@@ -229,40 +228,3 @@ def test_a_limit_below_one_chunk_serves_nothing():
     with pytest.raises(OutOfMemory):
         heap.allocate(1)
     assert heap.stats().pool_bytes == 0
-
-
-def test_out_of_memory_carries_its_numbers():
-    heap = new_heap(8 * KIB)
-    addresses = [heap.allocate(KIB) for _ in range(8)]
-    for address in addresses[::2]:
-        heap.free(address)
-    with pytest.raises(OutOfMemory, match="fragmented") as caught:
-        heap.allocate(np.uint16(3000), label="too much")
-    error = caught.value
-    assert isinstance(error, MemoryError)
-    assert (error.requested, error.rounded, error.free_bytes) == (3000, 3072, 4096)
-    assert (error.largest_free_chunk, error.pool_bytes, error.bytes_limit) == (1024, 8192, 8192)
-    text = str(error)
-    assert "2.9 KiB asked for (rounded to 3072 bytes)" in text
-    assert "4.0 KiB free, in pieces of at most 1.0 KiB" in text
-    assert heap.try_allocate(3000) is None
-    last = Reader(heap.log).read()[-2:]
-    assert last["kind"].tolist() == [Kind.OOM] * 2
-    assert [heap.labels.name(n) for n in last["label"].tolist()] == ["too much", ""]
-    assert (last["requested"][0], last["address"][0], last["size"][0]) == (3000, 4096, 1024)
-    assert heap.allocate(1024) == addresses[0]
-
-
-@pytest.mark.parametrize(
-    ("limit", "capacity", "size", "advice"),
-    [(MIB, None, 2 * MIB, "raise the limit"), (GIB, KIB, 2 * KIB, "the sub-allocator gave none")],
-)
-def test_out_of_memory_says_what_to_do(limit, capacity, size, advice):
-    heap = new_heap(limit, SimulatedSubAllocator(capacity=capacity))
-    with pytest.raises(OutOfMemory, match=advice):
-        heap.allocate(size)
-
-
-def test_a_log_has_room():
-    with pytest.raises(Exception, match="multiple of 64"):
-        EventLog(100)
