@@ -22,6 +22,12 @@ import bfcviz
 START_LIMIT_S = 60
 PAGE_LIMIT_MS = 60_000
 
+WIDGET_LATE = "[anywidget] Failed to initialize model."
+"""anywidget gives a widget 2 s to come up, and on a busy machine one may take longer behind plotly's 5 MB of script.
+
+It is shown all the same, but hears no more from Python: where one is to hear, the tests see whether it does.
+"""
+
 _SETTINGS = {
     "apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin.jupyterlab-settings": {"autosave": False},
@@ -170,7 +176,8 @@ class Lab:
         """Closes the page; fails if it asked for anything outside, or had an error."""
         self.context.close()
         assert not self.outside, f"the page asked for {self.outside}"
-        assert not self.errors, f"errors in the page: {self.errors}"
+        errors = [error for error in self.errors if error != WIDGET_LATE]
+        assert not errors, f"errors in the page: {errors}"
 
 
 _READY = """() => {
