@@ -372,6 +372,13 @@ cdef inline u64 to_u64(object x) except? 0xFFFFFFFFFFFFFFFE:
         x = PyNumber_Index(x)
     return bfc_u64(x)
 
+# Raises what Ctrl-C, or another signal's handler, raises.
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+cdef inline void check_signals() except *:
+    PyErr_CheckSignals()
+
 cdef inline u64 wrap_64(u64 x) noexcept nogil:
     return x
 

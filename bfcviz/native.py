@@ -242,6 +242,10 @@ def bin_of(size: int) -> int:
     return min((size | MIN_CHUNK).bit_length() - 9, NUM_BINS - 1)
 
 
+def check_signals() -> None:
+    """Python does, all the time."""
+
+
 def to_u64(x: Any) -> int:
     """An integer as it is; 2^64 - 1, which no size or address is, for one that does not fit 64 bits."""
     number = operator.index(x)

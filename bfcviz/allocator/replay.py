@@ -109,6 +109,7 @@ class Replay:
                 out,
             )
             self.position = batch
+            native.check_signals()
         return self.result
 
 

@@ -1,8 +1,11 @@
 """Whole arrays of operations: the same as one by one, and columns that cannot be."""
 
+import signal
+
 import numpy as np
 import pytest
 from heaps import BASE, KIB, MIB, Scripted, assert_model_agrees, new_heap
+from processes import COMPILED
 
 from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.errors import InvalidRequest
@@ -152,3 +155,25 @@ def test_an_exception_of_the_sub_allocator_comes_out():
 
     with pytest.raises(KeyboardInterrupt):
         new_heap(MIB, Scripted(interrupt)).replay(Operations([0], [0], [1]))
+
+
+def test_it_can_be_interrupted():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    n = 5_000_000
+    heap = new_heap()
+    kinds = np.arange(n) % 2
+    replay = Replay(heap.heap, Operations(kinds, np.arange(n) // 2, 1000 * (1 - kinds)))
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        with pytest.raises(KeyboardInterrupt):
+            replay.run()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if COMPILED:  # plain Python stops anywhere, within a batch too
+        assert 0 < replay.position < n
+        heap.check_invariants()
+        replay.run(replay.position + 2)

@@ -12,7 +12,15 @@ WHICH = (
 def test_the_plain_heap_does_the_same(tmp_path):
     test = ROOT / "tests" / "properties" / "test_heap_machine.py"
     result = run_python(
-        "-c", WHICH, "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", test, plain=True, BFCVIZ_EXAMPLES="20"
+        "-c",
+        WHICH,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={ROOT}",
+        test,
+        plain=True,
+        BFCVIZ_EXAMPLES="20",
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "1 passed" in result.stdout
