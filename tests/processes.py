@@ -12,7 +12,7 @@ COMPILED = BFCAllocator.__module__ == "bfcviz._heap"
 """Whether the heap runs as machine code in this process."""
 
 
-def run_python(*arguments, plain=False, timeout=120, **environment):
+def run_python(*arguments, plain=False, timeout=280, **environment):
     """Run `python ARGUMENTS`; `plain` lets it use the uncompiled heap, else it uses what this process does."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", **environment}
     env["PYTHONFAULTHANDLER"] = "1"
