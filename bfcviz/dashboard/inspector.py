@@ -20,6 +20,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.bin_histogram import bin_panels
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
+from bfcviz.figures.look import Look
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map import region_panel
 from bfcviz.figures.stats_timeline import history, stats_panel
@@ -76,12 +77,12 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _panels(self) -> list[Panel]:
         """The five sets of axes at the model's step, in the order of `view.PLACES`."""
         model, theme = self._model, self._theme
-        event = last_event(model)
+        event, look = last_event(model), Look(theme=theme.name)
         return [
-            region_panel(model, event, theme),
-            stats_panel(self._history, model.step, theme),
-            fragmentation_panel(self._history, model.step, theme, brief=True),
-            *bin_panels(model, event, theme),
+            region_panel(model, event, look),
+            stats_panel(self._history, model.step, look),
+            fragmentation_panel(self._history, model.step, look, brief=True),
+            *bin_panels(model, event, look),
         ]
 
     def _show(self) -> None:
@@ -110,7 +111,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         with self._lock:
             if name == _ALL:
                 return page(self._panels(), self._theme), f"bfcviz-step{self.step}"
-            figure = FIGURES[name].draw(self._model, last_event(self._model), self._theme.name)
+            figure = FIGURES[name].draw(self._model, last_event(self._model), Look(theme=self._theme.name))
         return figure, f"bfcviz-{name}-step{self.step}"
 
     # -- how it moves ----------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ May import model and events, and what those import.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.bin_histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.fragmentation_timeline import fragmentation_timeline
+from bfcviz.figures.look import Look
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map import region_map
 from bfcviz.figures.stats_timeline import stats_timeline
@@ -24,6 +25,7 @@ __all__ = [
     "FIGURES",
     "FORMATS",
     "FigureKind",
+    "Look",
     "Picture",
     "bin_histogram",
     "draw",
@@ -40,12 +42,12 @@ class FigureKind:
 
     Attributes:
         title: what people call it.
-        draw: makes it for a model at a step, the events to highlight, and a theme's name. Its `table` holds
-            the numbers.
+        draw: makes it for a model at a step, the events to highlight, and a look. Its `table` holds the
+            numbers.
     """
 
     title: str
-    draw: Callable[[Model, Events | None, str], Picture]
+    draw: Callable[[Model, Events | None, Look], Picture]
 
 
 FIGURES: Final = {
@@ -53,18 +55,25 @@ FIGURES: Final = {
     "bin_histogram": FigureKind("bin histogram", bin_histogram),
     "stats_timeline": FigureKind(
         "stats timeline",
-        lambda model, _, theme: stats_timeline(model.trace, model.step, pool=model.pool, theme=theme),
+        lambda model, _, look: stats_timeline(model.trace, model.step, pool=model.pool, look=look),
     ),
     "fragmentation_timeline": FigureKind(
         "fragmentation timeline",
-        lambda model, _, theme: fragmentation_timeline(model.trace, model.step, pool=model.pool, theme=theme),
+        lambda model, _, look: fragmentation_timeline(model.trace, model.step, pool=model.pool, look=look),
     ),
 }
 """Name -> picture."""
 
 
-def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, theme: str = "light") -> Picture:
+def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, **look: Any) -> Picture:
     """The picture called `name` of one heap of `trace` at `step` (None: after the last event).
+
+    Args:
+        name: one of `FIGURES`.
+        trace: the events.
+        step: how many of them have happened.
+        pool: which heap of the trace.
+        look: the fields of `Look`, such as `theme="dark"`.
 
     Raises:
         ValueError: there is no such picture; the message lists those there are.
@@ -74,4 +83,4 @@ def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, the
         raise ValueError(f"no figure {name!r}; there are: {', '.join(FIGURES)}")
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
-    return FIGURES[name].draw(model, last_event(model), theme)
+    return FIGURES[name].draw(model, last_event(model), Look(**look))

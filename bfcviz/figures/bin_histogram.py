@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events
+from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
 from bfcviz.figures.table import bin_table
 from bfcviz.figures.text import exact_bytes
-from bfcviz.figures.theme import Paint, Theme, theme_of
+from bfcviz.figures.theme import Paint, Theme
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -23,27 +24,26 @@ _LEAST_COUNT = 0.5
 _HEIGHT = 180
 
 
-def bin_histogram(model: Model, highlight: Events | None = None, theme: str = "light") -> Picture:
+def bin_histogram(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
     """Bytes above and number of chunks below, bin by bin, at the model's step.
 
     Args:
         model: the heap; it is not moved.
         highlight: events whose bin is marked, such as the one just applied.
-        theme: `light` or `dark`.
+        look: colours.
 
     Returns:
         The figure; its table has one row a bin.
     """
-    paints = theme_of(theme)
-    panels = bin_panels(model, highlight, paints)
+    panels = bin_panels(model, highlight, look)
     second = panels[0].above + _HEIGHT + BELOW + panels[1].above
     places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _HEIGHT)]
-    return compose(panels, places, paints).with_table(bin_table(model))
+    return compose(panels, places, look.paints).with_table(bin_table(model))
 
 
-def bin_panels(model: Model, highlight: Events | None, theme: Theme) -> list[Panel]:
+def bin_panels(model: Model, highlight: Events | None, look: Look) -> list[Panel]:
     """Two panels: bytes a bin, chunks a bin."""
-    bins = model.bins()
+    bins, theme = model.bins(), look.paints
     return [_bytes_panel(bins, highlight, theme), _count_panel(bins, highlight, theme)]
 
 
@@ -51,6 +51,7 @@ def _bytes_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
+        name="bin_bytes",
         title="Bytes by bin",
         caption="by chunk size",
         traces=[
@@ -68,6 +69,7 @@ def _count_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme)
     top = _next_power(most, 10, 10)
     ticks = [10**power for power in range(12) if 10**power <= top]
     return Panel(
+        name="bin_chunks",
         title="Chunks by bin",
         caption="count, by chunk size",
         traces=[

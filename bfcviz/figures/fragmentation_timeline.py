@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
+from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.stats_timeline import History, history, now
-from bfcviz.figures.theme import Theme, theme_of
 from bfcviz.model.fragmentation import DEFINITIONS
 
 MEASURES = {
@@ -29,8 +29,7 @@ def fragmentation_timeline(
     step: int | None = None,
     *,
     pool: int = 0,
-    axis: timelines.Axis = "step",
-    theme: str = "light",
+    look: Look = PLAIN,
 ) -> Picture:
     """The three measures over the trace.
 
@@ -38,21 +37,20 @@ def fragmentation_timeline(
         trace: the events.
         step: where to draw the upright line; None: nowhere.
         pool: which heap of the trace.
-        axis: over `step` or over `time`.
-        theme: `light` or `dark`.
+        look: colours, over step or time, and the steps to draw.
 
     Returns:
         The figure; its table has one row an interval.
     """
-    paints = theme_of(theme)
-    seen = history(trace, pool, axis)
-    panel = fragmentation_panel(seen, step, paints)
-    return single(panel, 320, paints).with_table(measures_table(seen.series))
+    seen = history(trace, pool, look)
+    return single(fragmentation_panel(seen, step, look), 320, look.paints).with_table(
+        measures_table(seen.series)
+    )
 
 
-def fragmentation_panel(seen: History, step: int | None, theme: Theme, *, brief: bool = False) -> Panel:
+def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
-    series = seen.series
+    series, theme = seen.series, look.paints
     unit = timelines.unit_of(series, seen.axis)
     x = series[seen.axis].astype(np.float64) / unit
     colours = {
@@ -67,11 +65,13 @@ def fragmentation_panel(seen: History, step: int | None, theme: Theme, *, brief:
     lines[0]["x"], up = timelines.both_ends(series, "external_fragmentation", seen.axis)
     lines[0]["y"] = up * 100.0
     return Panel(
+        name="fragmentation",
         title="Fragmentation (%)",
         caption="0 where nothing is free, or nothing in use",
         traces=[*lines, now(seen, step, unit, 100.0, theme)],
         xaxis=timelines.xaxis(series, seen.axis, len(seen.trace)),
         yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
+        x_unit=unit,
     )
 
 

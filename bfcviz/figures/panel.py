@@ -36,19 +36,25 @@ class Panel:
     """One set of axes.
 
     Attributes:
+        name: what the panel is called in code; one of a page has it.
         title: what is shown, with its unit where one holds for all.
         caption: how to read it, in one line.
         traces: plotly traces, without axes; their number and order never change for one kind of panel.
             `legend` is the line of the legend a trace is named in, from 0, where it is not the first.
         xaxis: plotly's settings of the axis.
         yaxis: likewise.
+        x_unit: bytes, steps or nanoseconds that 1 on the x axis stands for.
+        y_unit: likewise, of the y axis.
     """
 
+    name: str
     title: str
     caption: str
     traces: Sequence[Mapping[str, Any]]
     xaxis: Mapping[str, Any]
     yaxis: Mapping[str, Any]
+    x_unit: float = 1.0
+    y_unit: float = 1.0
 
     @property
     def above(self) -> int:

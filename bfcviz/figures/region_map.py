@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events
 from bfcviz.figures import hover, raster
+from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.png import data_uri
 from bfcviz.figures.rectangles import corners, no_pieces, pieces_of, rectangles
 from bfcviz.figures.rows import Pieces, Rows, lay_out
 from bfcviz.figures.table import chunk_table
 from bfcviz.figures.text import axis_unit
-from bfcviz.figures.theme import Theme, theme_of
+from bfcviz.figures.theme import Theme
 from bfcviz.figures.touched import touched
 from bfcviz.model import Model
 
@@ -32,26 +33,26 @@ _MOST_TICKS = 20
 _NARROW = 0.03  # of a row's width: what is touched gets a marker as well
 
 
-def region_map(model: Model, highlight: Events | None = None, theme: str = "light") -> Picture:
+def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
     """The heap at the model's step.
 
     Args:
         model: the heap; it is not moved.
         highlight: events whose chunks are outlined, such as the one just applied.
-        theme: `light` or `dark`.
+        look: colours, and the part to draw.
 
     Returns:
         The figure; its table has one row a chunk.
     """
-    paints = theme_of(theme)
-    panel = region_panel(model, highlight, paints)
+    panel = region_panel(model, highlight, look)
     lines = len(lay_out(model.regions()))
     height = int(np.clip(26 * lines, 200, 620))
-    return single(panel, height, paints).with_table(chunk_table(model))
+    return single(panel, height, look.paints).with_table(chunk_table(model))
 
 
-def region_panel(model: Model, highlight: Events | None, theme: Theme) -> Panel:
+def region_panel(model: Model, highlight: Events | None, look: Look) -> Panel:
     """The map as a panel; its traces are always the same ones in the same order, some of them empty."""
+    theme = look.paints
     chunks, regions = model.chunks(), model.regions()
     rows = lay_out(regions)
     divisor, unit = axis_unit(rows.width if len(rows) else 1)
@@ -67,11 +68,13 @@ def region_panel(model: Model, highlight: Events | None, theme: Theme) -> Panel:
         _note(rows, theme),
     ]
     return Panel(
+        name="region_map",
         title="Region map",
         caption="each row is a piece of a region, addresses rise left to right, then down; widths to scale",
         traces=traces,
         xaxis=_xaxis(rows, divisor, unit, exact=exact),
         yaxis=_yaxis(rows, divisor, unit),
+        x_unit=divisor,
     )
 
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
+from bfcviz.figures.look import PLAIN, Axis, Look
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.text import axis_unit, exact_bytes
-from bfcviz.figures.theme import Theme, theme_of, translucent
+from bfcviz.figures.theme import Theme, translucent
 from bfcviz.model import timeline
 from bfcviz.model.find import events_of
 from bfcviz.units import format_bytes
@@ -36,7 +37,7 @@ class History:
     pool: int
     series: NDArray[np.void]
     failed: Events
-    axis: timelines.Axis = "step"
+    axis: Axis = "step"
 
     @property
     def bytes_limit(self) -> int | None:
@@ -44,10 +45,10 @@ class History:
         return self.trace.origin.pools[self.pool].bytes_limit
 
 
-def history(trace: Trace, pool: int = 0, axis: timelines.Axis = "step") -> History:
+def history(trace: Trace, pool: int = 0, look: Look = PLAIN) -> History:
     """Reads the trace once, for both timelines."""
     series = timeline(trace, pool=pool, points=timelines.POINTS)
-    return History(trace, pool, series, events_of(trace, [Kind.OOM], pool), axis)
+    return History(trace, pool, series, events_of(trace, [Kind.OOM], pool), look.axis)
 
 
 def stats_timeline(
@@ -55,8 +56,7 @@ def stats_timeline(
     step: int | None = None,
     *,
     pool: int = 0,
-    axis: timelines.Axis = "step",
-    theme: str = "light",
+    look: Look = PLAIN,
 ) -> Picture:
     """Bytes in use, requested, pool, limit, peak and largest free chunk over the trace.
 
@@ -64,20 +64,18 @@ def stats_timeline(
         trace: the events.
         step: where to draw the upright line; None: nowhere.
         pool: which heap of the trace.
-        axis: over `step` or over `time`.
-        theme: `light` or `dark`.
+        look: colours, over step or time, and the steps to draw.
 
     Returns:
         The figure; its table has one row an interval, with the least and greatest value of each number in it.
     """
-    paints = theme_of(theme)
-    seen = history(trace, pool, axis)
-    return single(stats_panel(seen, step, paints), 360, paints).with_table(series_table(seen.series))
+    seen = history(trace, pool, look)
+    return single(stats_panel(seen, step, look), 360, look.paints).with_table(series_table(seen.series))
 
 
-def stats_panel(seen: History, step: int | None, theme: Theme) -> Panel:
+def stats_panel(seen: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
-    series = seen.series
+    series, theme = seen.series, look.paints
     unit = timelines.unit_of(series, seen.axis)
     top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
     limit = seen.bytes_limit
@@ -98,11 +96,13 @@ def stats_panel(seen: History, step: int | None, theme: Theme) -> Panel:
         now(seen, step, unit, reach, theme) | {"legend": 1},
     ]
     return Panel(
+        name="stats",
         title=f"Stats ({name})",
         caption="green: pool bytes that are free; blue: handed out",
         traces=traces,
         xaxis=timelines.xaxis(series, seen.axis, len(seen.trace)),
         yaxis={"title": {"text": name}, "range": [0, reach], "tickformat": ",~g"},
+        x_unit=unit,
     )
 
 

@@ -1,14 +1,13 @@
 """What both timelines share: the series over steps or time, and where the view stands."""
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
+from bfcviz.figures.look import Axis
 from bfcviz.figures.theme import Theme
-
-Axis = Literal["step", "time"]
 
 POINTS: Final = 1200
 """Intervals a timeline is cut into: more than it has pixels; each shows its least and greatest value."""

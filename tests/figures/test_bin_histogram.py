@@ -3,6 +3,7 @@ import pytest
 from figures.synthetic import busy_trace
 
 from bfcviz.figures.bin_histogram import bin_histogram
+from bfcviz.figures.look import Look
 from bfcviz.figures.touched import last_event
 from bfcviz.model import Model
 
@@ -47,7 +48,7 @@ def test_the_bin_of_the_event_is_marked(model):
 
 
 def test_an_empty_heap_has_no_bars():
-    for trace in bin_histogram(Model(busy_trace()), theme="dark").data:
+    for trace in bin_histogram(Model(busy_trace()), look=Look(theme="dark")).data:
         assert trace.type != "bar" or np.isnan(np.asarray(trace.y)).all()
 
 

@@ -5,6 +5,7 @@ import pytest
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 from figures.test_png import decode
 
+from bfcviz.figures.look import Look
 from bfcviz.figures.region_map import EXACT_CHUNKS, region_map
 from bfcviz.figures.rows import lay_out
 from bfcviz.figures.theme import DARK
@@ -134,7 +135,7 @@ def test_many_chunks_become_an_image_of_the_same_place():
         heap.free(address)
     model = at_step(heap.trace(), len(heap.events))
     assert len(model.chunks()) > EXACT_CHUNKS
-    figure = region_map(model, last_event(model), theme="dark")
+    figure = region_map(model, last_event(model), look=Look(theme="dark"))
     image = figure.data[0]
     assert image.visible
     assert "each pixel mixes" in figure.layout.xaxis.title.text

@@ -5,6 +5,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 from bfcviz.events.schema import EVENT
 from bfcviz.figures import timelines
 from bfcviz.figures.fragmentation_timeline import MEASURES, fragmentation_timeline
+from bfcviz.figures.look import Look
 from bfcviz.figures.stats_timeline import stats_timeline
 from bfcviz.model import Model, fragmentation
 
@@ -96,7 +97,7 @@ def test_the_limit_is_drawn_where_it_does_not_flatten_the_rest(trace):
 
 
 def test_over_time_the_axis_is_time(trace):
-    figure = stats_timeline(trace, 300, axis="time")
+    figure = stats_timeline(trace, 300, look=Look(axis="time"))
     assert figure.layout.xaxis.title.text == "time (µs)"
     assert list(named(figure, "this step").x) == [299, 299]
     assert named(figure, "in use").x[300] == 300
@@ -105,10 +106,10 @@ def test_over_time_the_axis_is_time(trace):
 @pytest.mark.parametrize("draw", [stats_timeline, fragmentation_timeline])
 @pytest.mark.parametrize("axis", ["step", "time"])
 def test_no_event_and_one_event_are_drawn(draw, axis):
-    assert draw(EMPTY, 0, axis=axis).table.num_rows == 0
+    assert draw(EMPTY, 0, look=Look(axis=axis)).table.num_rows == 0
     one = PlainHeap(MiB)
     one._extend(256)
-    figure = draw(one.trace(), 1, axis=axis, theme="dark")
+    figure = draw(one.trace(), 1, look=Look(theme="dark", axis=axis))
     assert figure.table.num_rows == 1
 
 
