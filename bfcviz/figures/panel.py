@@ -39,6 +39,7 @@ class Panel:
         name: what the panel is called in code; one of a page has it.
         title: what is shown, with its unit where one holds for all.
         caption: how to read it, in one line.
+        definition: what is shown, exactly, for who points at the title; lines apart by `<br>`.
         traces: plotly traces, without axes; their number and order never change for one kind of panel.
             `legend` is the line of the legend a trace is named in, from 0, where it is not the first.
         xaxis: plotly's settings of the axis.
@@ -55,6 +56,7 @@ class Panel:
     yaxis: Mapping[str, Any]
     x_unit: float = 1.0
     y_unit: float = 1.0
+    definition: str = ""
 
     @property
     def above(self) -> int:
@@ -100,15 +102,36 @@ class Picture(go.Figure):  # type: ignore[misc]
         self.show()
 
 
-def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> Picture:
-    """The page with each panel in its place."""
-    margin = min(place.top for place in places)
-    height = max(place.top + place.height for place in places) + BELOW
-    inner = height - margin - BELOW
+@dataclass(frozen=True)
+class Page:
+    """A whole figure as plain data: what plotly calls its data and its layout."""
+
+    data: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """What the panels lie on: pixels over the first plot, pixels in all, colours."""
+
+    margin: int
+    height: int
+    theme: Theme
+
+    def up(self, pixels: float) -> float:
+        """Pixels as a part of the plots' height, as plotly counts."""
+        return pixels / (self.height - self.margin - BELOW)
+
+
+def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -> Page:
+    """The page with each panel in its place; one without a place is there, but not to be seen."""
+    shown = [place for place in places if place is not None]
+    height = max(place.top + place.height for place in shown) + BELOW
+    sheet = _Sheet(min(place.top for place in shown), height, theme)
     layout: dict[str, Any] = {
         "template": template(theme),
         "height": height,
-        "margin": {"l": 8, "r": 16, "t": margin, "b": BELOW},
+        "margin": {"l": 8, "r": 16, "t": sheet.margin, "b": BELOW},
         "hovermode": "closest",
         "hoverdistance": 60,
         "annotations": [],
@@ -117,20 +140,53 @@ def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> P
     }
     data: list[dict[str, Any]] = []
     for number, (panel, place) in enumerate(zip(panels, places, strict=True), start=1):
-        top = 1 - (place.top - margin) / inner
-        x, y = axis_names(number)
-        layout[f"xaxis{x[1:]}"] = {**panel.xaxis, "domain": [place.left, place.right], "anchor": y}
-        bottom = max(top - place.height / inner, 0.0)
-        layout[f"yaxis{y[1:]}"] = {**panel.yaxis, "domain": [bottom, min(top, 1.0)], "anchor": x}
-        names = [_legend_name(number, line) for line in range(panel.legend_lines + 1)]
-        for line, name in enumerate(names):
-            layout[name] = _legend(place.left, top + LEGEND * (panel.legend_lines - line) / inner, theme)
-        layout["annotations"].append(_title(panel, x, y, theme))
-        data += [
-            {**trace, "xaxis": x, "yaxis": y, "legend": names[trace.get("legend", 0)]}
-            for trace in panel.traces
-        ]
-    return Picture(data=data, layout=layout)
+        axes = _hidden(number) if place is None else _placed(panel, number, place, sheet)
+        title = axes.pop("title")
+        layout |= axes
+        layout["annotations"].append(title)
+        data += _traces(panel, number, visible=place is not None)
+    return Page(data, layout)
+
+
+def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> Picture:
+    """The page with each panel in its place, as a figure."""
+    page = lay(panels, places, theme)
+    return Picture(data=page.data, layout=page.layout)
+
+
+def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:
+    x, y = axis_names(number)
+    found = []
+    for trace in panel.traces:
+        legend = _legend_name(number, trace.get("legend", 0))
+        hidden = {} if visible else {"visible": False}
+        found.append({"visible": True, **trace, **hidden, "xaxis": x, "yaxis": y, "legend": legend})
+    return found
+
+
+def _placed(panel: Panel, number: int, place: Place, sheet: _Sheet) -> dict[str, Any]:
+    """Axes, legends and title of a panel that is shown."""
+    top = 1 - sheet.up(place.top - sheet.margin)
+    bottom = max(top - sheet.up(place.height), 0.0)
+    x, y = axis_names(number)
+    found: dict[str, Any] = {
+        f"xaxis{x[1:]}": {"visible": True, **panel.xaxis, "domain": [place.left, place.right], "anchor": y},
+        f"yaxis{y[1:]}": {"visible": True, **panel.yaxis, "domain": [bottom, min(top, 1.0)], "anchor": x},
+        "title": _title(panel, x, y, sheet.theme),
+    }
+    for line in range(panel.legend_lines + 1):
+        above = top + sheet.up(LEGEND * (panel.legend_lines - line))
+        found[_legend_name(number, line)] = _legend(place.left, above, sheet.theme)
+    return found
+
+
+def _hidden(number: int) -> dict[str, Any]:
+    x, y = axis_names(number)
+    return {
+        f"xaxis{x[1:]}": {"visible": False},
+        f"yaxis{y[1:]}": {"visible": False},
+        "title": {"text": "", "showarrow": False, "visible": False},
+    }
 
 
 def single(panel: Panel, height: int, theme: Theme) -> Picture:
@@ -173,7 +229,10 @@ def _title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
         "xanchor": "left",
         "yanchor": "bottom",
         "yshift": LEGEND * (1 + panel.legend_lines) + 1,
+        "visible": True,
         "showarrow": False,
+        "hovertext": panel.definition,
+        "captureevents": bool(panel.definition),
         "font": {"size": 13},
         "align": "left",
     }
