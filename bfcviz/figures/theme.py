@@ -36,6 +36,9 @@ class Theme:
         highlight: what this step touched, and where this step is.
         oom: requests that failed.
         limit: the heap's memory limit.
+        classes: seven names that have no order, such as labels; the first is `in_use`.
+        other: whatever else has no paint of its own.
+        ramp: eight values from low to high; on the paper, high stands out most.
     """
 
     name: ThemeName
@@ -50,7 +53,28 @@ class Theme:
     highlight: str
     oom: str
     limit: str
+    classes: tuple[Paint, ...]
+    other: Paint
+    ramp: tuple[Paint, ...]
 
+
+def _edged(edge: str, *fills: str) -> tuple[Paint, ...]:
+    """Paints of these fills, each with a line that goes `_EDGE` of the way to the colour `edge`."""
+    return tuple(Paint(fill, mixed(fill, edge, _EDGE)) for fill in fills)
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """The colour that is `share` (0..1) of the way from `one` to `other`, as `#RRGGBB`."""
+    parts = zip(rgb(one), rgb(other), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in parts)
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """`#RRGGBB` as three numbers 0..255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+_EDGE = 0.45
 
 LIGHT = Theme(
     name="light",
@@ -65,6 +89,11 @@ LIGHT = Theme(
     highlight="#D6006E",
     oom="#1A1C20",
     limit="#1A1C20",
+    classes=_edged("#000000", "#2F5FA8", "#CCB634", "#F27E62", "#7E0266", "#689CFC", "#975B03", "#5C3C1A"),
+    other=Paint("#9FA0A3", mixed("#9FA0A3", "#000000", _EDGE)),
+    ramp=_edged(
+        "#000000", "#FEBB02", "#FC9224", "#E5742B", "#C0612E", "#94532F", "#674631", "#3A3736", "#00263D"
+    ),
 )
 
 DARK = Theme(
@@ -80,6 +109,11 @@ DARK = Theme(
     highlight="#FF5FA8",
     oom="#ECEEF1",
     limit="#ECEEF1",
+    classes=_edged("#FFFFFF", "#5B9BE6", "#E9DE8C", "#DF9935", "#9A4CA2", "#63EFFC", "#AF4309", "#B0955B"),
+    other=Paint("#717477", mixed("#717477", "#FFFFFF", _EDGE)),
+    ramp=_edged(
+        "#FFFFFF", "#5520C0", "#A94795", "#BF6570", "#C6855B", "#C6A450", "#C1C348", "#BCE13C", "#BBFD0B"
+    ),
 )
 
 THEMES: dict[str, Theme] = {"light": LIGHT, "dark": DARK}
@@ -132,8 +166,3 @@ def translucent(colour: str, opacity: float) -> str:
     """`#RRGGBB` as an rgba() text of this opacity (0..1)."""
     red, green, blue = rgb(colour)
     return f"rgba({red},{green},{blue},{opacity:g})"
-
-
-def rgb(colour: str) -> tuple[int, int, int]:
-    """`#RRGGBB` as three numbers 0..255."""
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

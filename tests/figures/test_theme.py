@@ -1,11 +1,11 @@
 """The colours themselves: told apart by everyone, legible, and the same everywhere."""
 
-from itertools import combinations
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
 
-from bfcviz.figures.theme import THEMES, rgb, template, theme_of, translucent
+from bfcviz.figures.theme import THEMES, mixed, rgb, template, theme_of, translucent
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, in linear RGB.
 SIGHTS = {
@@ -25,6 +25,9 @@ WHITE = np.array([0.9505, 1.0, 1.089])
 
 APART = 18.0
 """CIE76 distance below which two areas are hard to tell apart (a just noticeable difference is 2.3)."""
+
+A_STEP = 12.0
+"""The same for neighbours on a ramp, whose order helps to tell them apart."""
 
 
 def linear(colour):
@@ -66,6 +69,28 @@ def test_states_of_the_region_map_stay_apart(theme, sight):
     assert not near
 
 
+def around(theme):
+    """What lies beside chunks in use in every colouring."""
+    return [theme.free.fill, theme.highlight, theme.paper]
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_classes_without_an_order_stay_apart(theme, sight):
+    fills = [*(paint.fill for paint in (*theme.classes, theme.other)), *around(theme)]
+    assert min(distance(one, other, sight) for one, other in combinations(fills, 2)) >= APART
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_classes_in_an_order_are_steps_of_one_ramp(theme, sight):
+    fills = [paint.fill for paint in theme.ramp]
+    assert min(distance(one, other, sight) for one, other in pairwise(fills)) >= A_STEP
+    assert min(distance(one, other, sight) for one, other in product(fills, around(theme))) >= APART
+    lightness = [lab(SIGHTS[sight] @ linear(fill))[0] for fill in fills]
+    assert np.all(np.diff(lightness) * (-1 if theme.name == "light" else 1) > 2)
+
+
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
 def test_lines_of_one_picture_stay_apart(theme, sight):
@@ -80,6 +105,8 @@ def test_text_and_lines_are_seen_on_the_paper(theme):
     for paint in (theme.in_use, theme.free, theme.waste, theme.pool):
         assert contrast(paint.line, theme.paper) >= 3
     assert contrast(theme.highlight, theme.paper) >= 3
+    for paint in (*theme.classes, theme.other, *theme.ramp):
+        assert contrast(paint.line, theme.paper) >= 3
 
 
 def test_an_unknown_theme_is_refused_with_those_there_are():
@@ -90,6 +117,10 @@ def test_an_unknown_theme_is_refused_with_those_there_are():
 def test_templates_carry_the_paper():
     for theme in THEMES.values():
         assert template(theme).layout.paper_bgcolor == theme.paper
+
+
+def test_mixed_goes_from_one_colour_to_the_other():
+    assert [mixed("#102030", "#304050", share) for share in (0, 0.5, 1)] == ["#102030", "#203040", "#304050"]
 
 
 def test_translucent_keeps_the_colour():
