@@ -217,6 +217,8 @@ class NaiveHeap:
 class NaiveTrace:
     """Events in memory, with the names of labels and the limits of pools."""
 
+    first = 0
+
     def __init__(self, events: np.ndarray, names: list[str], limits: list[int | None]) -> None:
         self.events = events
         self.labels = SimpleNamespace(name=names.__getitem__)

@@ -264,6 +264,10 @@ class BFCAllocator:
         """Every region, in address order: an array of `memory_map.REGION`."""
         return memory_map.regions(self.heap)
 
+    def moment(self) -> memory_map.Moment:
+        """The whole heap between two events, and how many there were: where a reader of its log can begin."""
+        return memory_map.moment(self.heap)
+
     def occupancy(self) -> str:
         """TensorFlow's strip of 100 characters: `*` used, `x` wasted inside chunks, `_` free."""
         return memory_map.occupancy(self.memory_map(), self.regions())

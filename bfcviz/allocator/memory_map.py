@@ -1,5 +1,7 @@
 """What a heap looks like now: every chunk, every region, and TensorFlow's strip of 100 characters."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,9 +40,44 @@ REGION = np.dtype([("address", "<u8"), ("size", "<u8"), ("slot", "<u2")])
 STRIP = 100
 
 
+class Moment(NamedTuple):
+    """A heap after event `step - 1`, whole: what no reader of its log can know that came too late.
+
+    Attributes:
+        step: events written.
+        chunks: every chunk, of MEMORY_MAP.
+        regions: every region, of REGION.
+        num_allocs: successful requests ever.
+        peak_bytes_in_use, largest_alloc_size: as in `Stats`, so since `clear_stats`.
+        peak_pool_bytes: the most the pool has been, in bytes.
+    """
+
+    step: int
+    chunks: NDArray[np.void]
+    regions: NDArray[np.void]
+    num_allocs: int
+    peak_bytes_in_use: int
+    largest_alloc_size: int
+    peak_pool_bytes: int
+
+
+def moment(heap: Heap) -> Moment:
+    """The heap between two events."""
+    chunks, all_regions, (step, *numbers) = survey.read_moment(heap)
+    return Moment(step, _chunks(chunks), _regions(all_regions), *numbers)
+
+
 def memory_map(heap: Heap) -> NDArray[np.void]:
     """Every chunk in address order, region by region."""
-    rows = survey.chunk_table(heap)
+    return _chunks(survey.chunk_table(heap))
+
+
+def regions(heap: Heap) -> NDArray[np.void]:
+    """Every region in address order."""
+    return _regions(survey.region_table(heap))
+
+
+def _chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
     chunks = np.empty(len(rows), MEMORY_MAP)
     for column, name in enumerate(MEMORY_MAP.names or ()):
         chunks[name] = rows[:, column]
@@ -48,9 +85,7 @@ def memory_map(heap: Heap) -> NDArray[np.void]:
     return chunks
 
 
-def regions(heap: Heap) -> NDArray[np.void]:
-    """Every region in address order."""
-    rows = survey.region_table(heap)
+def _regions(rows: NDArray[np.uint64]) -> NDArray[np.void]:
     table = np.empty(len(rows), REGION)
     for column, name in enumerate(REGION.names or ()):
         table[name] = rows[:, column]

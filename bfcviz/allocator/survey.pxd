@@ -9,14 +9,25 @@ from bfcviz.native cimport u32, u64
 @cython.locals(count=u64)
 cpdef object chunk_table(Heap heap)
 
-@cython.locals(i=u64, n=u64, room=u64, h=u32, c="memory.Chunk *")
+@cython.locals(n=u64)
 cpdef u64 fill_chunks(Heap heap, u64[:, ::1] rows)
+
+@cython.locals(i=u64, n=u64, room=u64, h=u32, c="memory.Chunk *")
+cdef u64 copy_chunks(Heap heap, u64[:, ::1] rows) noexcept
 
 @cython.locals(count=u64)
 cpdef object region_table(Heap heap)
 
-@cython.locals(i=u64, n=u64, room=u64, r="memory.Region *")
+@cython.locals(n=u64)
 cpdef u64 fill_regions(Heap heap, u64[:, ::1] rows)
+
+@cython.locals(i=u64, n=u64, room=u64, r="memory.Region *")
+cdef u64 copy_regions(Heap heap, u64[:, ::1] rows) noexcept
+
+cpdef object read_moment(Heap heap)
+
+@cython.locals(s=Space)
+cpdef void fill_moment(Heap heap, u64[:, ::1] chunks, u64[:, ::1] regions, u64[::1] numbers)
 
 @cython.locals(h=u32, k="memory.Key *")
 cpdef list binned_rows(Heap heap)

@@ -16,6 +16,7 @@ from bfcviz.allocator.stats import Internals, Stats
 
 CHUNK_COLUMNS = 16
 REGION_COLUMNS = 3
+MOMENT_NUMBERS = 7
 
 
 def chunk_table(heap: Heap) -> NDArray[np.uint64]:
@@ -30,9 +31,16 @@ def chunk_table(heap: Heap) -> NDArray[np.uint64]:
 
 def fill_chunks(heap: Heap, rows: Any) -> int:
     """Write as many chunks as there are rows; returns how many chunks there are."""
+    native.spin_lock(heap.lock)
+    n = copy_chunks(heap, rows)
+    native.spin_unlock(heap.lock)
+    return n
+
+
+def copy_chunks(heap: Heap, rows: Any) -> int:
+    """As `fill_chunks`, by whoever holds the lock."""
     n = 0
     room = len(rows)
-    native.spin_lock(heap.lock)
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE:
@@ -56,7 +64,6 @@ def fill_chunks(heap: Heap, rows: Any) -> int:
                 rows[n, 15] = c.binned
             n += 1
             h = c.next
-    native.spin_unlock(heap.lock)
     return n
 
 
@@ -72,8 +79,15 @@ def region_table(heap: Heap) -> NDArray[np.uint64]:
 
 def fill_regions(heap: Heap, rows: Any) -> int:
     """As `fill_chunks`."""
-    room = len(rows)
     native.spin_lock(heap.lock)
+    n = copy_regions(heap, rows)
+    native.spin_unlock(heap.lock)
+    return n
+
+
+def copy_regions(heap: Heap, rows: Any) -> int:
+    """As `copy_chunks`."""
+    room = len(rows)
     n = heap.space.regions.count
     for i in range(n):
         if i < room:
@@ -81,8 +95,35 @@ def fill_regions(heap: Heap, rows: Any) -> int:
             rows[i, 0] = r.address
             rows[i, 1] = r.size
             rows[i, 2] = r.slot
-    native.spin_unlock(heap.lock)
     return n
+
+
+def read_moment(heap: Heap) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[int]]:
+    """Chunks, regions and numbers, all after the same event: how many events there were is the first number.
+
+    The others: successful requests ever; peak of bytes in use, largest allocation, peak of pool bytes.
+    """
+    numbers = np.zeros(MOMENT_NUMBERS, np.uint64)
+    while True:  # more chunks may have come since they were counted
+        chunks = np.empty((int(numbers[5]), CHUNK_COLUMNS), np.uint64)
+        regions = np.empty((int(numbers[6]), REGION_COLUMNS), np.uint64)
+        fill_moment(heap, chunks, regions, numbers)
+        if numbers[5] <= len(chunks) and numbers[6] <= len(regions):
+            return chunks[: int(numbers[5])], regions[: int(numbers[6])], numbers[:5].tolist()
+
+
+def fill_moment(heap: Heap, chunks: Any, regions: Any, numbers: Any) -> None:
+    """As `fill_chunks` and `fill_regions` under one lock; the last two numbers are what they return."""
+    s = heap.space
+    native.spin_lock(heap.lock)
+    numbers[0] = s.log.written
+    numbers[1] = s.next_id - 1
+    numbers[2] = s.peak_in_use
+    numbers[3] = s.largest_alloc
+    numbers[4] = s.peak_pool
+    numbers[5] = copy_chunks(heap, chunks)
+    numbers[6] = copy_regions(heap, regions)
+    native.spin_unlock(heap.lock)
 
 
 def binned_rows(heap: Heap) -> list[tuple[int, int, int]]:

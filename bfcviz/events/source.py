@@ -26,10 +26,12 @@ class Source:
         length: how many events there are.
         path: of the file or folder, None in memory.
         following: more events may come.
+        first: the first step that can be seen, 0 for all sources that keep everything.
     """
 
     path: Path | None = None
     following = False
+    first = 0
 
     def __init__(self, labels: Labels, origin: Origin, length: int) -> None:
         self._labels = labels

@@ -29,10 +29,14 @@ class Trace:
 
     Made by `open`, `from_events` or an importer. Events are checked when they are first read, 131,072 at a
     time, so that opening costs the same whatever the length.
+
+    Attributes:
+        path: of the file or folder that it was opened from, absolute; None where it came about in memory.
     """
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self.path = None if source.path is None else source.path.absolute()
 
     @classmethod
     def from_events(cls, events: Events, labels: Labels, origin: Origin) -> "Trace":
@@ -80,6 +84,19 @@ class Trace:
         """Where the trace comes from and how far it can be trusted, as far as is known now."""
         return self._source.origin
 
+    @property
+    def first(self) -> int:
+        """The first step that can be seen: 0, but for a window on a heap (`window.follow`), where it moves on.
+
+        Where it is not 0, `keyframe_before(first)` gives the state there.
+        """
+        return self._source.first
+
+    @property
+    def following(self) -> bool:
+        """Whether more events may come: `refresh`."""
+        return self._source.following
+
     def __len__(self) -> int:
         return self._source.length
 
@@ -95,12 +112,15 @@ class Trace:
             FileError: one of them cannot be right, or cannot be decoded.
         """
         start, stop = operator.index(start), operator.index(stop)
-        if not 0 <= start <= stop <= len(self):
-            raise TraceError(f"events [{start}, {stop}) were asked for, of a trace of {len(self)} events")
+        if not self.first <= start <= stop <= len(self):
+            raise TraceError(
+                f"events [{start}, {stop}) were asked for, of a trace {_extent(self.first, len(self))}"
+            )
         return self._source.read(start, stop)
 
-    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Events]:
-        """Events [start, stop), or to the end of now, up to 131,072 at a time. Raises as `read`."""
+    def blocks(self, start: int | None = None, stop: int | None = None) -> Iterator[Events]:
+        """Events [start, stop), by default all there are now, up to 131,072 at a time. Raises as `read`."""
+        start = self.first if start is None else start
         stop = len(self) if stop is None else stop
         while start < stop:
             end = min((start // BLOCK + 1) * BLOCK, stop)
@@ -108,9 +128,9 @@ class Trace:
             start = end
 
     def refresh(self) -> int:
-        """Look for events that were recorded since the last look; returns how many. 0 for all but folders.
+        """Look for events that were recorded since the last look; returns how many steps further it goes.
 
-        Once `origin.status` is no longer `Status.RECORDING` there will be no more.
+        Once `following` is false there will be no more. Only folders and windows ever grow.
         """
         return self._source.refresh()
 
@@ -134,9 +154,14 @@ class Trace:
 
         Raises:
             FileError: the file is there already, or cannot be written.
-            TraceError: the labels do not fit, or options of the origin are no JSON.
+            TraceError: the labels do not fit, options of the origin are no JSON, or the trace is a window whose
+                first events are gone.
         """
         path = Path(path)
+        if self.first:
+            raise TraceError(
+                f"a trace {_extent(self.first, len(self))} was to be saved; record the heap to a folder to keep all"
+            )
         if path.suffix != ".parquet":
             raise FileError(path, "", "a trace is saved as a .parquet file; give it that ending")
         pack(self, path, overwrite=overwrite, keyframes=keyframes)
@@ -146,7 +171,7 @@ class Trace:
         """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label)."""
         stop = len(self)  # before the labels: each of those events' labels is then in the table
         names = LabelNames(self.labels)
-        tables = [table_of(events, names) for events in self.blocks(0, stop)]
+        tables = [table_of(events, names) for events in self.blocks(stop=stop)]
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -161,3 +186,7 @@ class Trace:
             raise MissingExtra("to_pandas()", "pandas", "lab") from error
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+
+def _extent(first: int, length: int) -> str:
+    return f"that keeps only events {first} to {length - 1}" if first else f"of {length} events"

@@ -63,6 +63,10 @@ def keyframes(trace: Trace, steps: Iterable[int]) -> Iterator[bytes]:
     """
     pools = len(trace.origin.pools)
     tables = [ChunkTable(pool, pools) for pool in range(pools)]
+    start = trace.keyframe_before(trace.first)
+    if start is not None:
+        for pool, table in enumerate(tables):
+            table.restore(decode(start[1], start[0], pool, pools))
     for step in steps:
         for block in trace.blocks(tables[0].step, step):
             for table in tables:

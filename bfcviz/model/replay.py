@@ -23,7 +23,7 @@ _EVENTS_A_CHUNK: Final = 6
 
 
 class Model:
-    """The heap of one pool after the first `step` events of a trace; starts at step 0.
+    """The heap of one pool after the first `step` events of a trace; starts at the first step there is.
 
     Going forward applies events, going back undoes them, and a long way starts from the nearest snapshot kept
     in passing or keyframe stored in the trace. Not safe to use from several threads at once.
@@ -42,10 +42,11 @@ class Model:
         self._table = ChunkTable(pool, pools)
         self._snapshots = Snapshots()
         self._chunks: tuple[int, NDArray[np.void]] | None = None
+        self._move_on()
 
     @property
     def step(self) -> int:
-        """Events applied: 0 to len(trace)."""
+        """Events applied: `trace.first` to len(trace)."""
         return self._table.step
 
     @property
@@ -57,11 +58,15 @@ class Model:
         """Go to the state after the first `step` events, by the shortest way.
 
         Raises:
-            TraceError: the trace has no such step, or an event on the way contradicts the others; the model
-                then stays at a step that is right.
+            TraceError: the trace has no such step (any more), or an event on the way contradicts the others; the
+                model then stays at a step that is right.
         """
-        if not 0 <= step <= len(self.trace):
-            raise TraceError(f"step {step} was asked for, of a trace with steps 0 to {len(self.trace)}")
+        self._move_on()
+        if not self.trace.first <= step <= len(self.trace):
+            gone = ": earlier ones are no longer kept" if 0 <= step < self.trace.first else ""
+            raise TraceError(
+                f"step {step} was asked for, of a trace with steps {self.trace.first} to {len(self.trace)}{gone}"
+            )
         start = self._shorter_start(step)
         if start is not None:
             self._chunks = None
@@ -112,6 +117,19 @@ class Model:
         return stats_of(self._table, self.trace.origin.pools[self.pool].bytes_limit)
 
     # -- the way there -----------------------------------------------------------------------------------
+
+    def _move_on(self) -> None:
+        """Let go of steps that the trace no longer has."""
+        first = self.trace.first
+        if first == self._snapshots.first:
+            return
+        found = self.trace.keyframe_before(first)
+        if found is None:
+            raise TraceError(f"the trace begins at step {first} and does not tell the state there")
+        self._snapshots.begin(decode(found[1], found[0], self.pool, len(self.trace.origin.pools)))
+        if self.step < first:
+            self._chunks = None
+            self._table.restore(self._snapshots.before(first))
 
     def _shorter_start(self, step: int) -> Snapshot | None:
         """The snapshot from which `step` is reached sooner than from here."""

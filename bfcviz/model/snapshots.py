@@ -28,7 +28,7 @@ def snapshot_of(table: ChunkTable) -> Snapshot:
 
 
 class Snapshots:
-    """Snapshots by step, `spacing` steps apart, within BUDGET. Step 0 is always there and takes nothing."""
+    """Snapshots by step, `spacing` steps apart, within BUDGET; the first, at step 0 unless moved, always stays."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
@@ -36,6 +36,18 @@ class Snapshots:
         self.nbytes = 0
         self._steps = [0]
         self._kept = {0: EMPTY}
+
+    @property
+    def first(self) -> int:
+        """The step of the first one."""
+        return self._steps[0]
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Let `snapshot` be the first: earlier states can no longer be reached."""
+        later = [step for step in self._steps if step > snapshot.step]
+        self._kept = {snapshot.step: snapshot, **{step: self._kept[step] for step in later}}
+        self._steps = [snapshot.step, *later]
+        self.nbytes = sum(self._kept[step].nbytes for step in later)
 
     def wants(self, step: int) -> bool:
         """Whether a snapshot at `step` is missing here."""
@@ -48,7 +60,7 @@ class Snapshots:
         self.nbytes += snapshot.nbytes
         while self.nbytes > self.budget and len(self._steps) > 1:
             self.spacing *= 2
-            for step in [step for step in self._steps if step % self.spacing]:
+            for step in [step for step in self._steps[1:] if step % self.spacing]:
                 self._steps.remove(step)
                 self.nbytes -= self._kept.pop(step).nbytes
 

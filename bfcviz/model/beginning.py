@@ -1,0 +1,114 @@
+"""Where a window on a heap begins when its log has lost events: the heap's own state, and a little history."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import Lapped
+from bfcviz.events.log import EventLog
+from bfcviz.events.reader import Reader
+from bfcviz.events.schema import Events
+from bfcviz.events.window import Beginning
+from bfcviz.model import raw
+from bfcviz.model.keyframes import encode
+from bfcviz.model.reduce import ChunkTable
+from bfcviz.model.rows import CHUNK_ROW, REGION_ROW
+from bfcviz.model.snapshot import Snapshot
+from bfcviz.model.snapshots import snapshot_of
+
+
+class Moment(Protocol):
+    """A whole heap between two events, as `BFCAllocator.moment` tells it; arrays by field names."""
+
+    @property
+    def step(self) -> int:
+        """Events written so far."""
+
+    @property
+    def chunks(self) -> NDArray[np.void]:
+        """With address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
+
+    @property
+    def regions(self) -> NDArray[np.void]:
+        """By ascending address, with address, size and slot."""
+
+    @property
+    def num_allocs(self) -> int:
+        """Successful requests ever."""
+
+    @property
+    def peak_bytes_in_use(self) -> int:
+        """The most that has been."""
+
+    @property
+    def largest_alloc_size(self) -> int:
+        """The largest chunk ever handed out."""
+
+    @property
+    def peak_pool_bytes(self) -> int:
+        """The most that has been."""
+
+
+def beginning(moment: Moment, log: EventLog) -> Beginning | None:
+    """The state at the oldest event that `log` still has, got by undoing from `moment`, and the events since.
+
+    OOMs count from there. So do the peaks, where the highest of all lies in these events: the one before it is
+    known to nobody. None where the writer is so fast that none of the events before `moment` is left.
+    """
+    events = _events_before(log, moment.step)
+    if not len(events):
+        return None
+    table = ChunkTable()
+    table.restore(_snapshot(moment))
+    events["pool"] = 0
+    table.undo(events)
+    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
+    first = snapshot_of(table)
+    table.apply(events)
+    seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    ever = (moment.peak_bytes_in_use, moment.peak_pool_bytes, moment.largest_alloc_size)
+    table.restore(first)
+    own = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    table.recall_peaks(*(e if e > s else o for e, s, o in zip(ever, seen, own, strict=True)))
+    return Beginning(encode([snapshot_of(table)]), events)
+
+
+def _events_before(log: EventLog, step: int) -> Events:
+    """What is left of the events before `step`."""
+    reader = Reader(log)
+    while reader.position < step:
+        try:
+            return reader.read(step - reader.position)
+        except Lapped:
+            reader.resync()
+    return reader.read(0)
+
+
+def _largest(table: ChunkTable) -> int:
+    rows = table.chunk_rows()
+    return int(rows["size"][rows["state"] == raw.CHUNK_IN_USE].max(initial=0))
+
+
+def _snapshot(moment: Moment) -> Snapshot:
+    chunks, regions = moment.chunks, moment.regions
+    rows = np.zeros(len(chunks), CHUNK_ROW)
+    for name in ("address", "size", "handle", "region"):
+        rows[name] = chunks[name]
+    used = chunks["in_use"]
+    rows["state"] = np.where(used, raw.CHUNK_IN_USE, raw.CHUNK_FREE)
+    for name, theirs in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
+        rows[name][used] = chunks[theirs][used]
+    rows["born"][used] = _whole_steps(chunks["born"][used].astype(np.uint64), moment.step)
+    region_rows = np.zeros(len(regions), REGION_ROW)
+    region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
+    region_rows["state"] = raw.REGION_LIVE
+    slots = regions["slot"].astype(np.uint64)
+    return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs)
+
+
+def _whole_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
+    """The last steps before `step` that have these low 32 bits."""
+    last = np.uint64(step - 1)
+    age: NDArray[np.uint64] = (last - low) & np.uint64(0xFFFF_FFFF)
+    return last - age
