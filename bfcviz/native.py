@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from bfcviz import _interrupts
+
 
 class Event(ctypes.Structure):
     """One event record; the fields of `bfcviz.events.schema.EVENT`."""
@@ -127,11 +129,13 @@ def mutex_delete(mutex: threading.Lock) -> None:
 
 
 def mutex_lock(mutex: threading.Lock) -> None:
+    _interrupts.hold()
     mutex.acquire()
 
 
 def mutex_unlock(mutex: threading.Lock) -> None:
     mutex.release()
+    _interrupts.let_go()
 
 
 class SpinLock:
@@ -154,6 +158,7 @@ def spinlock_delete(lock: SpinLock) -> None:
 
 
 def spin_lock(lock: SpinLock) -> None:
+    _interrupts.hold()
     with SpinLock.collecting:
         if SpinLock.holders == 0:
             SpinLock.resumes = gc.isenabled()
@@ -168,6 +173,7 @@ def spin_unlock(lock: SpinLock) -> None:
         SpinLock.holders -= 1
         if SpinLock.holders == 0 and SpinLock.resumes:
             gc.enable()
+    _interrupts.let_go()
 
 
 def window_of(address: int) -> Window:

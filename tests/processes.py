@@ -12,6 +12,11 @@ COMPILED = BFCAllocator.__module__ == "bfcviz._heap"
 """Whether the heap runs as machine code in this process."""
 
 
+def sized(compiled, plain):
+    """How many: the plain modules take some 30 times as long, so a test asks less of them."""
+    return compiled if COMPILED else plain
+
+
 def run_python(*arguments, plain=False, timeout=280, **environment):
     """Run `python ARGUMENTS`; `plain` lets it use the uncompiled heap, else it uses what this process does."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", **environment}
