@@ -5,17 +5,19 @@ from bfcviz.model cimport raw
 
 @cython.final
 cdef class Extremes:
-    cdef bint open
+    cdef bint _empty
+    cdef bint _first
+    cdef uint64_t _step
+    cdef int64_t _time
     cdef object _store
+    cdef object _ratio_store
     cdef raw.Extremes* _rows
-    cdef double _ratio_low
-    cdef double _ratio_high
-    cdef uint64_t _ratio_low_step
-    cdef uint64_t _ratio_high_step
-    cdef int64_t _ratio_low_time
-    cdef int64_t _ratio_high_time
+    cdef raw.Ratios* _ratios
 
-    cdef void fold(self, int series, uint64_t value, uint64_t step, int64_t time) noexcept
+    cdef void begin(self, uint64_t step, int64_t time) noexcept
+    cdef void fold_use(self, uint64_t in_use, uint64_t requested, uint64_t pool) noexcept
+    cdef void fold_free(self, uint64_t free, uint64_t largest, uint64_t too_small) noexcept
+    cdef void _fold(self, int series, uint64_t value) noexcept
     # Compiled, `/` of two integers would drop the fraction.
-    @cython.locals(whole=double, part=double, ratio=double)
-    cdef void fold_fragmentation(self, uint64_t free_bytes, uint64_t largest, uint64_t step, int64_t time) noexcept
+    @cython.locals(numerator=double, denominator=double, value=double)
+    cdef void _fold_ratio(self, int series, uint64_t part, uint64_t whole) noexcept

@@ -12,51 +12,66 @@ class Extremes:
     """Values are folded in one step after the other; `taken` hands out what they came to and begins anew."""
 
     def __init__(self) -> None:
-        self.open = False
-        self._store: Any = rows.grown(None, rows.EXTREMES_ROW, 5, compiled=bool(raw.COMPILED))
+        self._empty = self._first = True
+        self._step = self._time = 0
+        self._store: Any = rows.grown(None, rows.EXTREMES_ROW, 6, compiled=bool(raw.COMPILED))
+        self._ratio_store: Any = rows.grown(None, rows.RATIO_ROW, 4, compiled=bool(raw.COMPILED))
         self._rows = raw.extremes(self._store)
-        self._ratio_low = self._ratio_high = 0.0
-        self._ratio_low_step = self._ratio_high_step = self._ratio_low_time = self._ratio_high_time = 0
+        self._ratios = raw.ratios(self._ratio_store)
 
-    def taken(self) -> tuple[NDArray[np.void], tuple[float, float, int, int, int, int]]:
-        """A row of EXTREMES_ROW for each series, in the order of `raw`.
+    def taken(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """A row of EXTREMES_ROW for each series, and a row of RATIO_ROW for each ratio, in the order of `raw`.
 
-        External fragmentation, a ratio, is apart: (low, high, low_step, high_step, low_time, high_time).
+        They are good until the next value is folded in.
         """
-        self.open = False
-        ratio = (
-            self._ratio_low,
-            self._ratio_high,
-            self._ratio_low_step,
-            self._ratio_high_step,
-            self._ratio_low_time,
-            self._ratio_high_time,
-        )
-        return rows.exported(self._store, rows.EXTREMES_ROW).copy(), ratio
+        self._empty = True
+        totals = rows.exported(self._store, rows.EXTREMES_ROW)
+        return totals, rows.exported(self._ratio_store, rows.RATIO_ROW)
 
-    def fold(self, series: int, value: int, step: int, time: int) -> None:
-        """Take in the value of a series after the event that led to `step`."""
+    def begin(self, step: int, time: int) -> None:
+        """What is folded in from now on stood after the event that led to `step`."""
+        self._first, self._empty = self._empty, False
+        self._step, self._time = step, time
+
+    def fold_use(self, in_use: int, requested: int, pool: int) -> None:
+        """Take in what is handed out and what there is, in bytes."""
+        self._fold(raw.IN_USE, in_use)
+        self._fold(raw.REQUESTED, requested)
+        self._fold(raw.POOL, pool)
+        self._fold_ratio(raw.INTERNAL, in_use - requested, in_use)
+        self._fold_ratio(raw.NOT_IN_USE_SHARE, pool - in_use, pool if in_use > 0 else 0)
+
+    def fold_free(self, free: int, largest: int, too_small: int) -> None:
+        """Take in what is free: in all, in the largest chunk, and in those too small, in bytes."""
+        self._fold(raw.FREE_BYTES, free)
+        self._fold(raw.LARGEST, largest)
+        self._fold(raw.TOO_SMALL, too_small)
+        self._fold_ratio(raw.EXTERNAL, free - largest, free)
+        self._fold_ratio(raw.TOO_SMALL_SHARE, too_small, free)
+
+    def _fold(self, series: int, value: int) -> None:
         x = raw.extreme(self._rows, series)
-        if not self.open or value < x.low:
+        x.last = value
+        if self._first or value < x.low:
             x.low = value
-            x.low_step = step
-            x.low_time = time
-        if not self.open or value > x.high:
+            x.low_step = self._step
+            x.low_time = self._time
+        if self._first or value > x.high:
             x.high = value
-            x.high_step = step
-            x.high_time = time
+            x.high_step = self._step
+            x.high_time = self._time
 
-    def fold_fragmentation(self, free_bytes: int, largest: int, step: int, time: int) -> None:
-        """Take in external fragmentation, the last of a step's values."""
-        whole, part = free_bytes, free_bytes - largest
-        # 1 - largest / free would round once more and could differ from `fragmentation.external`.
-        ratio = part / whole if whole > 0 else 0.0
-        if not self.open or ratio < self._ratio_low:
-            self._ratio_low = ratio
-            self._ratio_low_step = step
-            self._ratio_low_time = time
-        if not self.open or ratio > self._ratio_high:
-            self._ratio_high = ratio
-            self._ratio_high_step = step
-            self._ratio_high_time = time
-        self.open = True
+    def _fold_ratio(self, series: int, part: int, whole: int) -> None:
+        numerator, denominator = part, whole
+        # 1 - x / y would round once more and could differ from what `fragmentation` says.
+        value = numerator / denominator if denominator > 0 else 0.0
+        x = raw.ratio(self._ratios, series)
+        x.last = value
+        if self._first or value < x.low:
+            x.low = value
+            x.low_step = self._step
+            x.low_time = self._time
+        if self._first or value > x.high:
+            x.high = value
+            x.high_step = self._step
+            x.high_time = self._time

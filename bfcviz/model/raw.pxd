@@ -30,6 +30,14 @@ cdef enum:
     POOL = 2
     FREE_BYTES = 3
     LARGEST = 4
+    TOO_SMALL = 5
+
+# The series of RATIO_ROW.
+cdef enum:
+    EXTERNAL = 0
+    INTERNAL = 1
+    NOT_IN_USE_SHARE = 2
+    TOO_SMALL_SHARE = 3
 
 cdef enum:
     FINE = 0
@@ -95,6 +103,17 @@ cdef struct Region:
 cdef struct Extremes:
     uint64_t low
     uint64_t high
+    uint64_t last
+    uint64_t low_step
+    uint64_t high_step
+    int64_t low_time
+    int64_t high_time
+
+# bfcviz.model.rows.RATIO_ROW
+cdef struct Ratios:
+    double low
+    double high
+    double last
     uint64_t low_step
     uint64_t high_step
     int64_t low_time
@@ -125,6 +144,12 @@ cdef inline Extremes* extremes(object store) except NULL:
     return <Extremes*>_start(store)
 
 cdef inline Extremes* extreme(Extremes* rows, Py_ssize_t series) noexcept nogil:
+    return rows + series
+
+cdef inline Ratios* ratios(object store) except NULL:
+    return <Ratios*>_start(store)
+
+cdef inline Ratios* ratio(Ratios* rows, Py_ssize_t series) noexcept nogil:
     return rows + series
 
 cdef inline uint64_t* numbers(object store) except NULL:

@@ -18,8 +18,9 @@ GREW = 1
 # What a row of the chunk table or of the region table holds.
 NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)
 
-# The series of `ChunkTable.measure`; external fragmentation is apart, being a ratio.
-IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST = range(5)
+# The series of `ChunkTable.measure`: bytes, and apart from them ratios.
+IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST, TOO_SMALL = range(6)
+EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 
 # How an event can contradict the table; `contradictions.py` says each in words.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
@@ -65,6 +66,16 @@ def extremes(store: list[Any]) -> list[Any]:
 
 def extreme(rows: list[Any], series: int) -> Any:
     """One row of `extremes`, to read and to change."""
+    return rows[series]
+
+
+def ratios(store: list[Any]) -> list[Any]:
+    """The rows of a store of `RATIO_ROW`."""
+    return store
+
+
+def ratio(rows: list[Any], series: int) -> Any:
+    """One row of `ratios`, to read and to change."""
     return rows[series]
 
 

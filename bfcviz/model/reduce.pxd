@@ -5,11 +5,13 @@ from bfcviz.model cimport raw
 from bfcviz.model.chunk_rows cimport ChunkRows
 from bfcviz.model.extremes cimport Extremes
 from bfcviz.model.region_table cimport RegionTable
+from bfcviz.model.tournament cimport Tournament
 
 @cython.final
 cdef class ChunkTable:
     cdef readonly int pool
     cdef readonly int pools
+    cdef readonly uint64_t wanted
     cdef readonly uint64_t step
     cdef readonly uint64_t peaks_step
     cdef readonly uint64_t bytes_in_use
@@ -68,5 +70,5 @@ cdef class ChunkTable:
     @cython.locals(code=int)
     cdef int _free_here(self, raw.Event* e) noexcept
 
-    @cython.locals(largest=uint64_t)
+    @cython.locals(free_sizes=Tournament)
     cdef void _note(self, int64_t time) noexcept

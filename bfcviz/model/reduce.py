@@ -38,7 +38,7 @@ class ChunkTable:
     """The chunks, regions and totals of one pool after the first `step` events of a trace.
 
     Attributes (read only):
-        pool, pools: which pool this is, and how many the trace has.
+        pool, pools, wanted: which pool this is, how many the trace has, and what `watch` was told.
         step: events applied so far, those of other pools included.
         bytes_in_use, requested_bytes_in_use, pool_bytes, free_bytes: totals, in bytes.
         num_allocs, ooms, chunks_in_use, chunks_free: counts.
@@ -49,6 +49,7 @@ class ChunkTable:
     def __init__(self, pool: int = 0, pools: int = 1) -> None:
         self.pool = pool
         self.pools = pools
+        self.wanted = 0
         self.clear()
 
     @property
@@ -62,9 +63,13 @@ class ChunkTable:
         self.bytes_in_use = self.requested_bytes_in_use = self.pool_bytes = self.free_bytes = 0
         self.num_allocs = self.ooms = self.chunks_in_use = 0
         self.peak_bytes_in_use = self.peak_pool_bytes = self.largest_alloc_size = 0
-        self._chunks = ChunkRows()
-        self._regions = RegionTable()
-        self._extremes = Extremes()
+        self._chunks, self._regions, self._extremes = ChunkRows(), RegionTable(), Extremes()
+        self._chunks.free_sizes.watch(self.wanted)
+
+    def watch(self, wanted: int) -> None:
+        """From now on measure the bytes in free chunks smaller than `wanted` bytes, too."""
+        self.wanted = wanted
+        self._chunks.free_sizes.watch(wanted)
 
     @property
     def chunks_free(self) -> int:
@@ -118,7 +123,7 @@ class ChunkTable:
             if code != raw.FINE:
                 self._refuse(code, block[i])
 
-    def extremes(self) -> tuple[NDArray[np.void], tuple[float, float, int, int, int, int]]:
+    def extremes(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """What `measure` saw since the last call; see `Extremes.taken`."""
         return self._extremes.taken()
 
@@ -383,13 +388,10 @@ class ChunkTable:
 
     def _note(self, time: int) -> None:
         """Fold the values after this event into the extremes."""
-        largest = self._chunks.free_sizes.largest()
-        self._extremes.fold(raw.IN_USE, self.bytes_in_use, self.step, time)
-        self._extremes.fold(raw.REQUESTED, self.requested_bytes_in_use, self.step, time)
-        self._extremes.fold(raw.POOL, self.pool_bytes, self.step, time)
-        self._extremes.fold(raw.FREE_BYTES, self.free_bytes, self.step, time)
-        self._extremes.fold(raw.LARGEST, largest, self.step, time)
-        self._extremes.fold_fragmentation(self.free_bytes, largest, self.step, time)
+        free_sizes = self._chunks.free_sizes
+        self._extremes.begin(self.step, time)
+        self._extremes.fold_use(self.bytes_in_use, self.requested_bytes_in_use, self.pool_bytes)
+        self._extremes.fold_free(self.free_bytes, free_sizes.largest(), free_sizes.below)
 
     def _refuse(self, code: int, record: np.void) -> Never:
         """Raise what `contradictions` says about the record and the rows it names."""

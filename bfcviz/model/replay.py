@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
-from bfcviz.events.schema import Kind
+from bfcviz.events.schema import Events, Kind
 from bfcviz.events.source import BLOCK
 from bfcviz.events.trace import Trace
 from bfcviz.model.bins import bins_of
@@ -83,6 +83,11 @@ class Model:
     def back(self, n: int = 1) -> None:
         """Go `n` events back. Raises as `seek`."""
         self.seek(self.step - n)
+
+    def measure(self, block: Events) -> None:
+        """Go over `block`, the trace's events from `step` on, as `ChunkTable.measure` does."""
+        self._table.measure(block)
+        self._keep()
 
     @contextmanager
     def visiting(self, step: int) -> Iterator["Model"]:
@@ -161,8 +166,12 @@ class Model:
         table = self._table
         for block in self.trace.blocks(table.step, step):
             table.apply(block)
-            if table.peaks_step == table.step and self._snapshots.wants(table.step):
-                self._snapshots.add(snapshot_of(table))
+            self._keep()
+
+    def _keep(self) -> None:
+        table = self._table
+        if table.peaks_step == table.step and self._snapshots.wants(table.step):
+            self._snapshots.add(snapshot_of(table))
 
     def _undo_to(self, step: int) -> None:
         while self.step > step:

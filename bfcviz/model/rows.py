@@ -36,13 +36,22 @@ EXTREMES_ROW = np.dtype(
     [
         ("low", "<u8"),
         ("high", "<u8"),
+        ("last", "<u8"),
         ("low_step", "<u8"),
         ("high_step", "<u8"),
         ("low_time", "<i8"),
         ("high_time", "<i8"),
     ]
 )
-"""The lowest and highest value of one series, and the first step and time at which each stood."""
+"""The lowest, highest and last value of one series, and the first step and time at which the extremes stood."""
+
+RATIO_ROW = np.dtype(
+    [
+        (name, "<f8" if name in {"low", "high", "last"} else EXTREMES_ROW[name])
+        for name in EXTREMES_ROW.names or ()
+    ]
+)
+"""The same of a series of ratios."""
 
 NUMBER = np.dtype("<u8")
 

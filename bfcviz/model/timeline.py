@@ -3,29 +3,36 @@
 One compiled pass applies the events and notes, after each, the least and greatest value of every series.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
+from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.model.reduce import ChunkTable
 from bfcviz.model.replay import Model
 
-SERIES: Final = (
+TOTALS: Final = (
     "bytes_in_use",
     "requested_bytes_in_use",
     "pool_bytes",
     "free_bytes",
     "largest_free_chunk",
-    "external_fragmentation",
+    "too_small_bytes",
 )
-"""What is measured; the first five in bytes and in the order of `raw`, the last a ratio of 0..1."""
+"""Series in bytes, in the order of `raw`. The last: bytes in free chunks smaller than a request asked about."""
+
+RATIOS: Final = ("external_fragmentation", "internal_fragmentation", "reserved_not_in_use", "too_small_share")
+"""Series of 0..1, in the order of `raw`: the measures of `fragmentation`, and too_small_bytes / free_bytes."""
+
+SERIES: Final = TOTALS + RATIOS
+"""What is measured."""
 
 
 def _fields(series: str) -> list[tuple[str, str]]:
-    value = "<f8" if series == SERIES[-1] else "<u8"
+    value = "<f8" if series in RATIOS else "<u8"
     return [
         (f"{series}_min", value),
         (f"{series}_max", value),
@@ -46,14 +53,31 @@ For each of SERIES: the least and the greatest value after any of its events, th
 and the first step, with its time, at which the least and the greatest stood.
 """
 
+_HEAD: Final = 3
+_TOTALS_END: Final = _HEAD + 7 * len(TOTALS)
 
-def timeline(
-    trace: Trace, pool: int = 0, start: int = 0, stop: int | None = None, points: int = 2000
+
+def timeline(  # noqa: PLR0913  a range and how to measure it
+    trace: Trace,
+    pool: int = 0,
+    start: int = 0,
+    stop: int | None = None,
+    points: int = 2000,
+    *,
+    wanted: int = 0,
 ) -> NDArray[np.void]:
     """The series after each of the events [start, stop), in at most `points` buckets of equal length.
 
     With at most `points` events every event has its row, and min, max and last are the same. Events of other
     pools count as steps that change nothing.
+
+    Args:
+        trace: the events.
+        pool: which heap of the trace.
+        start: the first event.
+        stop: after the last one; None: all there are.
+        points: how many rows at most.
+        wanted: bytes of the request that `too_small_bytes` asks about.
 
     Returns:
         Array of TIMELINE, ascending by step; empty where the range is.
@@ -67,31 +91,47 @@ def timeline(
             f"a timeline of steps {start} to {stop} in {points} points was asked for, of {len(trace)} events"
         )
     model = Model(trace, pool)
+    model.table.watch(wanted)
     model.seek(start)
+    return measured(model, equal_parts(start, stop, points))
+
+
+def equal_parts(start: int, stop: int, points: int) -> list[int]:
+    """Where each of at most `points` buckets of equal length ends."""
     count = stop - start
     buckets = min(count, points)
-    ends = [start + count * (i + 1) // buckets for i in range(buckets)]
-    out = np.zeros(buckets, TIMELINE)
-    row = 0
-    for block in trace.blocks(start, stop):
+    return [start + count * (i + 1) // buckets for i in range(buckets)]
+
+
+def measured(
+    model: Model, ends: Sequence[int], see: Callable[[Events], object] | None = None
+) -> NDArray[np.void]:
+    """Takes `model` on to the last of `ends`; a row of TIMELINE for the events up to each of them.
+
+    Args:
+        model: stands where the first bucket begins; what its table watches is measured.
+        ends: ascending steps after the model's.
+        see: is shown each block of events on the way.
+
+    Raises:
+        TraceError: events contradict each other; the model stays at the last step that is right.
+    """
+    table = model.table
+    table.extremes()  # what a pass that was broken off may have left there
+    out = np.zeros(len(ends), TIMELINE)
+    words = out.view(np.uint64).reshape(len(out), TIMELINE.itemsize // 8)
+    row, begin = 0, model.step
+    for block in model.trace.blocks(begin, ends[-1] if ends else begin):
+        if see is not None:
+            see(block)
         before = model.step
         while (at := model.step - before) < len(block):
             part = block[at : ends[row] - before]
-            model.table.measure(part)
+            model.measure(part)
             if model.step == ends[row]:
-                begin = ends[row - 1] if row else start
-                out[row] = _row(model.table, int(part["time"][-1]), ends[row] - begin)
-                row += 1
+                totals, ratios = table.extremes()
+                words[row, :_HEAD] = model.step, part["time"][-1].view(np.uint64), model.step - begin
+                words[row, _HEAD:_TOTALS_END] = totals.view(np.uint64)
+                words[row, _TOTALS_END:] = ratios.view(np.uint64)
+                row, begin = row + 1, model.step
     return out
-
-
-def _row(table: ChunkTable, time: int, events: int) -> tuple[float, ...]:
-    """A row of TIMELINE: what `table` has measured, and where it stands now."""
-    measured, ratio = table.extremes()
-    free, largest = table.free_bytes, table.largest_free_chunk
-    share = (free - largest) / free if free else 0.0
-    lasts = (table.bytes_in_use, table.requested_bytes_in_use, table.pool_bytes, free, largest, share)
-    row: list[float] = [table.step, time, events]
-    for (low, high, *places), last in zip([*measured.tolist(), ratio], lasts, strict=True):
-        row += [low, high, last, *places]
-    return tuple(row)

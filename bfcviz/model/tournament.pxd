@@ -9,8 +9,12 @@ cdef class Tournament:
     cdef uint64_t _first
     cdef object _store
     cdef uint64_t* _nodes
+    cdef uint64_t _limit
+    cdef uint64_t below
 
     cdef uint64_t largest(self) noexcept
+    @cython.locals(place=uint64_t, number=uint64_t)
+    cdef void watch(self, uint64_t limit) noexcept
     cdef void reserve(self, uint64_t places) except *
     @cython.locals(node=uint64_t, old=uint64_t)
     cdef void set(self, uint64_t place, uint64_t number) noexcept

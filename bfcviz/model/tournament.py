@@ -10,6 +10,9 @@ class Tournament:
 
     A change climbs only while it changes the winner: for most places not even once, never more than
     log8(places) levels.
+
+    Attributes:
+        below: sum of the numbers that are less than what `watch` was told; 0 before.
     """
 
     def __init__(self) -> None:
@@ -17,11 +20,22 @@ class Tournament:
         self._first = 0  # node of place 0
         self._store: Any = rows.grown(None, rows.NUMBER, 1, compiled=bool(raw.COMPILED))
         self._nodes = raw.numbers(self._store)
+        self._limit = 0
+        self.below = 0
 
     def largest(self) -> int:
         """The largest number, 0 where there is none."""
         largest: int = self._nodes[0]
         return largest
+
+    def watch(self, limit: int) -> None:
+        """Keep the sum of the numbers that are less than `limit`."""
+        self._limit = limit
+        self.below = 0
+        for place in range(self._places):
+            number = self._nodes[self._first + place]
+            if number < limit:
+                self.below += number
 
     def reserve(self, places: int) -> None:
         """Make room for at least this many places."""
@@ -33,6 +47,10 @@ class Tournament:
         node = self._first + place
         old = self._nodes[node]
         self._nodes[node] = number
+        if old < self._limit:
+            self.below -= old
+        if number < self._limit:
+            self.below += number
         if number >= old:
             while node > 0:
                 node = (node - 1) >> 3
@@ -63,6 +81,7 @@ class Tournament:
         nodes = self._first + self._places
         self._store = rows.grown(None, rows.NUMBER, nodes, compiled=bool(raw.COMPILED))
         self._nodes = raw.numbers(self._store)
+        self.below = 0
         if before > 0:
             from_nodes = raw.numbers(old)
             for place in range(before):

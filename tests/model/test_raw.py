@@ -7,12 +7,13 @@ import pytest
 
 from bfcviz.events.schema import EVENT, Flag, Kind
 from bfcviz.model import raw
-from bfcviz.model.rows import CHUNK_ROW, EXTREMES_ROW, REGION_ROW
+from bfcviz.model.rows import CHUNK_ROW, EXTREMES_ROW, RATIO_ROW, REGION_ROW
 
 PXD = Path(raw.__file__).with_suffix(".pxd").read_text()
 C_TYPES = {
     "uint64_t": "<u8",
     "int64_t": "<i8",
+    "double": "<f8",
     "uint32_t": "<u4",
     "uint16_t": "<u2",
     "uint8_t": "|u1",
@@ -44,7 +45,13 @@ def test_functions_agree():
 
 @pytest.mark.parametrize(
     ("struct", "dtype"),
-    [("Event", EVENT), ("Chunk", CHUNK_ROW), ("Region", REGION_ROW), ("Extremes", EXTREMES_ROW)],
+    [
+        ("Event", EVENT),
+        ("Chunk", CHUNK_ROW),
+        ("Region", REGION_ROW),
+        ("Extremes", EXTREMES_ROW),
+        ("Ratios", RATIO_ROW),
+    ],
 )
 def test_structs_agree_with_dtypes(struct, dtype):
     body = re.search(rf"cdef struct {struct}:\n((?:    .+\n)+)", PXD)[1]

@@ -11,27 +11,38 @@ from hypothesis import strategies as st
 from bfcviz.events.schema import Kind
 from bfcviz.model import fragmentation, timeline
 from bfcviz.model.find import events_of, next_step, peak, previous_step, worst_fragmentation
-from bfcviz.model.timeline import SERIES
+from bfcviz.model.timeline import RATIOS, SERIES
 
 
-def values_of(heap, pool):
+def values_of(heap, pool, wanted=0):
     """Each series after every event, from the heap's own states."""
-    states = [state[pool] for state in heap.states[1:]]
-    series = {name: [state[name] for state in states] for name in SERIES[:-1]}
-    series[SERIES[-1]] = [fragmentation.external(SimpleNamespace(**state)) for state in states]
-    return series
+    states = [dict(state[pool]) for state in heap.states[1:]]
+    for state in states:
+        free = [chunk[1] for chunk in state["chunks"] if not chunk[-1]]
+        state["too_small_bytes"] = sum(size for size in free if size < wanted)
+        stats = SimpleNamespace(**state)
+        state["external_fragmentation"] = fragmentation.external(stats)
+        state["internal_fragmentation"] = fragmentation.internal(stats)
+        state["reserved_not_in_use"] = fragmentation.reserved_not_in_use(stats)
+        state["too_small_share"] = stats.too_small_bytes / stats.free_bytes if stats.free_bytes else 0
+    return {name: [state[name] for state in states] for name in SERIES}
 
 
 @both_ways
-@given(operations(), st.integers(1, 30), st.integers(0, 10_000), st.integers(0, 10_000))
-def test_every_bucket_has_the_extremes_of_its_events(table_class, steps, points, one, other):
+@given(
+    operations(),
+    st.integers(1, 30),
+    st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)),
+    st.sampled_from([0, 1, 512, 2000, 1 << 40]),
+)
+def test_every_bucket_has_the_extremes_of_its_events(table_class, steps, points, places, wanted):
     heap = run(steps)
-    start, stop = sorted((one % (len(heap.records) + 1), other % (len(heap.records) + 1)))
+    start, stop = sorted(place % (len(heap.records) + 1) for place in places)
     with small_steps(table_class):
-        rows = timeline(heap.trace(), 1, start, stop, points)
+        rows = timeline(heap.trace(), 1, start, stop, points, wanted=wanted)
     assert len(rows) == min(points, stop - start)
     assert rows["events"].sum() == stop - start
-    expected = values_of(heap, 1)
+    expected = values_of(heap, 1, wanted)
     first = start
     for row in rows:
         last = int(row["step"])
@@ -58,7 +69,7 @@ def test_peak_and_worst_fragmentation_are_the_first_highest(steps):
     heap = run(steps)
     values = values_of(heap, 0)
     trace = heap.trace()
-    for found, name in ((peak(trace, 0), "bytes_in_use"), (worst_fragmentation(trace, 0), SERIES[-1])):
+    for found, name in ((peak(trace, 0), "bytes_in_use"), (worst_fragmentation(trace, 0), RATIOS[0])):
         with_start = [0, *values[name]]
         assert found == with_start.index(max(with_start))
 
