@@ -32,6 +32,7 @@ from bfcviz.allocator import cface, invariants, memory_map, survey
 from bfcviz.allocator.closing import Closing
 from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
+from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed
@@ -264,7 +265,7 @@ class BFCAllocator:
         """Every region, in address order: an array of `memory_map.REGION`."""
         return memory_map.regions(self.heap)
 
-    def moment(self) -> memory_map.Moment:
+    def moment(self) -> Moment:
         """The whole heap between two events, and how many there were: where a reader of its log can begin."""
         return memory_map.moment(self.heap)
 
