@@ -21,7 +21,9 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         FileError: the file cannot be read; says where in it and why.
     """
     path = Path(path)
-    return _READERS[sniff(path)](path)
+    trace = _READERS[sniff(path)](path)
+    trace.path = path.absolute()
+    return trace
 
 
 def open_xplane(path: Path) -> Trace:

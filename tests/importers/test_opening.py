@@ -153,3 +153,13 @@ def test_folders_and_parquet_files_that_are_no_trace_are_one_error(tmp_path: Pat
         opened(tmp_path / "a.parquet", b"PAR1" + bytes(100) + b"PAR1")
     with pytest.raises(FileError, match="no such file"):
         open_trace(str(tmp_path / "missing"))
+
+
+def test_a_trace_knows_where_it_was_opened_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.xplane.pb").write_bytes(profile())
+    monkeypatch.chdir(tmp_path)
+    trace = open_trace("run.xplane.pb")
+    assert trace.path == tmp_path / "run.xplane.pb"
+    trace.save("run.parquet")
+    assert Trace.open("run.parquet").path == tmp_path / "run.parquet"
+    assert Trace.from_events(trace.read(0, 0), trace.labels, trace.origin).path is None
