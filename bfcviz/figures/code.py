@@ -1,0 +1,80 @@
+"""A picture as the Python that makes it: what a person clicked together, to be kept, shared and changed."""
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz import samples
+from bfcviz.figures.look import PLAIN, Look
+
+_WIDTH: Final = 88
+"""Characters of a call that stays on one line."""
+
+
+def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
+    """Python that runs as it stands and shows the figure called `name` as it is now.
+
+    Args:
+        name: one of `FIGURES`.
+        trace_path: `Trace.path`; None: the trace lies in memory, and its place in the code is left open.
+        step: the step shown.
+        pool: the heap shown.
+        look: what it is drawn with; only what differs from `PLAIN` is named.
+    """
+    figure = _call("draw", [repr(name), "trace", str(step)], _chosen(pool, look))
+    lines = [*_imports(look, "from bfcviz.figures import draw"), "", _trace(trace_path)]
+    return "\n".join([*lines, f"figure = {figure}", "figure.show()", ""])
+
+
+def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
+    """Python for a notebook's cell that shows the Inspector of this trace at this step."""
+    theme = {"theme": look.theme} if look.theme != PLAIN.theme else {}
+    inspector = _call("bfcviz.Inspector", ["trace", str(step)], ({"pool": pool} if pool else {}) | theme)
+    return "\n".join(["import bfcviz", "", _trace(trace_path), inspector, ""])
+
+
+def _imports(look: Look, line: str) -> list[str]:
+    """What the code needs; a look's parts have names of their own."""
+    parts = sorted({type(value).__name__ for value in _chosen(0, look).values() if is_dataclass(value)})
+    more = [f"from bfcviz.figures.look import {', '.join(parts)}"] if parts else []
+    return ["import bfcviz", line, *more]
+
+
+def _trace(path: Path | None) -> str:
+    if path is None:
+        return "trace = ...  # your trace: this one lies in memory, and no file holds it"
+    for name in samples.names():
+        if path == samples.sample(name):
+            return f'trace = bfcviz.open(bfcviz.sample("{name}"))'
+    return f"trace = bfcviz.open({str(path)!r})"
+
+
+def _chosen(pool: int, look: Look) -> dict[str, Any]:
+    """What is not as it is by default."""
+    chosen = {field.name: getattr(look, field.name) for field in fields(look)}
+    told = {key: value for key, value in chosen.items() if value != getattr(PLAIN, key)}
+    return {"pool": pool, **told} if pool else told
+
+
+def _call(function: str, given: Iterable[str], named: dict[str, Any]) -> str:
+    """The call, on one line where it fits."""
+    words = [*given, *(f"{key}={_literal(value)}" for key, value in named.items())]
+    line = f"{function}({', '.join(words)})"
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join([f"{function}(", *(f"    {word}," for word in words), ")"])
+
+
+def _literal(value: Any) -> str:
+    """`value` as Python that gives it again; numbers lose their NumPy types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {field.name: getattr(value, field.name) for field in fields(value)}
+        return (
+            f"{type(value).__name__}({', '.join(f'{key}={_literal(part)}' for key, part in given.items())})"
+        )
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))})"
+    return repr(value.item() if isinstance(value, np.generic) else value)
