@@ -15,7 +15,8 @@ PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
     "demo": "step through a bundled training run in JupyterLab",
     "info": "what a file holds, and its heap after the last event",
-    "export": "one picture of a heap at one step, as HTML, PNG, SVG, or its numbers as CSV",
+    "view": "the dashboard of a file as a page in your browser, without a notebook",
+    "export": "one picture of a heap at one step, as HTML, PNG, SVG or PDF, or its numbers as CSV or Parquet",
 }
 """Subcommand -> what it does; each is a module of its own beside this one."""
 

@@ -1,0 +1,100 @@
+"""`bfcviz view`: the dashboard of a file as a page of its own, for people without a notebook."""
+
+import argparse
+import ipaddress
+import secrets
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.importers.opening import open_trace
+
+_LOOPBACK = "127.0.0.1"
+_PACKAGE_HOME = str(Path(__file__).parents[2])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bfcviz view` takes."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--port", type=parse_port, metavar="N", help="port of the server (default: one that is free)"
+    )
+    parser.add_argument(
+        "--ip",
+        default=_LOOPBACK,
+        metavar="ADDRESS",
+        help=f"where the server listens (default: {_LOOPBACK}, which only this machine reaches)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the page's address and open no browser on it"
+    )
+    parser.add_argument(
+        "--no-token", action="store_true", help="show the page to everybody who reaches the address"
+    )
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve the page until Ctrl-C.
+
+    Raises:
+        MissingExtra: Voila is not installed.
+        FileError: the file cannot be read.
+        BfcvizError: nothing can listen at that address.
+    """
+    if find_spec("voila") is None:
+        raise MissingExtra("bfcviz view", "Voila", "view")
+    open_trace(arguments.file)  # what is wrong with the file is said here, not in a page
+    from bfcviz.cli.page_server import Address, serve  # noqa: PLC0415  an extra
+
+    token = "" if arguments.no_token else secrets.token_hex(16)
+    if not token and not is_loopback(arguments.ip):
+        print(f"Everybody who reaches {arguments.ip} sees this page: it asks for no token.", file=sys.stderr)
+    serve(
+        page_code(arguments.file, arguments.theme),
+        Address(arguments.ip, arguments.port, token),
+        theme=arguments.theme,
+        browser=not arguments.no_browser,
+    )
+
+
+def page_code(file: str, theme: str) -> str:
+    """The Python that the page's kernel runs; `file` and `theme` are in it as literals, never as code."""
+    path = ascii(str(Path(file).absolute()))
+    return (
+        f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
+        "from bfcviz.cli.view import dashboard\n"
+        f"dashboard({path}, {theme!a})"
+    )
+
+
+def dashboard(file: str, theme: str) -> Any:
+    """The page: an Inspector of `file`; or why there is none, for the file may have changed since."""
+    from bfcviz.dashboard import Inspector  # noqa: PLC0415  widgets; the server needs none
+
+    try:
+        return Inspector(open_trace(file), theme=theme)
+    except BfcvizError as error:
+        print(f"bfcviz: error: {error}")
+        return None
+
+
+def is_loopback(ip: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        return ip == "localhost"
+
+
+def parse_port(text: str) -> int:
+    """A port's number, 1 to 65535."""
+    try:
+        port = int(text)
+    except ValueError:
+        port = 0
+    if not 0 < port < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 1 to 65535")
+    return port
