@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import plotly.graph_objects as go
-from pyarrow import csv
+import pyarrow as pa
+from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures.panel import CONFIG, Picture
@@ -24,8 +25,9 @@ SCALE: Final = 2
 def export(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
     """Writes `figure` to `path`, in the form its suffix names, and returns the path.
 
-    `.html` holds everything it needs and works offline; `.png` and `.svg` want kaleido and a Chromium or
-    Chrome; `.csv` holds the numbers the figure was drawn from. The file appears whole or not at all.
+    `.html` holds everything it needs and works offline; `.png`, `.svg` and `.pdf` want kaleido and a Chromium
+    or Chrome; `.csv` and `.parquet` hold the numbers the figure was drawn from. The file appears whole or not
+    at all.
 
     Raises:
         BfcvizError: an unknown suffix, no browser, a figure that brings no numbers, or a place that cannot be
@@ -72,26 +74,41 @@ def _image(figure: go.Figure, form: str) -> bytes:
             raise BfcvizError(
                 f"export to .{form} needs a Chromium or Chrome, and kaleido found none that starts; install "
                 "one (apt-get install chromium, or kaleido_get_chrome), or set BROWSER_PATH to it; "
-                f".html and .csv work without ({error})"
+                f".html, .csv and .parquet work without ({error})"
             ) from error
     return made
 
 
 def _csv(figure: go.Figure) -> bytes:
+    sink = io.BytesIO()
+    csv.write_csv(_numbers(figure, "csv"), sink)
+    return sink.getvalue()
+
+
+def _parquet(figure: go.Figure) -> bytes:
+    sink = io.BytesIO()
+    parquet.write_table(_numbers(figure, "parquet"), sink)
+    return sink.getvalue()
+
+
+def _numbers(figure: go.Figure, form: str) -> pa.Table:
     table = figure.table if isinstance(figure, Picture) else None
     if table is None:
-        raise BfcvizError("this figure brings no numbers for .csv; those made by bfcviz.figures do")
-    sink = io.BytesIO()
-    csv.write_csv(table, sink)
-    return sink.getvalue()
+        raise BfcvizError(f"this figure brings no numbers for .{form}; those made by bfcviz.figures do")
+    return table
 
 
 _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
     ".html": _html,
     ".png": lambda figure: _image(figure, "png"),
     ".svg": lambda figure: _image(figure, "svg"),
+    ".pdf": lambda figure: _image(figure, "pdf"),
     ".csv": _csv,
+    ".parquet": _parquet,
 }
+IMAGES: Final = frozenset({".png", ".svg", ".pdf"})
+"""Those that a browser makes, which takes seconds when it starts."""
+
 FORMATS: Final = tuple(_FORMATS)
 """The suffixes `export` knows."""
 

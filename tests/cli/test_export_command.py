@@ -85,7 +85,7 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
         (("--step", "-1", "--out", "map.csv"), "step -1 was asked for"),
         (("--pool", "1", "--out", "map.csv"), "pool 1 was asked for"),
         (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 was asked for"),
-        (("--out", "map.txt"), "use one of .html, .png, .svg, .csv"),
+        (("--out", "map.txt"), "use one of .html, .png, .svg, .pdf, .csv, .parquet"),
         (("--out", "nowhere/map.csv"), "cannot write"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from browser.lab import find_browser
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from kaleido.errors import ChromeNotFoundError
+from pyarrow import parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures import FIGURES, FORMATS, draw, export
@@ -43,6 +44,19 @@ def test_csv_holds_the_numbers_drawn(figure, tmp_path):
     assert rows[0]["label"] == "</script><script>alert(1)</script>"
 
 
+def test_parquet_holds_the_same_numbers(figure, tmp_path):
+    assert parquet.read_table(export(figure, tmp_path / "map.parquet")) == figure.table
+
+
+@needs_browser
+def test_pdf_is_one_page_of_the_figures_shape(figure, tmp_path):
+    pdf = export(figure, tmp_path / "map.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-")
+    (box,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)\s*\]", pdf)
+    width, height = map(float, box)
+    assert width / height == pytest.approx(1200 / figure.layout.height, rel=0.01)
+
+
 @needs_browser
 def test_png_and_svg_are_pictures(figure, tmp_path):
     png = export(figure, tmp_path / "map.png").read_bytes()
@@ -54,7 +68,7 @@ def test_png_and_svg_are_pictures(figure, tmp_path):
 
 
 def test_an_unknown_suffix_is_refused_with_those_that_work(figure, tmp_path):
-    with pytest.raises(BfcvizError, match=r"\.html, \.png, \.svg, \.csv"):
+    with pytest.raises(BfcvizError, match=r"\.html, \.png, \.svg, \.pdf, \.csv, \.parquet"):
         export(figure, tmp_path / "map.pptx")
     assert not list(tmp_path.iterdir())
 
@@ -64,7 +78,9 @@ def test_without_a_browser_it_says_what_to_install(figure, tmp_path, monkeypatch
         raise ChromeNotFoundError
 
     monkeypatch.setattr(kaleido, "calc_fig_sync", refuse)
-    with pytest.raises(BfcvizError, match=r"apt-get install chromium.*\.html and \.csv work without"):
+    with pytest.raises(
+        BfcvizError, match=r"apt-get install chromium.*\.html, \.csv and \.parquet work without"
+    ):
         export(figure, tmp_path / "map.png")
     assert not list(tmp_path.iterdir())
 
@@ -75,9 +91,10 @@ def test_without_kaleido_it_names_the_extra(figure, tmp_path, monkeypatch):
         export(figure, tmp_path / "map.svg")
 
 
-def test_a_figure_without_numbers_has_no_csv(tmp_path):
-    with pytest.raises(BfcvizError, match="no numbers"):
-        export(go.Figure(), tmp_path / "plain.csv")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_figure_without_numbers_has_none_to_write(suffix, tmp_path):
+    with pytest.raises(BfcvizError, match=f"no numbers for {suffix}"):
+        export(go.Figure(), tmp_path / f"plain{suffix}")
 
 
 def test_a_failed_export_leaves_the_old_file_alone(figure, tmp_path):
@@ -111,4 +128,4 @@ def test_by_default_a_figure_shows_the_last_step():
 def test_an_unknown_figure_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match=r"region_map, bin_histogram"):
         draw("pie", busy_trace())
-    assert FORMATS == (".html", ".png", ".svg", ".csv")
+    assert FORMATS == (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
