@@ -1,8 +1,10 @@
 """Other Python processes: with the compiled heap or the plain one, and under a time limit."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from shared import ROOT
 
@@ -33,3 +35,14 @@ def run_code(code, **options):
     assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
     assert not result.stderr, result.stderr
     return result.stdout
+
+
+def children_of(pid):
+    """Numbers of the processes that this one started and that run still; Linux tells."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended just now
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == pid and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
