@@ -1,6 +1,7 @@
 """Steps worth going to. A step found is the one just after its event: the state that the event left."""
 
 from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,27 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.timeline import timeline
 
 
-def next_step(trace: Trace, step: int, kinds: Collection[Kind], pool: int | None = 0) -> int | None:
+def _table(*kinds: Kind) -> NDArray[np.bool_]:
+    """Which values of `kind` are one of these."""
+    values = np.zeros(256, bool)
+    values[[int(kind) for kind in kinds]] = True
+    return values
+
+
+_WITH_CHUNK: Final = ~_table(Kind.OOM, Kind.MARK)
+_WITH_OTHER: Final = _table(Kind.SPLIT, Kind.MERGE)
+_LABELLED: Final = _table(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+
+
+def next_step(  # noqa: PLR0913  what to look for, in six independent words
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
     """The first step after `step` that an event of one of `kinds` leads to; None where there is none.
 
     Args:
@@ -20,22 +41,36 @@ def next_step(trace: Trace, step: int, kinds: Collection[Kind], pool: int | None
         step: where to begin.
         kinds: of the event.
         pool: the event's pool; None: any.
+        chunk: handle of a chunk the event is about, or that it made or absorbed; None: any. The heap gives
+            handles of absorbed chunks out again.
+        label: number of its label, of kinds that have one; None: any.
+
+    Raises:
+        TraceError: the trace has no such step.
     """
     _check(trace, step)
     for block in trace.blocks(step):
-        found = _matches(block, kinds, pool)
+        found = _matches(block, kinds, pool, chunk, label)
         if len(found):
             return int(block["seq"][found[0]]) + 1
     return None
 
 
-def previous_step(trace: Trace, step: int, kinds: Collection[Kind], pool: int | None = 0) -> int | None:
-    """The last step before `step` that an event of one of `kinds` leads to; None where there is none."""
+def previous_step(  # noqa: PLR0913
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
+    """The last step before `step` that an event of one of `kinds` leads to; arguments as of `next_step`."""
     _check(trace, step)
     stop = step - 1  # event `step - 1` leads to `step` itself
     while stop > 0:
         start = (stop - 1) // BLOCK * BLOCK
-        found = _matches(trace.read(start, stop), kinds, pool)
+        found = _matches(trace.read(start, stop), kinds, pool, chunk, label)
         if len(found):
             return start + int(found[-1]) + 1
         stop = start
@@ -66,11 +101,37 @@ def _first_highest(trace: Trace, pool: int, series: str) -> int:
     return int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else 0
 
 
-def _matches(block: Events, kinds: Collection[Kind], pool: int | None) -> NDArray[np.intp]:
-    fits = np.isin(block["kind"], [int(kind) for kind in kinds])
+def _matches(
+    block: Events,
+    kinds: Collection[Kind],
+    pool: int | None,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> NDArray[np.intp]:
+    """Indices of the events asked for; the rarest condition first, as each looks only at what is left."""
+    wanted = _table(*kinds)
+    found: NDArray[np.intp]
+    if chunk is not None:
+        found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
+        found = found[_about(block[found], chunk)]
+    elif label is not None:
+        found = np.flatnonzero(block["label"] == label)
+    else:
+        found = np.flatnonzero(wanted[block["kind"]])
+    found = found[wanted[block["kind"][found]]]
+    if label is not None:
+        found = found[(block["label"][found] == label) & _LABELLED[block["kind"][found]]]
     if pool is not None:
-        fits &= block["pool"] == pool
-    return np.flatnonzero(fits)
+        found = found[block["pool"][found] == pool]
+    return found
+
+
+def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
+    """Which of the events are about this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
+    kinds = events["kind"]
+    mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
+    mine |= (events["other"] == chunk) & _WITH_OTHER[kinds]
+    return mine
 
 
 def _check(trace: Trace, step: int) -> None:

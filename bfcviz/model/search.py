@@ -1,0 +1,146 @@
+"""The search of an allocation: the bins it looked at, the chunk it took, and whether that was split.
+
+No event records a search. It is made again here, by the heap's rule, among the chunks that were free just before:
+
+::
+
+    request -> rounded up -> its bin, and upwards -> the smallest chunk that fits, of equals the lowest address
+    nothing fits in any bin -> release wholly free regions, extend the pool -> search again
+    the chunk taken:  | padding | handed out | rest |      padding and rest stay free, if they are cut off
+
+What was taken is always what the events say; chunks that should have come first are counted, not explained away.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
+from bfcviz.events.trace import Trace
+from bfcviz.model import raw
+from bfcviz.model.bins import bin_numbers
+from bfcviz.model.found import Cut, Found
+from bfcviz.model.found import Search as Search
+from bfcviz.model.operation import Operation, operation_of
+from bfcviz.model.replay import Model
+from bfcviz.model.search_words import search_words as search_words
+
+_WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
+
+
+def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | None:
+    """The search made by the operation that event `step` is part of.
+
+    Args:
+        trace: the events.
+        step: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE on the way to one.
+        model: one of this trace and pool to look with; it is brought back to where it stands.
+
+    Returns:
+        None for events of no request, and for heaps tiled from addresses alone: what was free is not known.
+
+    Raises:
+        TraceError: the trace has no such event, or those before it contradict each other.
+    """
+    operation = operation_of(trace, step)
+    if operation is None or _is_tiled(trace, operation.pool):
+        return None
+    if model is None or model.trace is not trace or model.pool != operation.pool:
+        model = Model(trace, operation.pool)
+    requested = int(operation.end["requested"])
+    rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
+    free = _free_chunks(model, operation.begin)
+    max_waste = _max_waste(trace, operation.pool)
+    found = None
+    if operation.end["kind"] == Kind.ALLOCATE:
+        found = _found(model, operation, rounded, max_waste)
+    made_room = bool(operation.extends or operation.releases)
+    first = bin_of(rounded)
+    last = NUM_BINS - 1 if found is None or made_room else max(found.bin, first)
+    numbers = bin_numbers(free["size"])
+    counts = np.bincount(numbers, minlength=NUM_BINS)[first : last + 1]
+    fits = free["size"] >= rounded
+    return Search(
+        step=int(operation.end["seq"]),
+        requested=requested,
+        rounded=rounded,
+        first_bin=first,
+        last_bin=last,
+        free_chunks=tuple(counts.tolist()),
+        too_small=int(np.count_nonzero((numbers == first) & ~fits)),
+        passed_over=_passed_over(free[fits], None if made_room else found),
+        extended=sum(int(event["size"]) for event in operation.extends),
+        released=len(operation.releases),
+        max_waste=max_waste,
+        found=found,
+    )
+
+
+def _free_chunks(model: Model, step: int) -> NDArray[np.void]:
+    """Rows of the chunks that are free at a step, in no order."""
+    with model.visiting(step):
+        rows = (
+            model.table.chunk_rows()
+        )  # a tenth of the cost of `chunks()`, whose kept array stays what it is
+    free: NDArray[np.void] = rows[rows["state"] == raw.CHUNK_FREE]
+    return free
+
+
+def _found(model: Model, operation: Operation, rounded: int, max_waste: int | None) -> Found:
+    with model.visiting(operation.taken_at):
+        rows = model.table.chunk_rows()
+    chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
+    size, rest, padding, split = int(chunk["size"]), 0, 0, False
+    for event in operation.splits:
+        if int(event["flags"]) & Flag.PADDING:
+            padding = size - int(event["size"])
+        else:
+            rest, split = rest + int(event["size"]), True
+    usable = size - padding
+    if not split:
+        rest = max(0, usable - rounded)
+    return Found(
+        int(chunk["address"]),
+        size,
+        bin_of(size),
+        padding,
+        rest,
+        split,
+        _cut(usable, rounded, split, max_waste),
+    )
+
+
+def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut:  # noqa: FBT001
+    over = usable - rounded
+    wasteful = max_waste is not None and over >= max_waste
+    if split:
+        return Cut.HALVES if over >= rounded else Cut.WASTE if wasteful else Cut.NOT_SHOWN
+    if over <= 0:
+        return Cut.EXACT
+    return Cut.NOT_SHOWN if over >= rounded or wasteful else Cut.WHOLE
+
+
+def _passed_over(fits: NDArray[np.void], found: Found | None) -> int:
+    """How many of the chunks that fit come before the one taken; all where none of them was."""
+    if found is None:
+        return len(fits)
+    smaller = fits["size"] < found.size
+    lower = (fits["size"] == found.size) & (fits["address"] < found.address)
+    return int(np.count_nonzero(smaller | lower))
+
+
+def _max_waste(trace: Trace, pool: int) -> int | None:
+    """As `AllocatorOptions.max_waste`, from what the trace says of the heap's options."""
+    heap = trace.origin.pools[pool]
+    fraction = heap.options.get("fragmentation_fraction", 0.0)
+    if not heap.options or not isinstance(fraction, int | float):
+        return None
+    if fraction == 0:
+        return _WASTE_KEPT
+    return None if heap.bytes_limit is None else max(int(fraction * heap.bytes_limit), 1)
+
+
+def _is_tiled(trace: Trace, pool: int) -> bool:
+    """Whether the importer only knew addresses, so that nobody knows what else was free."""
+    checks = trace.origin.details.get("checks")
+    check = checks[pool] if isinstance(checks, list) and pool < len(checks) else None
+    return isinstance(check, dict) and check.get("method") == "tiled"
