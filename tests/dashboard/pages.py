@@ -1,0 +1,77 @@
+"""Tables as a page shows them, taken apart; and what widgets send to it."""
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+from ipywidgets import Widget
+
+VOID = {"br", "col", "img"}
+
+
+class Page(HTMLParser):
+    """A table's page taken apart; fails on markup that does not close."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.rows, self.heads, self.tags = [], [], [], set()
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr" and "data-bfcviz" in attributes:
+            self.rows.append(
+                {"does": json.loads(attributes["data-bfcviz"]), "cells": [], "jumps": [], **attributes}
+            )
+        if tag == "th":
+            self.heads.append({"text": "", "sort": attributes.get("aria-sort")})
+        if tag == "td" and self.rows and "colspan" not in attributes:
+            self.rows[-1]["cells"].append("")
+        if tag == "button" and "td" in self.open:
+            self.rows[-1]["jumps"].append(json.loads(attributes["data-bfcviz"]))
+        if tag == "button" and "th" in self.open:
+            self.heads[-1]["does"] = json.loads(attributes["data-bfcviz"])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "th" in self.open:
+            self.heads[-1]["text"] += data
+        elif "td" in self.open and self.rows and self.rows[-1]["cells"]:
+            self.rows[-1]["cells"][-1] += data
+
+
+def page(listed):
+    return Page(listed.page.value)
+
+
+def column(listed, name):
+    taken_apart = page(listed)
+    at = [head["text"].rstrip("▲▼") for head in taken_apart.heads].index(name)
+    return [row["cells"][at] for row in taken_apart.rows]
+
+
+def count(listed):
+    return unescape(re.sub("<[^>]*>|[\u2068\u2069]", "", listed.count.value))
+
+
+def messages(monkeypatch, do):
+    """What `do` makes widgets send: (widget, names of its traits) of each message."""
+    sent = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Widget, "send_state", lambda widget, key=None: key and sent.append((widget, key)))
+        do()
+    return sent
+
+
+def inputs(widget):
+    """Everything inside a widget that takes input."""
+    if hasattr(widget, "children"):
+        return [each for child in widget.children for each in inputs(child)]
+    return [widget] if hasattr(widget, "disabled") else []
