@@ -1,0 +1,150 @@
+import ast
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+from cli.test_demo import homes
+from processes import children_of
+
+import bfcviz
+from bfcviz.cli import main, view
+
+LIMIT_S = 60
+SAMPLE = str(bfcviz.sample("lstm"))
+HOSTILE = [
+    "x'); import os; os.abort() #.parquet",
+    'two\nlines"""',
+    "{{ 1 % 0 }}</script>",
+    "\udcff\u202e",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_files_name_is_a_literal_and_never_code(name, tmp_path):
+    code = view.page_code(str(tmp_path / name), "dark")
+    assert code.isascii()
+    *_, shown = ast.parse(code).body
+    assert len(ast.parse(code).body) == 4
+    assert [ast.literal_eval(argument) for argument in shown.value.args] == [str(tmp_path / name), "dark"]
+
+
+def test_a_relative_file_is_found_from_where_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert repr(str(tmp_path / "a.parquet")) in view.page_code("a.parquet", "light")
+
+
+def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
+    names = {}
+    *lines, last = view.page_code(SAMPLE, "light").splitlines()
+    exec("\n".join(lines), names)  # noqa: S102  it is our own
+    shown = eval(last, names)  # noqa: S307
+    assert isinstance(shown, bfcviz.Inspector)
+    assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
+    assert "does not exist" in capsys.readouterr().out
+
+
+def test_without_voila_the_command_that_installs_it_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(view, "find_spec", lambda _: None)
+    assert main(["view", SAMPLE]) == 1
+    assert capsys.readouterr().err == "bfcviz: error: bfcviz view needs Voila: pip install 'bfcviz[view]'\n"
+
+
+def test_a_file_that_cannot_be_read_starts_no_server(tmp_path, capsys):
+    assert main(["view", str(tmp_path / "none.parquet"), "--no-browser"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "none.parquet" in err) == ("", True)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "http"])
+def test_a_port_is_a_number(port, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["view", SAMPLE, f"--port={port}"])
+    assert left.value.code == 2
+    assert "is no port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ip", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("build.example", False)],  # noqa: S104
+)
+def test_loopback_is_told_apart(ip, loopback):
+    assert view.is_loopback(ip) is loopback
+
+
+def viewing(*options, folder, log):
+    return subprocess.Popen(
+        [sys.executable, "-m", "bfcviz", "view", SAMPLE, "--no-browser", *options],
+        env={**os.environ, **homes(folder), "TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    with socket.socket() as taken, (tmp_path / "log").open("w+") as log:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with viewing(f"--port={port}", folder=tmp_path, log=log) as process:
+            assert process.wait(timeout=LIMIT_S) == 1
+    assert (
+        (tmp_path / "log")
+        .read_text()
+        .splitlines()[-1]
+        .startswith(f"bfcviz: error: cannot listen on port {port} of 127.0.0.1: it is taken")
+    )
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
+
+
+def test_an_address_of_no_machine_here_is_said(tmp_path):
+    with (tmp_path / "log").open("w+") as log, viewing("--ip=192.0.2.1", folder=tmp_path, log=log) as process:
+        assert process.wait(timeout=LIMIT_S) == 1
+    assert "cannot listen on 192.0.2.1: " in (tmp_path / "log").read_text()
+
+
+def test_only_who_has_the_token_gets_the_page(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=tmp_path, log=sink)
+    try:
+        server, token = printed_address(log, process)
+        asked = {
+            "nothing": ask(server),
+            "wrong": ask(f"{server}?token=wrong"),
+            "kernels": ask(f"{server}api/kernels/00000000-0000-0000-0000-000000000000"),
+            "other host": ask(f"{server}?token={token}", Host="evil.example"),
+        }
+        assert children_of(process.pid) == []
+        page = ask(f"{server}?token={token}&template=classic&theme=dark")
+    finally:
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=LIMIT_S)
+    codes = {name: answer.status_code for name, answer in asked.items()}
+    assert codes == {"nothing": 302, "wrong": 302, "kernels": 403, "other host": 403}
+    assert all(answer.headers.get("Location", "/login").startswith("/login") for answer in asked.values())
+    assert (page.status_code, status) == (200, 0)
+    assert "jupyter-config-data" in page.text
+    assert 'data-jp-theme-light="true"' in page.text
+    assert not re.search(r"""<(script|link|img)[^>]*(src|href)=["']?(https?:)?//""", page.text)
+
+
+def ask(address, **headers):
+    return requests.get(address, headers=headers, allow_redirects=False, timeout=LIMIT_S)
+
+
+def printed_address(log, process):
+    """Server and token from the address that is printed once the server listens."""
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until and process.poll() is None:
+        if found := re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\w{32})\n", log.read_text()):
+            return found.groups()
+        time.sleep(0.05)  # between two looks, not in place of one
+    return pytest.fail(f"no address was printed:\n{log.read_text()}")
