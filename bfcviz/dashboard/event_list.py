@@ -82,7 +82,7 @@ class EventList:
             stop, first = len(self._trace), self._first()
             start = max(self._looked_through, first)
             new = matching(self._trace, self._pool, self._filter, start=start, stop=stop)
-            gone = int(np.searchsorted(self.found, first))
+            gone = self._row_of(first)
             self.found = np.concatenate([self.found[gone:], new])
             self._looked_through = stop
             self._scroller.top -= gone  # the same events stay on the page
@@ -139,7 +139,12 @@ class EventList:
 
     def _place(self) -> int:
         """The row of this step's event, or of the next one listed."""
-        return int(np.searchsorted(self.found, max(self._step - 1, 0)))
+        return self._row_of(max(self._step - 1, 0))
+
+    def _row_of(self, seq: int) -> int:
+        """The row of this event, or of the next one listed."""
+        # Of another type, the number would have the whole array copied to that type.
+        return int(np.searchsorted(self.found, self.found.dtype.type(seq)))
 
     def _draw(self) -> None:
         top = self._scroller.top

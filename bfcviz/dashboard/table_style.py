@@ -36,6 +36,7 @@ STYLE: Final = f"""<style>
 .bfcviz-list button {{
   all: unset; cursor: pointer; white-space: nowrap;
 }}
+.bfcviz-list th button {{ display: inline-flex; align-items: center }}
 .bfcviz-list td button {{ text-decoration: underline dotted; text-underline-offset: 3px }}
 .bfcviz-list th button b {{ padding-left: 3px; color: var(--bfcviz-here); font-size: 10px; line-height: 1 }}
 .bfcviz-list tbody tr {{ border-bottom: 1px solid var(--jp-border-color3, #8883); background: none }}
