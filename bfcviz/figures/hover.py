@@ -1,64 +1,75 @@
-"""What hovering over a chunk says: one text a chunk, found from anywhere inside it.
+"""What hovering over a chunk says, found from anywhere inside it, for what one screen shows.
 
 Polygons of one trace share one text in plotly, so the texts ride on a trace of unseen points: at least one in
-every piece of a chunk, and more along a long one, so that the nearest point belongs to what is pointed at.
+every piece of a chunk, near both ends of a long one and along it, so that the nearest point belongs to what is
+pointed at. Each text is a `hovertemplate`; labels are written once, in the trace's `meta`, which the texts refer to.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
-from bfcviz.figures.rows import Rows
+from bfcviz.figures.rows import Part, Pieces, Rows
 from bfcviz.figures.text import exact_bytes, harmless
+from bfcviz.units import format_bytes
 
-POINTS_A_ROW = 80
-POINTS_IN_ALL = 4096
+MOST_TEXTS: Final = 1000
+"""So many chunks are told all about; beyond that the narrow ones only what and where they are."""
 
-Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
-"""x in bytes from the row's left edge, y in rows, and the text of each point."""
-
-
-def chunk_texts(chunks: NDArray[np.void], labels: Labels) -> list[str]:
-    """The hover text of each chunk."""
-    label_text = _label_texts(labels)
-    return [_text(row, label_text) for row in _as_dicts(chunks)]
+_POINTS_ON_GRID = 1000
+_ROWS_ON_GRID = 250
+_APART = 0.06  # of the screen's width: the points along a long piece
+_INSIDE = 0.01  # likewise: from its ends
 
 
-def points_in_pieces(chunks: NDArray[np.void], rows: Rows, labels: Labels) -> Points:
-    """Points for a picture of exact rectangles: every piece of every chunk has some."""
-    if not len(chunks):
-        return np.empty(0), np.empty(0), []
-    pieces = rows.pieces(chunks["address"], chunks["size"])
-    levels = _levels(len(rows))
-    along = np.maximum(np.ceil((pieces.right - pieces.left) / rows.width * POINTS_A_ROW), 1).astype(np.intp)
+def points_in_pieces(
+    chunks: NDArray[np.void], pieces: Pieces, part: Part, labels: Labels, step: int
+) -> dict[str, Any]:
+    """Points for a picture of exact rectangles: every piece has some.
+
+    Returns:
+        `x` in bytes from the row's left edge, `y` in rows, `hovertemplate` and `meta` of a plotly trace.
+    """
+    left = np.maximum(pieces.left, part.left)
+    right = np.minimum(pieces.right, part.right)
+    screen = max(part.right - part.left, 1e-9)
+    inner = np.maximum(right - left - 2 * _INSIDE * screen, 0.0)
+    along = np.where(inner > 0, np.ceil(inner / (_APART * screen)) + 1, 1).astype(np.intp)
     piece = np.repeat(np.arange(len(pieces)), along)
     nth = np.arange(len(piece)) - np.repeat(np.cumsum(along) - along, along)
-    step = (pieces.right - pieces.left) / along
-    x = pieces.left[piece] + (nth + 0.5) * step[piece]
-    texts = chunk_texts(chunks, labels)
-    text = [texts[i] for i in pieces.source[piece]]
-    y = (pieces.row[piece][None, :] + levels[:, None]).ravel()
-    return np.tile(x, len(levels)), y.astype(np.float64), text * len(levels)
+    first = np.where(along > 1, left + _INSIDE * screen, (left + right) / 2)
+    x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
+    full = np.zeros(len(chunks), dtype=bool)
+    full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
+    levels = _levels(len(part))
+    y = (pieces.row[piece][None, :] + levels[:, None]).ravel().astype(np.float64)
+    texts, meta = _texts(chunks, full, labels, step)
+    told = [texts[i] for i in pieces.source[piece].tolist()]
+    return {"x": np.tile(x, len(levels)), "y": y, "hovertemplate": told * len(levels), "meta": meta}
 
 
-def points_on_grid(chunks: NDArray[np.void], rows: Rows, labels: Labels) -> Points:
+def points_on_grid(
+    chunks: NDArray[np.void], rows: Rows, part: Part, labels: Labels, step: int
+) -> dict[str, Any]:
     """Points for a picture made of pixels: an even grid, each saying which chunk lies there."""
-    columns = int(np.clip(POINTS_IN_ALL // max(len(rows), 1), 1, POINTS_A_ROW))
-    row_region = np.repeat(np.arange(len(rows.size)), np.diff(rows.first))
-    x = np.tile((np.arange(columns) + 0.5) * (rows.width / columns), len(rows))
-    y = np.repeat(np.arange(len(rows)), columns)
-    offset = (y - rows.first[row_region[y]]) * float(rows.width) + x
-    inside = offset < rows.size[row_region[y]]
-    x, y, offset = x[inside], y[inside], offset[inside]
-    address = rows.address[row_region[y]] + offset.astype(np.uint64)
+    lines = min(len(part), _ROWS_ON_GRID)
+    columns = max(_POINTS_ON_GRID // lines, 1)
+    line = np.unique(np.linspace(part.first, part.stop, lines, endpoint=False).astype(np.intp))
+    x = np.tile(part.left + (np.arange(columns) + 0.5) * ((part.right - part.left) / columns), len(line))
+    row = np.repeat(line, columns)
+    region = rows.region_of(row)
+    offset = (row - rows.first[region]) * float(rows.width) + x
+    inside = offset < rows.size[region]
+    x, row, region, offset = x[inside], row[inside], region[inside], offset[inside]
+    address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    texts = chunk_texts(chunks[shown], labels)
-    return x.astype(np.float64), (y + 0.5).astype(np.float64), [texts[i] for i in back]
+    texts, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, step)
+    return {"x": x, "y": row + 0.5, "hovertemplate": [texts[i] for i in back.tolist()], "meta": meta}
 
 
 def _levels(rows: int) -> NDArray[np.float64]:
@@ -67,21 +78,38 @@ def _levels(rows: int) -> NDArray[np.float64]:
     return (np.arange(count) + 0.5) / count
 
 
-def _as_dicts(chunks: NDArray[np.void]) -> Iterator[dict[str, Any]]:
-    names = chunks.dtype.names or ()
-    columns = [chunks[name].tolist() for name in names]
-    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+def _texts(
+    chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, step: int
+) -> tuple[list[str], list[str]]:
+    """The text of each chunk, whole or short, and the label texts they refer to."""
+    used, place = np.unique(chunks["label"], return_inverse=True)
+    columns = [chunks[name].tolist() for name in _FIELDS]
+    told = [
+        _text(row, label, step) if whole else _short(row)
+        for whole, label, *row in zip(full.tolist(), place.tolist(), *columns, strict=True)
+    ]
+    return told, [_label_text(labels, number) for number in used.tolist()]
 
 
-def _label_texts(labels: Labels) -> Callable[[int], str]:
-    known: dict[int, str] = {}
+_FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "thread", "stream")
 
-    def text(number: int) -> str:
-        if number not in known:
-            known[number] = _label_text(labels, number)
-        return known[number]
 
-    return text
+def _text(row: Sequence[Any], label: int, step: int) -> str:
+    in_use, address, size, requested, handle, region, born, thread, stream = row
+    where = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
+    if not in_use:
+        return f"<b>free</b>, {exact_bytes(size)}<br>{where}<extra></extra>"
+    return (
+        f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
+        f"waste {exact_bytes(max(size - requested, 0))}<br>{where}<br>%{{meta[{label}]}}<br>"
+        f"since step {born + 1:,}, for {step - born - 1:,} steps<br>thread {thread}, stream {stream}<extra></extra>"
+    )
+
+
+def _short(row: Sequence[Any]) -> str:
+    in_use, address, size, _, handle, *_ = row
+    state = "in use" if in_use else "free"
+    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for more<extra></extra>"
 
 
 def _label_text(labels: Labels, number: int) -> str:
@@ -91,15 +119,3 @@ def _label_text(labels: Labels, number: int) -> str:
     lines = [harmless(label.name)]
     lines += [f"{harmless(key, 30)}: {harmless(value)}" for key, value in label.details.items() if value]
     return "<br>".join(lines)
-
-
-def _text(chunk: dict[str, Any], label_text: Callable[[int], str]) -> str:
-    size, requested = chunk["size"], chunk["requested"]
-    where = f"chunk {chunk['handle']} at {chunk['address']:#x}, region {chunk['region']}"
-    if not chunk["in_use"]:
-        return f"<b>free</b>, {exact_bytes(size)}<br>{where}<br>bin {bin_of(size)}"
-    return (
-        f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
-        f"waste {exact_bytes(max(size - requested, 0))}<br>{where}<br>{label_text(chunk['label'])}<br>"
-        f"allocated at step {chunk['born']:,}, thread {chunk['thread']}, stream {chunk['stream']}"
-    )

@@ -50,3 +50,17 @@ def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: fl
         "line": {"color": paint.line, "width": border},
         "hoverinfo": "skip",
     }
+
+
+def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
+    """Empty rectangles as one trace, their lines `width` pixels wide."""
+    x, y = corners(pieces, divisor)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": colour, "width": width},
+        "hoverinfo": "skip",
+    }

@@ -1,36 +1,35 @@
 """The region map: every region a row, every chunk in its place, coloured by what it is.
 
-Up to `EXACT_CHUNKS` chunks are drawn as rectangles to scale, one trace a state; more of them as an image,
-whose cost depends on its pixels.
+What is on screen is drawn as rectangles to scale, one trace a class, when that are few pieces; as an image, whose
+cost depends on its pixels, when they are many.
 """
 
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events
-from bfcviz.figures import hover, raster
+from bfcviz.figures import map_traces
+from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.look import PLAIN, Look
+from bfcviz.figures.map_traces import Drawing
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.png import data_uri
-from bfcviz.figures.rectangles import corners, no_pieces, pieces_of, rectangles
-from bfcviz.figures.rows import Pieces, Rows, lay_out
+from bfcviz.figures.rows import Part, Rows, lay_out
 from bfcviz.figures.table import chunk_table
 from bfcviz.figures.text import axis_unit
-from bfcviz.figures.theme import Theme
 from bfcviz.figures.touched import touched
 from bfcviz.model import Model
 
 EXACT_CHUNKS: Final = 3000
-"""Up to this many chunks are drawn as exact rectangles."""
-
-COLUMNS: Final = 1600
-"""Pixels across the image."""
+"""Up to this many pieces of chunks on screen are drawn as exact rectangles."""
 
 _MOST_TICKS = 20
-_NARROW = 0.03  # of a row's width: what is touched gets a marker as well
+_REACH = 0.003  # of the screen's width: a click this near to a narrow chunk means it
+
+_DEFINITION = (
+    "A region is one grant from the sub-allocator; long ones go on in the next row.<br>"
+    "A chunk is wholly free or wholly in use. Waste: its size less what was asked for."
+)
 
 
 def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
@@ -45,159 +44,118 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
         The figure; its table has one row a chunk.
     """
     panel = region_panel(model, highlight, look)
-    lines = len(lay_out(model.regions()))
-    height = int(np.clip(26 * lines, 200, 620))
+    rows = lay_out(model.regions())
+    height = int(np.clip(26 * len(rows.part(look.map_window)), 200, 620))
     return single(panel, height, look.paints).with_table(chunk_table(model))
 
 
-def region_panel(model: Model, highlight: Events | None, look: Look) -> Panel:
-    """The map as a panel; its traces are always the same ones in the same order, some of them empty."""
-    theme = look.paints
+def region_panel(
+    model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
+) -> Panel:
+    """The map as a panel; its traces are always the same ones in the same order, some of them empty.
+
+    Args:
+        model: the heap; it is not moved.
+        highlight: events whose chunks are outlined.
+        look: colours, the part to draw, and the chunk to mark.
+        colours: of `look.colour` and `look.theme` for this heap; made here if there are none.
+    """
+    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
     chunks, regions = model.chunks(), model.regions()
     rows = lay_out(regions)
-    divisor, unit = axis_unit(rows.width if len(rows) else 1)
-    exact = len(chunks) <= EXACT_CHUNKS
-    spans = touched(highlight, chunks, regions)
-    drawn = rows.pieces(spans["address"], spans["size"]) if len(rows) else no_pieces()
-    traces = [
-        _image(chunks, rows, divisor, theme, visible=not exact and len(rows) > 0),
-        *_states(chunks if exact else chunks[:0], rows, divisor, theme),
-        _frame(rows, divisor, theme),
-        *_outline(drawn, rows, divisor, theme),
-        _hover(chunks, rows, divisor, model.trace.labels, exact=exact),
-        _note(rows, theme),
-    ]
+    part = rows.part(look.map_window)
+    seen, pieces = rows.seen(chunks["address"], part)
+    exact = pieces <= EXACT_CHUNKS
+    if len(seen) < len(chunks):
+        chunks = chunks[seen]
+    divisor, unit = axis_unit(_span(rows, look))
+    drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
+    chosen = map_traces.selected(model.chunks(), look.selected)
+    shape = map_traces.exact_traces if exact else map_traces.image_traces
     return Panel(
         name="region_map",
         title="Region map",
-        caption="each row is a piece of a region, addresses rise left to right, then down; widths to scale",
-        traces=traces,
-        xaxis=_xaxis(rows, divisor, unit, exact=exact),
-        yaxis=_yaxis(rows, divisor, unit),
+        caption=f"addresses rise left to right, then down; widths to scale; coloured by {COLOURINGS[colours.name]}",
+        definition=_DEFINITION,
+        traces=[
+            *shape(drawing),
+            *map_traces.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
+            map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
+            map_traces.note(drawing),
+        ],
+        xaxis=_xaxis(rows, look, divisor, unit, exact=exact),
+        yaxis=_yaxis(rows, part, look, divisor, unit),
         x_unit=divisor,
     )
 
 
-def _states(chunks: NDArray[np.void], rows: Rows, divisor: int, theme: Theme) -> list[dict[str, Any]]:
-    used = chunks[chunks["in_use"]]
-    free = chunks[~chunks["in_use"]]
-    spilled = used[used["requested"] < used["size"]]
-    waste = pieces_of(rows, spilled["address"] + spilled["requested"], spilled["size"] - spilled["requested"])
-    return [
-        rectangles("free", pieces_of(rows, free["address"], free["size"]), divisor, theme.free, 0.7),
-        rectangles("in use", pieces_of(rows, used["address"], used["size"]), divisor, theme.in_use, 0.7),
-        # No border: it would show a few wasted bytes as a whole pixel.
-        rectangles("waste (size - requested)", waste, divisor, theme.waste, 0.0),
-    ]
+def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
+    """The chunk at a place of the map drawn with `look`, as a record of CHUNK; None where none is.
+
+    A chunk in use too narrow to be hit is meant by a place next to it.
+
+    Args:
+        model: the heap at the step that is shown.
+        x: in the units of the panel's x axis.
+        y: in rows.
+        look: what the map was drawn with.
+    """
+    chunks, rows = model.chunks(), lay_out(model.regions())
+    span = _span(rows, look)
+    offset, row = x * axis_unit(span)[0], int(np.floor(y))
+    if not (0 <= row < len(rows) and 0 <= offset < rows.width):
+        return None
+    region = int(rows.region_of(np.array([row]))[0])
+    place = offset + (row - int(rows.first[region])) * rows.width
+    if place >= int(rows.size[region]):
+        return None
+    inside = rows.address[region] <= chunks["address"]
+    mine = chunks[inside & (chunks["address"] < rows.address[region] + rows.size[region])]
+    begin = (mine["address"] - rows.address[region]).astype(np.float64)
+    at = int(np.searchsorted(begin, place, side="right")) - 1
+    return mine[_meant(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
 
 
-def _image(
-    chunks: NDArray[np.void], rows: Rows, divisor: int, theme: Theme, *, visible: bool
-) -> dict[str, Any]:
-    trace: dict[str, Any] = {"type": "image", "hoverinfo": "skip", "zsmooth": False, "visible": visible}
-    if not visible:
-        return {
-            **trace,
-            "source": data_uri(np.zeros((1, 1, 4), np.uint8)),
-            "dx": 1.0,
-            "dy": 1.0,
-            "x0": 0.5,
-            "y0": 0.5,
-        }
-    pixels = raster.paint(raster.shares(chunks, rows, COLUMNS), theme)
-    dx, dy = rows.width / divisor / pixels.shape[1], len(rows) / pixels.shape[0]
-    # x0 and y0 are the centre of the first pixel.
-    return {**trace, "source": data_uri(pixels), "dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
+def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
+    """The index of what a click at `place` in chunk `at` is for."""
+    if mine["size"][at] < 2 * reach:
+        return at
+    low, high = np.searchsorted(begin, [place - 2 * reach, place + reach])
+    near = np.arange(low, high)
+    near = near[mine["in_use"][near] & (mine["size"][near] < 2 * reach)]
+    gap = np.abs(begin[near] + mine["size"][near] / 2 - place)
+    return int(near[np.argmin(gap)]) if len(near) and gap.min() <= reach else at
 
 
-def _frame(rows: Rows, divisor: int, theme: Theme) -> dict[str, Any]:
-    x, y = corners(rows.of_regions() if len(rows) else no_pieces(), divisor)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "region",
-        "x": x,
-        "y": y,
-        "line": {"color": theme.pool.line, "width": 1},
-        "hoverinfo": "skip",
-    }
+def _span(rows: Rows, look: Look) -> float:
+    """Bytes across the screen."""
+    window = look.map_window
+    if window is None:
+        return float(rows.width) if len(rows) else 1.0
+    return max(abs(window.bytes[1] - window.bytes[0]), 1.0)
 
 
-def _outline(pieces: Pieces, rows: Rows, divisor: int, theme: Theme) -> list[dict[str, Any]]:
-    x, y = corners(pieces, divisor)
-    narrow = pieces.right - pieces.left < _NARROW * rows.width
-    tip = (pieces.left + pieces.right)[narrow] / 2 / divisor
-    return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "touched by this step",
-            "x": x,
-            "y": y,
-            "line": {"color": theme.highlight, "width": 2.5},
-            "hoverinfo": "skip",
-        },
-        {
-            # A chunk of 256 bytes may be far narrower than a pixel: the marker finds it all the same.
-            "type": "scatter",
-            "mode": "markers",
-            "x": tip,
-            "y": pieces.row[narrow] + 0.02,
-            "marker": {"symbol": "triangle-down", "size": 11, "color": theme.highlight},
-            "showlegend": False,
-            "cliponaxis": False,
-            "hoverinfo": "skip",
-        },
-    ]
-
-
-def _hover(
-    chunks: NDArray[np.void], rows: Rows, divisor: int, labels: Labels, *, exact: bool
-) -> dict[str, Any]:
-    points = hover.points_in_pieces if exact else hover.points_on_grid
-    x, y, texts = points(chunks, rows, labels)
-    return {
-        "type": "scatter",
-        "mode": "none",
-        "x": x / divisor,
-        "y": y,
-        "hovertext": texts,
-        "hoverinfo": "text",
-        "showlegend": False,
-    }
-
-
-def _note(rows: Rows, theme: Theme) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "x": np.full(int(len(rows) == 0), 0.5),
-        "y": np.full(int(len(rows) == 0), 0.5),
-        "text": [] if len(rows) else ["no region at this step"],
-        "textfont": {"color": theme.muted, "size": 13},
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-
-
-def _xaxis(rows: Rows, divisor: int, unit: str, *, exact: bool) -> dict[str, Any]:
-    width = rows.width / divisor if len(rows) else 1.0
-    mixed = "" if exact else "; each pixel mixes the colours of the bytes it stands for"
+def _xaxis(rows: Rows, look: Look, divisor: int, unit: str, *, exact: bool) -> dict[str, Any]:
+    low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
+    mixed = "" if exact else "; each pixel mixes the colours of its bytes, zoom in for chunks to scale"
+    tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
     return {
         "title": {"text": f"offset within the row ({unit}){mixed}"},
-        "range": [0.0, width],
-        "dtick": width / 8,
+        "range": [low / divisor, high / divisor],
+        "dtick": float(tick) / divisor,
         "tick0": 0,
+        "tickformat": ",~r" if tick < divisor else ",d",
         "showgrid": False,
         "zeroline": False,
         "showticklabels": len(rows) > 0,
     }
 
 
-def _yaxis(rows: Rows, divisor: int, unit: str) -> dict[str, Any]:
-    values, texts = _row_names(rows, divisor, unit)
+def _yaxis(rows: Rows, part: Part, look: Look, divisor: int, unit: str) -> dict[str, Any]:
+    values, texts = _row_names(rows, part, divisor, unit)
+    top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
-        "range": [float(max(len(rows), 1)), -0.2],
+        "range": [bottom, top],
         "tickvals": values,
         "ticktext": texts,
         "ticks": "",
@@ -210,13 +168,13 @@ def _yaxis(rows: Rows, divisor: int, unit: str) -> dict[str, Any]:
     }
 
 
-def _row_names(rows: Rows, divisor: int, unit: str) -> tuple[list[float], list[str]]:
+def _row_names(rows: Rows, part: Part, divisor: int, unit: str) -> tuple[list[float], list[str]]:
     """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
-    every = max(1, -(-len(rows) // _MOST_TICKS))
+    every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []
-    for row in range(0, len(rows), every):
-        region = int(np.searchsorted(rows.first, row, side="right")) - 1
-        offset = (row - int(rows.first[region])) * rows.width // divisor
+    for row in range(part.first, part.first + len(part), every):
+        region = int(rows.region_of(np.array([row]))[0])
+        offset = (row - int(rows.first[region])) * rows.width
         values.append(row + 0.5)
-        texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset:,} {unit}")
+        texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset // divisor:,} {unit}")
     return values, texts

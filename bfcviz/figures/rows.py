@@ -8,12 +8,36 @@
 """
 
 from dataclasses import dataclass
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.figures.look import MapWindow
+
 WRAPPED_ROWS = 16
 """Rows that the pool is wrapped into, where its regions alone do not need more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of the rows that is on screen.
+
+    Attributes:
+        left: bytes from the rows' left edge.
+        right: likewise, where it ends.
+        first: the first row of which something is seen.
+        stop: the row after the last.
+    """
+
+    left: float
+    right: float
+    first: int
+    stop: int
+
+    def __len__(self) -> int:
+        """Rows of which something is seen; 0 where only empty space is."""
+        return max(self.stop - self.first, 0) if self.left < self.right else 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +58,16 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def within(self, part: Part) -> "Pieces":
+        """Those of which something is seen in `part`, whole."""
+        seen = (self.row >= part.first) & (self.row < part.stop)
+        seen &= (self.left < part.right) & (self.right > part.left)
+        return self.only(seen)
+
+    def only(self, wanted: NDArray[np.bool_]) -> "Pieces":
+        """Those where `wanted` is true."""
+        return Pieces(self.source[wanted], self.row[wanted], self.left[wanted], self.right[wanted])
 
 
 @dataclass(frozen=True)
@@ -74,6 +108,44 @@ class Rows:
             left=np.maximum(begin[source], edge) - edge,
             right=np.minimum(end[source], edge + self.width) - edge,
         )
+
+    def part(self, window: MapWindow | None) -> Part:
+        """What `window` shows of the rows (None: all), cut to where there are any."""
+        if window is None:
+            return Part(0.0, float(self.width), 0, len(self))
+        left, right = (min(max(end, 0.0), float(self.width)) for end in sorted(window.bytes))
+        top, bottom = (min(max(end, 0.0), float(len(self))) for end in sorted(window.rows))
+        return Part(left, right, floor(top), ceil(bottom))
+
+    def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The index of the region that each row is a piece of."""
+        return np.searchsorted(self.first, row, side="right") - 1
+
+    def seen(self, address: NDArray[np.uint64], part: Part) -> tuple[NDArray[np.intp], int]:
+        """Which chunks are seen in `part`, and in how many pieces.
+
+        Args:
+            address: of all chunks, ascending; they tile the regions.
+            part: where to look.
+
+        Returns:
+            Indices of `address`, ascending; pieces, at most (cuts at the ends of rows may fall between chunks).
+        """
+        if part == self.part(None):
+            return np.arange(len(address)), len(address) + len(self) - len(self.size)
+        row = np.arange(part.first, part.first + len(part))
+        region = self.region_of(row)
+        edge = (row - self.first[region]) * self.width
+        begin = edge + floor(part.left)
+        end = np.minimum(edge + ceil(part.right), self.size[region].astype(np.int64))
+        row_has_some = begin < end
+        base = self.address[region][row_has_some]
+        low = np.searchsorted(address, base + begin[row_has_some].astype(np.uint64), side="right") - 1
+        high = np.searchsorted(address, base + end[row_has_some].astype(np.uint64), side="left")
+        pieces = int((high - low).sum())
+        low = np.maximum(low, np.append(0, high[:-1])[: len(low)])  # goes on from the row before
+        count = np.maximum(high - low, 0)
+        return np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count), pieces
 
     def of_regions(self) -> Pieces:
         """Every row as one piece: its part of its region."""
