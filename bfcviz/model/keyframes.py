@@ -185,7 +185,8 @@ def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
         raise ValueError(f"{int(in_use.sum())} chunks are in use, {counts.in_use} by its counts")
     _check_regions(regions, slots)
     _tile(rows, regions, slots)
-    if len(rows) and (len(np.unique(rows["handle"])) != len(rows) or int(rows["handle"].max()) > step):
+    handles = np.sort(rows["handle"])  # np.unique takes four times as long
+    if len(rows) and ((handles[1:] == handles[:-1]).any() or int(handles[-1]) > step):
         raise ValueError("handles of chunks repeat, or are higher than there can be")
     waste, age = columns.take(counts.in_use, _U8), columns.take(counts.in_use, _U8)
     if (waste > rows["size"][in_use]).any() or (age > step).any() or (age == 0).any():
@@ -224,12 +225,12 @@ def _tile(rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.u
 
 
 def _check_counts(snapshot: Snapshot) -> None:
-    used = snapshot.chunk_rows[snapshot.chunk_rows["state"] == raw.CHUNK_IN_USE]
-    if not len(used) <= snapshot.num_allocs <= snapshot.step or snapshot.ooms > snapshot.step:
+    sizes = snapshot.chunk_rows["size"][snapshot.chunk_rows["state"] == raw.CHUNK_IN_USE]
+    if not len(sizes) <= snapshot.num_allocs <= snapshot.step or snapshot.ooms > snapshot.step:
         raise ValueError("it counts more or fewer allocations or OOMs than there can be")
-    if int(used["size"].sum()) > snapshot.peak_bytes_in_use:
+    if int(sizes.sum()) > snapshot.peak_bytes_in_use:
         raise ValueError("its peak of bytes_in_use is lower than bytes_in_use")
     if int(snapshot.region_rows["size"].sum()) > snapshot.peak_pool_bytes:
         raise ValueError("its peak of pool_bytes is lower than pool_bytes")
-    if len(used) and int(used["size"].max()) > snapshot.largest_alloc_size:
+    if int(sizes.max(initial=0)) > snapshot.largest_alloc_size:
         raise ValueError("a chunk in use is larger than its largest_alloc_size")
