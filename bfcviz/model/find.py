@@ -50,7 +50,7 @@ def next_step(  # noqa: PLR0913  what to look for, in six independent words
     """
     _check(trace, step)
     for block in trace.blocks(step):
-        found = _matches(block, kinds, pool, chunk, label)
+        found = matches(block, kinds, pool, chunk, label)
         if len(found):
             return int(block["seq"][found[0]]) + 1
     return None
@@ -70,7 +70,7 @@ def previous_step(  # noqa: PLR0913
     stop = step - 1  # event `step - 1` leads to `step` itself
     while stop > 0:
         start = (stop - 1) // BLOCK * BLOCK
-        found = _matches(trace.read(start, stop), kinds, pool, chunk, label)
+        found = matches(trace.read(start, stop), kinds, pool, chunk, label)
         if len(found):
             return start + int(found[-1]) + 1
         stop = start
@@ -81,7 +81,7 @@ def events_of(
     trace: Trace, kinds: Collection[Kind], pool: int | None = 0, start: int = 0, stop: int | None = None
 ) -> Events:
     """All events of `kinds` among [start, stop), such as the marks and OOMs to draw over a timeline."""
-    found = [block[_matches(block, kinds, pool)] for block in trace.blocks(start, stop)]
+    found = [block[matches(block, kinds, pool)] for block in trace.blocks(start, stop)]
     return np.concatenate(found) if found else np.zeros(0, EVENT)
 
 
@@ -101,7 +101,7 @@ def _first_highest(trace: Trace, pool: int, series: str) -> int:
     return int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else 0
 
 
-def _matches(
+def matches(
     block: Events,
     kinds: Collection[Kind],
     pool: int | None,

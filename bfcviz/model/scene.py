@@ -51,10 +51,7 @@ class Scene:
 
     def name(self, label: int) -> str:
         """What a label says, or that there is none."""
-        if label == 0:
-            return "an unnamed request"
-        name = self.trace.labels.name(label)
-        return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+        return short_name(self.trace, label)
 
     def _of_pool(self, events: Events) -> Events:
         mine: Events = events[(events["pool"] == self.event["pool"]) & (events["kind"] != Kind.MARK)]
@@ -64,3 +61,11 @@ class Scene:
 def short_address(address: int) -> str:
     """The last eight hexadecimal digits, enough to tell 4 GiB apart, as in `0x…04c0ff00`; small addresses whole."""
     return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
+
+
+def short_name(trace: Trace, label: int) -> str:
+    """What a label says, cut to 80 characters, or that there is none."""
+    if label == 0:
+        return "an unnamed request"
+    name = trace.labels.name(label)
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

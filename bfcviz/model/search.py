@@ -8,7 +8,7 @@ No event records a search. It is made again here, by the heap's rule, among the 
     nothing fits in any bin -> release wholly free regions, extend the pool -> search again
     the chunk taken:  | padding | handed out | rest |      padding and rest stay free, if they are cut off
 
-What was taken is always what the events say; chunks that should have come first are counted, not explained away.
+What was found is always what the events say; chunks that should have come first are counted, not explained away.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model import raw
 from bfcviz.model.bins import bin_numbers
-from bfcviz.model.found import Cut, Found
-from bfcviz.model.found import Search as Search
 from bfcviz.model.operation import Operation, operation_of
 from bfcviz.model.replay import Model
 from bfcviz.model.search_words import search_words as search_words
+from bfcviz.model.searched import Cut, Taken
+from bfcviz.model.searched import Search as Search
 
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 
@@ -50,12 +50,12 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
     rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
     free = _free_chunks(model, operation.begin)
     max_waste = _max_waste(trace, operation.pool)
-    found = None
+    taken = None
     if operation.end["kind"] == Kind.ALLOCATE:
-        found = _found(model, operation, rounded, max_waste)
+        taken = _taken(model, operation, rounded, max_waste)
     made_room = bool(operation.extends or operation.releases)
     first = bin_of(rounded)
-    last = NUM_BINS - 1 if found is None or made_room else max(found.bin, first)
+    last = NUM_BINS - 1 if taken is None or made_room else max(taken.bin, first)
     numbers = bin_numbers(free["size"])
     counts = np.bincount(numbers, minlength=NUM_BINS)[first : last + 1]
     fits = free["size"] >= rounded
@@ -67,11 +67,11 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
         last_bin=last,
         free_chunks=tuple(counts.tolist()),
         too_small=int(np.count_nonzero((numbers == first) & ~fits)),
-        passed_over=_passed_over(free[fits], None if made_room else found),
+        passed_over=_passed_over(free[fits], None if made_room else taken),
         extended=sum(int(event["size"]) for event in operation.extends),
         released=len(operation.releases),
         max_waste=max_waste,
-        found=found,
+        taken=taken,
     )
 
 
@@ -85,7 +85,7 @@ def _free_chunks(model: Model, step: int) -> NDArray[np.void]:
     return free
 
 
-def _found(model: Model, operation: Operation, rounded: int, max_waste: int | None) -> Found:
+def _taken(model: Model, operation: Operation, rounded: int, max_waste: int | None) -> Taken:
     with model.visiting(operation.taken_at):
         rows = model.table.chunk_rows()
     chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
@@ -98,7 +98,7 @@ def _found(model: Model, operation: Operation, rounded: int, max_waste: int | No
     usable = size - padding
     if not split:
         rest = max(0, usable - rounded)
-    return Found(
+    return Taken(
         int(chunk["address"]),
         size,
         bin_of(size),
@@ -119,12 +119,12 @@ def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut: 
     return Cut.NOT_SHOWN if over >= rounded or wasteful else Cut.WHOLE
 
 
-def _passed_over(fits: NDArray[np.void], found: Found | None) -> int:
+def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
     """How many of the chunks that fit come before the one taken; all where none of them was."""
-    if found is None:
+    if taken is None:
         return len(fits)
-    smaller = fits["size"] < found.size
-    lower = (fits["size"] == found.size) & (fits["address"] < found.address)
+    smaller = fits["size"] < taken.size
+    lower = (fits["size"] == taken.size) & (fits["address"] < taken.address)
     return int(np.count_nonzero(smaller | lower))
 
 

@@ -1,7 +1,7 @@
 """A search in plain words."""
 
-from bfcviz.model.found import Cut, Found, Search
 from bfcviz.model.scene import short_address
+from bfcviz.model.searched import Cut, Search, Taken
 from bfcviz.units import format_bytes
 
 
@@ -10,8 +10,8 @@ def search_words(search: Search) -> str:
     told = [f"{_asked(search)}: {_looked(search)}."]
     if search.passed_over:
         told.append(_passed_over(search.passed_over))
-    if search.found is not None:
-        told.append(_cutting(search, search.found))
+    if search.taken is not None:
+        told.append(_cutting(search, search.taken))
     return " ".join(told)
 
 
@@ -25,19 +25,19 @@ def _asked(search: Search) -> str:
 
 
 def _looked(search: Search) -> str:
-    found = search.found
-    if found is None or search.extended or search.released:
+    taken = search.taken
+    if taken is None or search.extended or search.released:
         return f"{_nothing(search, sum(search.free_chunks), 'there')}{_growth(search)}"
-    here = search.free_chunks[found.bin - search.first_bin] if found.bin >= search.first_bin else 0
-    if found.bin == search.first_bin:
+    here = search.free_chunks[taken.bin - search.first_bin] if taken.bin >= search.first_bin else 0
+    if taken.bin == search.first_bin:
         small = f", {search.too_small} of them too small" if search.too_small else ""
-        return f"{_best(found, here, 'that bin')}{small}"
+        return f"{_best(taken, here, 'that bin')}{small}"
     below = search.free_chunks[:-1]
     bins = f"bin {search.first_bin}"
     if len(below) > 1:
         bins = f"bins {search.first_bin} to {search.last_bin - 1}"
-    taken = _best(found, here, f"bin {found.bin}")
-    return f"{_nothing(search, sum(below), f'in {bins}')}; {taken}"
+    best = _best(taken, here, f"bin {taken.bin}")
+    return f"{_nothing(search, sum(below), f'in {bins}')}; {best}"
 
 
 def _nothing(search: Search, chunks: int, where: str) -> str:
@@ -53,25 +53,25 @@ def _nothing(search: Search, chunks: int, where: str) -> str:
 
 
 def _growth(search: Search) -> str:
-    """What happened when nothing was found, and what came of it."""
+    """What happened when nothing was taken, and what came of it."""
     told = ""
     if search.released:
         regions = "region" if search.released == 1 else "regions"
         told += f"; {search.released} wholly free {regions} went back to the sub-allocator"
     told += f"; the pool grew by {format_bytes(search.extended)}" if search.extended else ""
-    if search.found is not None:
-        return f"{told}; then it took {_place(search.found)}, in bin {search.found.bin}"
+    if search.taken is not None:
+        return f"{told}; then it took {_place(search.taken)}, in bin {search.taken.bin}"
     return f"{told}; still nothing fits" if search.extended else f"{told}; the pool did not grow"
 
 
-def _best(found: Found, chunks: int, where: str) -> str:
+def _best(taken: Taken, chunks: int, where: str) -> str:
     if chunks == 1:
-        return f"it took the one free chunk in {where}, {_place(found)}"
-    return f"it took the best fit of {chunks:,} free chunks in {where}, {_place(found)}"
+        return f"it took the one free chunk in {where}, {_place(taken)}"
+    return f"it took the best fit of {chunks:,} free chunks in {where}, {_place(taken)}"
 
 
-def _place(found: Found) -> str:
-    return f"{short_address(found.address)} ({format_bytes(found.size)})"
+def _place(taken: Taken) -> str:
+    return f"{short_address(taken.address)} ({format_bytes(taken.size)})"
 
 
 def _passed_over(chunks: int) -> str:
@@ -80,36 +80,36 @@ def _passed_over(chunks: int) -> str:
     return f"{chunks:,} free chunks that fit were passed over: an alignment or a timestamp can rule them out."
 
 
-def _cutting(search: Search, found: Found) -> str:
+def _cutting(search: Search, taken: Taken) -> str:
     padding = ""
-    if found.padding:
-        padding = f"{format_bytes(found.padding)} of alignment padding stay free before it. "
-    return padding + _CUTS[found.cut](search, found)
+    if taken.padding:
+        padding = f"{format_bytes(taken.padding)} of alignment padding stay free before it. "
+    return padding + _CUTS[taken.cut](search, taken)
 
 
-def _exact(_: Search, __: Found) -> str:
+def _exact(_: Search, __: Taken) -> str:
     return "Nothing is left over to split off."
 
 
-def _halves(_: Search, found: Found) -> str:
-    return f"It was split, being at least twice the request: {format_bytes(found.rest)} stay free."
+def _halves(_: Search, taken: Taken) -> str:
+    return f"It was split, being at least twice the request: {format_bytes(taken.rest)} stay free."
 
 
-def _waste(search: Search, found: Found) -> str:
+def _waste(search: Search, taken: Taken) -> str:
     return (
-        f"It was split: the {format_bytes(found.rest)} left over reach the limit for waste, "
+        f"It was split: the {format_bytes(taken.rest)} left over reach the limit for waste, "
         f"{format_bytes(search.max_waste or 0)}."
     )
 
 
-def _whole(search: Search, found: Found) -> str:
+def _whole(search: Search, taken: Taken) -> str:
     known = "" if search.max_waste is None else f" and the limit for waste, {format_bytes(search.max_waste)}"
-    return f"It was not split: the {format_bytes(found.rest)} left over are less than the request{known}."
+    return f"It was not split: the {format_bytes(taken.rest)} left over are less than the request{known}."
 
 
-def _not_shown(_: Search, found: Found) -> str:
-    done = "was split" if found.split else "was not split"
-    return f"It {done}, with {format_bytes(found.rest)} left over; the events do not show why."
+def _not_shown(_: Search, taken: Taken) -> str:
+    done = "was split" if taken.split else "was not split"
+    return f"It {done}, with {format_bytes(taken.rest)} left over; the events do not show why."
 
 
 _CUTS = {

@@ -30,7 +30,7 @@ def about(record, chunk):
 def test_finders_find_the_nearest_event_of_a_chunk_or_label(steps, kinds, place, pool, asked):
     heap = run(steps)
     trace = heap.trace()
-    chunk, label = asked.values()
+    chunk, label = asked["chunk"], asked["label"]
     step = place % (len(trace) + 1)
     hits = [
         record["seq"] + 1

@@ -70,15 +70,15 @@ def test_the_search_picks_what_the_heap_picked(seed, options):
         assert search.requested == event["requested"]
         assert search.first_bin == bin_of(search.rounded)
         assert search.passed_over == 0
-        if search.found is None:
+        if search.taken is None:
             assert event["kind"] == Kind.OOM
             assert best_fit(model, search.step, search.rounded) is None
             continue
-        begin = int(event["seq"]) - search.found.split
-        assert best_fit(model, begin, search.rounded) == (search.found.size, search.found.address)
-        assert (search.found.address, search.found.bin) == (event["address"], event["bin"])
-        assert search.found.cut is not Cut.NOT_SHOWN
-        assert search.found.size == event["size"] + (search.found.rest if search.found.split else 0)
+        begin = int(event["seq"]) - search.taken.split
+        assert best_fit(model, begin, search.rounded) == (search.taken.size, search.taken.address)
+        assert (search.taken.address, search.taken.bin) == (event["address"], event["bin"])
+        assert search.taken.cut is not Cut.NOT_SHOWN
+        assert search.taken.size == event["size"] + (search.taken.rest if search.taken.split else 0)
         found += 1
     assert found > 100
 
@@ -88,9 +88,9 @@ def test_with_alignment_chunks_that_fit_may_be_passed_over(seed):
     trace = trace_of_heap(worked(seed, alignments=(1, 256, 4096), allow_growth=True))
     padded = passed = 0
     for event, search, model in searches(trace):
-        if search.found is None:
+        if search.taken is None:
             continue
-        found = search.found
+        found = search.taken
         padded += found.padding > 0
         passed += search.passed_over > 0
         assert found.address + found.padding == event["address"]
@@ -105,7 +105,7 @@ def test_with_alignment_chunks_that_fit_may_be_passed_over(seed):
 def test_with_timestamps_chunks_freed_too_late_are_passed_over():
     trace = trace_of_heap(worked(1, timestamps=True, allow_growth=True))
     for event, search, _ in searches(trace):
-        assert search.found is None or search.found.address == event["address"]
+        assert search.taken is None or search.taken.address == event["address"]
     heap = new_heap(8 * KIB, timestamps=True)
     first, second = heap.allocate(256), heap.allocate(256)
     heap.free(first)
@@ -122,15 +122,15 @@ def test_the_search_counts_the_free_chunks_of_each_bin_it_looked_at(seed):
     trace = busy_trace(seed=seed)
     for event, search, model in searches(trace):
         assert len(search.free_chunks) == search.last_bin - search.first_bin + 1
-        begin = int(event["seq"]) - (search.found is not None and search.found.split) - (search.extended > 0)
+        begin = int(event["seq"]) - (search.taken is not None and search.taken.split) - (search.extended > 0)
         with model.visiting(begin):
             counts = model.bins()["free_chunks"][search.first_bin : search.last_bin + 1]
             chunks = model.chunks()
         assert search.free_chunks == tuple(counts.tolist())
         small = [c for c in chunks if not c["in_use"] and bin_of(int(c["size"])) == search.first_bin]
         assert search.too_small == sum(int(c["size"]) < search.rounded for c in small)
-        if search.found is not None and not search.extended:
-            assert search.last_bin == search.found.bin == event["bin"]
+        if search.taken is not None and not search.extended:
+            assert search.last_bin == search.taken.bin == event["bin"]
         else:
             assert search.last_bin == 20
 
@@ -144,8 +144,8 @@ def test_every_event_of_an_allocation_tells_of_its_one_search():
     assert search_of(trace, 0) == search_of(trace, 1) == search
     assert (search.extended, search.released) == (2048 * KIB, 0)
     assert (search.first_bin, search.last_bin, sum(search.free_chunks)) == (2, 20, 0)
-    assert search.found.size == 2048 * KIB
-    assert search.found.cut is Cut.HALVES
+    assert search.taken.size == 2048 * KIB
+    assert search.taken.cut is Cut.HALVES
 
 
 def test_a_region_that_grows_and_merges_is_part_of_the_search():
@@ -160,7 +160,7 @@ def test_a_region_that_grows_and_merges_is_part_of_the_search():
     search = search_of(trace, 6)
     assert search == search_of(trace, 3) == search_of(trace, 4)
     assert search.extended == 4096 * KIB
-    assert search.found.size == 5144 * KIB
+    assert search.taken.size == 5144 * KIB
     assert (search.free_chunks[0], search.too_small) == (0, 0)
 
 
@@ -184,7 +184,7 @@ def test_why_a_chunk_is_split_or_not():
     heap.free(first)
     heap.allocate(500 * KIB)
     trace = trace_of_heap(heap)
-    found = [search.found for _, search, _ in searches(trace)]
+    found = [search.taken for _, search, _ in searches(trace)]
     assert [(place.cut, place.split, place.rest) for place in found] == [
         (Cut.WASTE, True, 324 * KIB),
         (Cut.WHOLE, False, 24 * KIB),
@@ -199,7 +199,7 @@ def test_what_the_options_do_not_tell_is_not_shown():
     trace = heap.trace()
     search = search_of(trace, len(trace) - 1)
     assert search.max_waste is None
-    assert (search.found.split, search.found.cut) == (True, Cut.NOT_SHOWN)
+    assert (search.taken.split, search.taken.cut) == (True, Cut.NOT_SHOWN)
 
 
 def test_events_of_no_request_have_no_search():

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bfcviz.model.found import Cut, Found, Search
 from bfcviz.model.search_words import search_words
+from bfcviz.model.searched import Cut, Search, Taken
 
 KiB, MiB = 1 << 10, 1 << 20
-FOUND = Found(0x7F1234567800, 40 * KiB, 7, 0, 38 * KiB, split=True, cut=Cut.HALVES)
+TAKEN = Taken(0x7F1234567800, 40 * KiB, 7, 0, 38 * KiB, split=True, cut=Cut.HALVES)
 SEARCH = Search(
     step=9,
     requested=2 * KiB,
@@ -21,7 +21,7 @@ SEARCH = Search(
     extended=0,
     released=0,
     max_waste=128 * MiB,
-    found=FOUND,
+    taken=TAKEN,
 )
 SPLIT = "It was split, being at least twice the request: 38.0 KiB stay free."
 PLACE = "0x…34567800 (40.0 KiB)"
@@ -46,7 +46,7 @@ def test_bins_below_that_hold_too_little():
 
 
 def test_the_first_bin_has_it():
-    here = {"last_bin": 3, "found": replace(FOUND, bin=3)}
+    here = {"last_bin": 3, "taken": replace(TAKEN, bin=3)}
     assert told(**here, free_chunks=(12,), too_small=4) == (
         f"{FROM_BIN_3}: it took the best fit of 12 free chunks in that bin, {PLACE}, 4 of them too small. {SPLIT}"
     )
@@ -74,7 +74,7 @@ def test_the_pool_grew():
 
 
 def test_a_request_that_failed():
-    failed = {"last_bin": 20, "found": None, "free_chunks": (2, *[0] * 17), "too_small": 2}
+    failed = {"last_bin": 20, "taken": None, "free_chunks": (2, *[0] * 17), "too_small": 2}
     assert told(**failed) == f"{FROM_BIN_3}: all 2 free chunks there are too small; the pool did not grow."
     assert told(**failed, extended=MiB).endswith("; the pool grew by 1.0 MiB; still nothing fits.")
 
@@ -92,35 +92,35 @@ def test_chunks_passed_over():
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("taken", "text"),
     [
         (
-            replace(FOUND, padding=512),
+            replace(TAKEN, padding=512),
             f"512 B of alignment padding stay free before it. {SPLIT}",
         ),
-        (replace(FOUND, rest=0, split=False, cut=Cut.EXACT), "Nothing is left over to split off."),
+        (replace(TAKEN, rest=0, split=False, cut=Cut.EXACT), "Nothing is left over to split off."),
         (
-            replace(FOUND, rest=130 * MiB, cut=Cut.WASTE),
+            replace(TAKEN, rest=130 * MiB, cut=Cut.WASTE),
             "It was split: the 130.0 MiB left over reach the limit for waste, 128.0 MiB.",
         ),
         (
-            replace(FOUND, rest=1024, split=False, cut=Cut.WHOLE),
+            replace(TAKEN, rest=1024, split=False, cut=Cut.WHOLE),
             "It was not split: the 1.0 KiB left over are less than the request and the limit for waste, 128.0 MiB.",
         ),
         (
-            replace(FOUND, rest=1024, cut=Cut.NOT_SHOWN),
+            replace(TAKEN, rest=1024, cut=Cut.NOT_SHOWN),
             "It was split, with 1.0 KiB left over; the events do not show why.",
         ),
         (
-            replace(FOUND, rest=1024, split=False, cut=Cut.NOT_SHOWN),
+            replace(TAKEN, rest=1024, split=False, cut=Cut.NOT_SHOWN),
             "It was not split, with 1.0 KiB left over; the events do not show why.",
         ),
     ],
 )
-def test_why_it_was_split_or_not(found, text):
-    assert told(found=found).endswith(f". {text}")
+def test_why_it_was_split_or_not(taken, text):
+    assert told(taken=taken).endswith(f". {text}")
 
 
 def test_a_limit_that_is_not_known_is_not_told():
-    found = replace(FOUND, rest=1024, split=False, cut=Cut.WHOLE)
-    assert told(found=found, max_waste=None).endswith("the 1.0 KiB left over are less than the request.")
+    taken = replace(TAKEN, rest=1024, split=False, cut=Cut.WHOLE)
+    assert told(taken=taken, max_waste=None).endswith("the 1.0 KiB left over are less than the request.")

@@ -15,7 +15,7 @@ class Cut(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
+class Taken:
     """The chunk a search ended with, in bytes.
 
     Attributes:
@@ -50,7 +50,7 @@ class Search:
         extended: bytes by which the pool was extended because nothing fitted.
         released: wholly free regions given back to make room for that.
         max_waste: bytes left over from which a chunk is split in any case; None where the trace does not know.
-        found: None where the request failed.
+        taken: None where the request failed.
     """
 
     step: int
@@ -64,4 +64,4 @@ class Search:
     extended: int
     released: int
     max_waste: int | None
-    found: Found | None
+    taken: Taken | None
