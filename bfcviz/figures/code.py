@@ -10,6 +10,9 @@ import numpy as np
 from bfcviz import samples
 from bfcviz.figures.look import PLAIN, Look
 
+IN_MEMORY: Final = "trace = ...  # your trace: this one lies in memory, and no file holds it"
+"""The line of the code that opens no file, for there is none."""
+
 _WIDTH: Final = 88
 """Characters of a call that stays on one line."""
 
@@ -19,7 +22,7 @@ def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look:
 
     Args:
         name: one of `FIGURES`.
-        trace_path: `Trace.path`; None: the trace lies in memory, and its place in the code is left open.
+        trace_path: `Trace.path`; None: the trace lies in memory, and `IN_MEMORY` stands for it.
         step: the step shown.
         pool: the heap shown.
         look: what it is drawn with; only what differs from `PLAIN` is named.
@@ -45,7 +48,7 @@ def _imports(look: Look, line: str) -> list[str]:
 
 def _trace(path: Path | None) -> str:
     if path is None:
-        return "trace = ...  # your trace: this one lies in memory, and no file holds it"
+        return IN_MEMORY
     for name in samples.names():
         if path == samples.sample(name):
             return f'trace = bfcviz.open(bfcviz.sample("{name}"))'

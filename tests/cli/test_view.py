@@ -47,7 +47,7 @@ def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
     shown = eval(last, names)  # noqa: S307
     assert isinstance(shown, bfcviz.Inspector)
     assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
-    assert "does not exist" in capsys.readouterr().out
+    assert "no such file" in capsys.readouterr().out
 
 
 def test_without_voila_the_command_that_installs_it_is_named(monkeypatch, capsys):
