@@ -16,6 +16,7 @@ cdef class BFCAllocator:
     cdef readonly Heap heap
     cdef readonly u64 memory_limit
     cdef object closing
+    cdef object __weakref__     # whoever only looks at a heap must not keep its memory
 
     @cython.locals(number=object)
     cdef u32 label_id(self, object label) except? 0

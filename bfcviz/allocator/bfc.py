@@ -33,6 +33,7 @@ from bfcviz.allocator.closing import Closing
 from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.memory_map import Moment
+from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import Lapped, TraceError
+from bfcviz.events.check import has_unknown_label, without_unknown_labels
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
@@ -146,6 +147,8 @@ class WindowSource(Source):
     def _take(self, events: Events) -> None:
         if self._log.pool:
             events["pool"] = 0  # a copy, and the heap is the only one in this trace
+        if has_unknown_label(events, len(self.labels)):
+            events = without_unknown_labels(events, len(self.labels))
         taken = 0
         while taken < len(events):
             number, place = divmod(self.length, self._piece)

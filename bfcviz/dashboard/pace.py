@@ -1,0 +1,36 @@
+"""Pace: how long to wait between two pictures, so that they cost a workload little."""
+
+import time
+from typing import Final
+
+LONGEST_S: Final = 2.0
+"""Seconds from one picture to the next at most, whatever they cost: a single slow one must not stop the rest."""
+
+
+class Pace:
+    """Measures pictures and says when the next may be made.
+
+    Attributes:
+        period_s: seconds from one picture to the next at least.
+        cost_s: processor time of the last picture in the thread that made it, in seconds.
+        frames: how many there were.
+    """
+
+    def __init__(self, rate: float, budget: float) -> None:
+        self.period_s = 1 / rate
+        self._budget = budget
+        self._began = self._began_cpu = 0.0
+        self.cost_s = 0.0
+        self.frames = 0
+
+    def begin(self) -> None:
+        """A picture is begun, in this thread."""
+        self._began, self._began_cpu = time.monotonic(), time.thread_time()
+
+    def end(self) -> float:
+        """It is made; returns the seconds to wait before the next."""
+        self.cost_s = time.thread_time() - self._began_cpu
+        self.frames += 1
+        longest = max(LONGEST_S, self.period_s)
+        due = self._began + min(max(self.period_s, self.cost_s / self._budget), longest)
+        return max(due - time.monotonic(), 0.0)

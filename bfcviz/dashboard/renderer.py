@@ -1,0 +1,165 @@
+"""Renderer: makes a picture again and again beside a workload, which never waits for it."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from threading import Event, Thread, current_thread
+from typing import Final
+
+from bfcviz.dashboard.pace import Pace
+from bfcviz.errors import BfcvizError
+
+RATE: Final = 10.0
+"""Pictures a second, at most."""
+
+BUDGET: Final = 0.05
+"""Share of one core that pictures may take."""
+
+MOST_FAILURES: Final = 3
+"""Pictures in a row that may fail before it gives up."""
+
+_PATIENCE_S: Final = 5.0
+"""Seconds that `stop` waits for a picture under way: it may itself wait for a lock that the caller holds."""
+
+
+class Renderer:
+    """Calls `frame` at most `rate` times a second, and less often when that would take more than `budget`.
+
+    Nothing that goes wrong in a frame reaches the workload: it is kept in `error`, and after three frames in a
+    row that failed there are no more.
+
+    Args:
+        frame: makes one picture; returns whether there may be more to show later.
+        rate: pictures a second, at most.
+        budget: share of one core, 0..1.
+        ended: called when no more pictures come, whatever the reason; in the thread that made them.
+
+    Raises:
+        BfcvizError: a rate or budget that cannot be.
+
+    Attributes:
+        error: what the last frame raised; None where it went well.
+        pace: what pictures cost.
+    """
+
+    def __init__(
+        self,
+        frame: Callable[[], bool],
+        *,
+        rate: float = RATE,
+        budget: float = BUDGET,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        if not (0 < rate <= 1000 and 0 < budget <= 1):
+            raise BfcvizError(
+                f"{rate} pictures a second on {budget} of a core were asked for; give a rate up to 1000 and a "
+                "share above 0, up to 1"
+            )
+        self.pace = Pace(rate, budget)
+        self.error: Exception | None = None
+        self._frame = frame
+        self._ended = ended
+        self._failures = 0
+        self._paused = False
+        self._stopped = Event()
+        self._stopped.set()
+        self._thread: Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has neither stopped nor come to its end."""
+        return not self._stopped.is_set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it makes no pictures for now."""
+        return self._paused
+
+    def start(self) -> None:
+        """Make pictures in a thread of its own; nothing changes where it runs already."""
+        if self.running:
+            return
+        self._begin()
+        # In the caller's context, by which a kernel knows the cell that messages belong to.
+        run = contextvars.copy_context().run
+        self._thread = Thread(
+            target=run, args=(self._loop, self._stopped), name="bfcviz-renderer", daemon=True
+        )
+        self._thread.start()
+
+    def start_task(self) -> None:
+        """Make pictures on this thread's event loop: for a kernel that is idle, with the work elsewhere.
+
+        Raises:
+            BfcvizError: no event loop runs in this thread.
+        """
+        if self.running:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise BfcvizError("no event loop runs here, as it does in a notebook; use start()") from None
+        self._begin()
+        self._task = loop.create_task(self._loop_async(self._stopped))
+
+    def pause(self) -> None:
+        """Make no pictures until `resume`; what is under way is finished."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+
+    def stop(self) -> None:
+        """End it, and wait for a picture under way, unless that one is what stops it. It can be started again."""
+        self._stopped.set()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not current_thread():
+            thread.join(_PATIENCE_S)
+        task, self._task = self._task, None
+        if task is not None and not task.done():
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _begin(self) -> None:
+        self._stopped = Event()
+        self._failures = 0
+        self.error = None
+
+    def _loop(self, stopped: Event) -> None:
+        try:
+            wait = 0.0
+            while not stopped.wait(wait):
+                wait = self._step(stopped)
+        finally:
+            self._end(stopped)
+
+    async def _loop_async(self, stopped: Event) -> None:
+        try:
+            while not stopped.is_set():  # noqa: ASYNC110  it is set from other threads as well
+                await asyncio.sleep(self._step(stopped))
+        finally:
+            self._end(stopped)
+
+    def _end(self, stopped: Event) -> None:
+        stopped.set()
+        if self._ended is not None:
+            self._ended()
+
+    def _step(self, stopped: Event) -> float:
+        """One picture, unless paused; returns the seconds to wait for the next."""
+        if self._paused:
+            return self.pace.period_s
+        self.pace.begin()
+        try:
+            if not self._frame():
+                stopped.set()
+        except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
+            self.error = error
+            self._failures += 1
+            if self._failures == MOST_FAILURES:
+                stopped.set()
+        else:
+            self.error = None
+            self._failures = 0
+        return self.pace.end()

@@ -1,0 +1,76 @@
+"""What can be watched: a heap, its log, a recording, a trace or its path, each as a Trace."""
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from bfcviz.errors import BfcvizError
+from bfcviz.events.folder import ORIGIN_FILE
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.recording import Recording
+from bfcviz.events.trace import Trace
+from bfcviz.events.window import KEEP, Beginning, follow
+from bfcviz.model import keyframes
+from bfcviz.model.beginning import beginning
+
+# The allocator is told by what it has: pictures must not import it.
+_HEAP: Final = ("log", "labels", "name", "memory_limit", "options", "moment")
+
+
+def trace_of(source: Any, keep: int = KEEP) -> Trace:
+    """A trace that grows with the source, where that still grows.
+
+    Args:
+        source: a BFCAllocator, EventLog, Recording, Trace, or the path of a recording or trace.
+        keep: events to keep at most of a heap that only has a ring in memory.
+
+    Raises:
+        BfcvizError: it is none of these, or cannot be read.
+    """
+    if isinstance(source, Trace):
+        return source
+    if isinstance(source, Recording):
+        return source.trace()
+    if isinstance(source, EventLog):
+        return _recorded(source) or follow(source, Labels(), Origin(), keyframes, keep=keep)
+    if isinstance(source, str | os.PathLike):
+        return Trace.open(source)
+    if all(hasattr(source, name) for name in _HEAP):
+        return _recorded(source.log) or _heap(source, keep)
+    raise BfcvizError(
+        f"a {type(source).__name__} cannot be watched; give a BFCAllocator, an EventLog, a Recording, a Trace, or "
+        "the path of one"
+    )
+
+
+def name_of(source: Any, trace: Trace) -> str:
+    """What to call it in a menu."""
+    if isinstance(name := getattr(source, "name", None), str) and not isinstance(source, os.PathLike):
+        return name
+    return trace.origin.source or trace.origin.pools[0].name
+
+
+def _recorded(log: EventLog) -> Trace | None:
+    """The recording that the log belongs to, which has everything."""
+    if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
+        return None
+    return Trace.open(log.path.parent)
+
+
+def _heap(heap: Any, keep: int) -> Trace:
+    pool = Pool(heap.name, heap.memory_limit, vars(heap.options))
+    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_asking(heap), keep=keep)
+
+
+def _asking(heap: Any) -> Callable[[], Beginning | None]:
+    """Asks the heap for its state, without keeping it alive: its memory is not ours to hold."""
+    where, log = weakref.ref(heap), heap.log
+
+    def ask() -> Beginning | None:
+        there = where()
+        return None if there is None else beginning(there.moment(), log)
+
+    return ask

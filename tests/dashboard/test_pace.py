@@ -1,0 +1,54 @@
+import pytest
+
+from bfcviz.dashboard import pace as module
+from bfcviz.dashboard.pace import Pace
+
+
+class Clock:
+    """Stands in for `time`: passes only when told."""
+
+    def __init__(self):
+        self.now = self.cpu = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def thread_time(self):
+        return self.cpu
+
+    def draw(self, pace, seconds, cpu):
+        pace.begin()
+        self.now += seconds
+        self.cpu += cpu
+        wait = pace.end()
+        self.now += wait
+        return wait
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_cheap_pictures_come_at_the_rate(clock):
+    assert clock.draw(Pace(10, 0.05), 0.004, 0.001) == pytest.approx(0.096)
+
+
+def test_dear_pictures_come_as_often_as_the_budget_allows(clock):
+    pace = Pace(10, 0.05)
+    began = clock.now
+    for cost in (0.02, 0.05, 0.01, 0.03):
+        clock.draw(pace, 2 * cost, cost)
+    assert (0.02 + 0.05 + 0.01 + 0.03) / (clock.now - began) == pytest.approx(0.05)
+    assert (pace.frames, pace.cost_s) == (4, pytest.approx(0.03))
+
+
+def test_waiting_for_others_costs_nothing(clock):
+    assert clock.draw(Pace(10, 0.05), 0.5, 0.001) == 0
+
+
+def test_one_very_slow_picture_does_not_stop_the_rest(clock):
+    assert clock.draw(Pace(10, 0.05), 1.5, 1.5) == pytest.approx(module.LONGEST_S - 1.5)
+    assert clock.draw(Pace(0.2, 0.05), 0.1, 0.1) == pytest.approx(4.9)
