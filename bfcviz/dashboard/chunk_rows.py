@@ -9,15 +9,15 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
 
 COLUMNS: Final = (
-    Column("address", 17, "right", "where it begins"),
+    Column("address", 15, "right", "where it begins"),
     Column("size", 10, "right", "all of it"),
-    Column("requested", 11, "right", "what the caller asked for"),
+    Column("requested", 10, "right", "what the caller asked for"),
     Column("waste", 10, "right", "size - requested"),
     Column("state", 9, "left", "in use or free"),
-    Column("bin", 5, "right", "its size class; only free chunks are really in it"),
+    Column("bin", 4, "right", "its size class; only free chunks are really in it"),
     Column("label", 0, "left", "the operation it was handed to"),
-    Column("born", 11, "right", "the step at which it was handed out"),
-    Column("age", 11, "right", "steps since it was handed out"),
+    Column("born", 10, "right", "the step at which it was handed out"),
+    Column("age", 10, "right", "steps since it was handed out"),
     Column("region", 8, "right", "slot of the region it lies in"),
     Column("thread", 8, "right", "number of the thread that allocated it"),
     Column("stream", 8, "right", "number of the stream"),

@@ -62,6 +62,7 @@ class EventList:
         """Marks the event that led to `step`, and brings it onto the page."""
         with self._lock:
             self._step = step
+            self._let_go()
             self._scroller.hold(len(self.found), near=self._place())
             self._draw()
 
@@ -79,13 +80,12 @@ class EventList:
     def trace_grew(self) -> None:
         """Takes in the events that came since, and lets go of those the trace has let go of."""
         with self._lock:
-            stop, first = len(self._trace), self._first()
-            start = max(self._looked_through, first)
+            stop = len(self._trace)
+            start = max(self._looked_through, self._trace.first)
             new = matching(self._trace, self._pool, self._filter, start=start, stop=stop)
-            gone = self._row_of(first)
-            self.found = np.concatenate([self.found[gone:], new])
+            self.found = np.concatenate([self.found, new])
             self._looked_through = stop
-            self._scroller.top -= gone  # the same events stay on the page
+            self._let_go()
             self._scroller.hold(len(self.found))
             self._draw()
 
@@ -113,7 +113,7 @@ class EventList:
                 return
             asked, stop = self._asked(), len(self._trace)
             try:
-                found = matching(self._trace, self._pool, asked, go_on, start=self._first(), stop=stop)
+                found = matching(self._trace, self._pool, asked, go_on, stop=stop)
             except BfcvizError as error:
                 self.count.value = telling(str(error), alert=True)
                 return
@@ -131,9 +131,13 @@ class EventList:
         self._hushed = False
         self._search()
 
-    def _first(self) -> int:
-        """The first event that the trace still has: one that is followed may let old ones go."""
-        return int(getattr(self._trace, "first", 0))
+    def _let_go(self) -> None:
+        """Forgets events that the trace, one that is followed, no longer has."""
+        gone = self._row_of(self._trace.first)
+        if gone:
+            self.found = self.found[gone:]
+            self._scroller.top -= gone  # the same events stay on the page
+            self._scroller.hold(len(self.found))
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
@@ -176,8 +180,8 @@ class EventList:
         return [dict(zip(event.dtype.names, event.tolist(), strict=True)) for event in events]
 
     def _count(self, *, listed: bool) -> str:
-        first, pools = self._first(), self._trace.origin.pools
-        total = self._looked_through - first
+        first, pools = self._trace.first, self._trace.origin.pools
+        total = max(self._looked_through - first, 0)
         reasons = [f"pool '{pools[self._pool].name}'"] if len(pools) > 1 else []
         reasons += self._filter.reasons()
         told = (
@@ -193,6 +197,7 @@ class EventList:
 
     def _moved(self) -> None:
         with self._lock:
+            self._let_go()
             self._draw()
 
     def _build(self) -> None:

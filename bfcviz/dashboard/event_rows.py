@@ -14,7 +14,7 @@ COLUMNS: Final = (
     Column("time", 14, "right", "since the trace's start"),
     Column("kind", 9, "left", "what happened"),
     Column(
-        "address", 17, "right", "of the chunk or region; SPLIT and MERGE: of the part cut off or absorbed"
+        "address", 15, "right", "of the chunk or region; SPLIT and MERGE: of the part cut off or absorbed"
     ),
     Column("size", 10, "right", "of what the address is of"),
     Column("requested", 10, "right", "what the caller asked for"),

@@ -132,7 +132,7 @@ def _ends(name: str) -> str:
     return f"<span>{harmless(head, _LONGEST_LABEL)}</span><span>{harmless(tail)}</span>"
 
 
-_LEAST_WIDTH: Final = 22
+_LEAST_WIDTH: Final = 18
 
 
 def _width(column: Column) -> str:

@@ -155,7 +155,7 @@ def matching(  # noqa: PLR0913  where to look, what for, and from where to where
     wanted: EventFilter,
     progress: Progress | None = None,
     *,
-    start: int = 0,
+    start: int | None = None,
     stop: int | None = None,
 ) -> NDArray[np.unsignedinteger]:
     """The `seq` of each event of `pool` that fits, ascending, shape (n,), as uint32 where that holds them.
@@ -166,9 +166,10 @@ def matching(  # noqa: PLR0913  where to look, what for, and from where to where
         wanted: which of them.
         progress: called after each block with the number of events looked through; where it returns False,
             what was found so far is the answer.
-        start: the first event to look at.
+        start: the first event to look at; None: the first there is.
         stop: the event not looked at any more; None: the end.
     """
+    start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
     dtype = np.uint32 if stop < 1 << 32 else np.uint64
     if not wanted.reasons() and len(trace.origin.pools) == 1:  # nothing need be read

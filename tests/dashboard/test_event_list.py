@@ -265,7 +265,7 @@ def test_what_is_no_longer_kept_is_not_listed_and_said(trace):
     assert column(listed, "step")[0] == top
     assert count(listed) == "All 300 events; the 100 before them are no longer kept"
     growing.first = 350
-    listed.trace_grew()
+    listed.scroll(1)
     assert column(listed, "step")[0] == "351"
 
 
