@@ -7,48 +7,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.look import PLAIN, Axis, Look
+from bfcviz.figures.history import History as History
+from bfcviz.figures.history import history as history
+from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.text import axis_unit, exact_bytes
+from bfcviz.figures.signs import failures, marks
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Theme, translucent
-from bfcviz.model import timeline
-from bfcviz.model.find import events_of
 from bfcviz.units import format_bytes
 
 _UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "hovertemplate": None}
 
 
 @dataclass(frozen=True)
-class History:
-    """One heap over the whole trace: all that the timelines draw, but for where the view stands.
+class _Scale:
+    """The y axis: bytes that 1 on it stands for, their name, and where it ends."""
 
-    Attributes:
-        trace: the trace.
-        pool: which of its heaps.
-        series: `timeline`'s intervals.
-        failed: the OOM events of this heap.
-        axis: `step` or `time`.
-    """
-
-    trace: Trace
-    pool: int
-    series: NDArray[np.void]
-    failed: Events
-    axis: Axis = "step"
-
-    @property
-    def bytes_limit(self) -> int | None:
-        """The heap's memory limit, None where it is not known."""
-        return self.trace.origin.pools[self.pool].bytes_limit
-
-
-def history(trace: Trace, pool: int = 0, look: Look = PLAIN) -> History:
-    """Reads the trace once, for both timelines."""
-    series = timeline(trace, pool=pool, points=timelines.POINTS)
-    return History(trace, pool, series, events_of(trace, [Kind.OOM], pool), look.axis)
+    divisor: int
+    unit: str
+    reach: float
+    limit: int | None
 
 
 def stats_timeline(
@@ -70,56 +50,75 @@ def stats_timeline(
         The figure; its table has one row an interval, with the least and greatest value of each number in it.
     """
     seen = history(trace, pool, look)
-    return single(stats_panel(seen, step, look), 360, look.paints).with_table(series_table(seen.series))
+    return single(stats_panel(seen, step, look), 360, look.paints).with_table(series_table(seen))
 
 
 def stats_panel(seen: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
-    series, theme = seen.series, look.paints
-    unit = timelines.unit_of(series, seen.axis)
-    top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
-    limit = seen.bytes_limit
-    # A limit far above the pool would press everything else flat: then it is told, not drawn to scale.
-    drawn_limit = limit if limit is not None and limit <= 1.6 * top else None
-    divisor, name = axis_unit(top)
-    reach = 1.08 * max(top, float(drawn_limit or 0)) / divisor
+    theme, scale = look.paints, _scale(seen)
     traces = [
-        _line(seen, divisor, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
-        _line(seen, divisor, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
-        _line(seen, divisor, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
+        _line(seen, scale, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
+        _line(seen, scale, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
+        _line(seen, scale, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
         # A rim in the paper's colour, so that the line is seen where it crosses the blue area.
-        _line(seen, divisor, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
-        _line(seen, divisor, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
-        _peak(seen, unit, divisor, theme),
-        _limit(seen, unit, drawn_limit, divisor, theme),
-        _ooms(seen, unit, divisor, theme),
-        now(seen, step, unit, reach, theme) | {"legend": 1},
+        _line(seen, scale, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
+        _line(seen, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
+        _peak(seen, scale, theme),
+        _limit(seen, scale, theme),
+        marks(seen, scale.reach, theme) | {"legend": 1},
+        failures(seen, scale.divisor, theme) | {"legend": 1},
+        now(seen, step, scale.reach, theme) | {"legend": 1},
     ]
     return Panel(
         name="stats",
-        title=f"Stats ({name})",
+        title=f"Stats ({scale.unit})",
         caption="green: pool bytes that are free; blue: handed out",
+        definition=_DEFINITION,
         traces=traces,
-        xaxis=timelines.xaxis(series, seen.axis, len(seen.trace)),
-        yaxis={"title": {"text": name}, "range": [0, reach], "tickformat": ",~g"},
-        x_unit=unit,
+        xaxis=seen.xaxis,
+        yaxis={"title": {"text": scale.unit}, "range": [0, scale.reach], "tickformat": ",~g"},
+        x_unit=seen.clock.unit,
+        y_unit=scale.divisor,
     )
 
 
-def now(seen: History, step: int | None, unit: float, top: float, theme: Theme) -> dict[str, Any]:
+_DEFINITION: Final = (
+    "pool: pool_bytes, all regions<br>in use: bytes_in_use, all chunks handed out"
+    "<br>requested: requested_bytes_in_use, what was asked for of them"
+    "<br>largest free chunk: no larger request can be met without extending"
+    "<br>peak so far: the highest bytes_in_use from the first event on"
+)
+
+
+def now(seen: History, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
     """The upright line at `step`."""
-    position = np.nan if step is None else timelines.position_of(seen.trace, step, seen.axis, unit)
-    return timelines.now(position, theme, top)
+    return timelines.now(np.nan if step is None else seen.clock.position(step), theme, top)
 
 
-def series_table(series: NDArray[np.void]) -> pa.Table:
+def series_table(seen: History) -> pa.Table:
     """The intervals as a table, columns as `timeline` names them."""
-    return pa.table({name: np.ascontiguousarray(series[name]) for name in series.dtype.names or ()})
+    names = [
+        name
+        for name in seen.series.dtype.names or ()
+        if seen.wanted is not None or not name.startswith("too_small")
+    ]
+    return pa.table({name: np.ascontiguousarray(seen.series[name]) for name in names})
+
+
+def _scale(seen: History) -> _Scale:
+    """Fits what is seen; the unit fits the whole trace, and stays."""
+    series, whole = seen.series, seen.running.series
+    top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
+    divisor, unit = axis_unit(max(float(whole["pool_bytes_max"].max(initial=0)), top))
+    # A limit far above the pool would press everything else flat: then it is told, not drawn to scale.
+    limit = seen.bytes_limit
+    drawn = limit if limit is not None and limit <= 1.6 * top else None
+    return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
 def _line(  # noqa: PLR0913  what tells one line from the next
     seen: History,
-    divisor: int,
+    scale: _Scale,
     name: str,
     field: str,
     colour: str,
@@ -128,74 +127,49 @@ def _line(  # noqa: PLR0913  what tells one line from the next
     width: float = 1.2,
     dash: str = "solid",
 ) -> dict[str, Any]:
-    across, up = timelines.both_ends(seen.series, field, seen.axis)
-    trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": across,
-        "y": up / divisor,
-        "line": {"color": colour, "width": width, "dash": dash, "shape": "hv"},
-        "hovertext": [f"{name} ({field}): {exact_bytes(int(value))}" for value in up],
-        "hovertemplate": "%{hovertext}<br>step %{x:,.0f}<extra></extra>",
-    }
+    across, up = timelines.both_ends(seen.series, field, seen.clock)
+    trace = _stepped(seen, scale, name, across, up)
+    trace["line"] |= {"color": colour, "width": width, "dash": dash}
     if fill is not None:
         trace |= {"fill": "tozeroy", "fillcolor": translucent(fill, 0.85)}
     return trace
 
 
-def _peak(seen: History, unit: float, divisor: int, theme: Theme) -> dict[str, Any]:
-    series = seen.series
-    x = (
-        series["bytes_in_use_max_step" if seen.axis == "step" else "bytes_in_use_max_time"].astype(np.float64)
-        / unit
-    )
-    peak = np.maximum.accumulate(series["bytes_in_use_max"])
+def _stepped(
+    seen: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
+) -> dict[str, Any]:
+    """A line that keeps each value until the next one."""
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": "peak so far",
-        "legend": 1,
+        "name": name,
         "x": x,
-        "y": peak.astype(np.float64) / divisor,
-        "line": {"color": theme.in_use.line, "width": 1.5, "dash": "dash", "shape": "hv"},
-        "hovertext": [f"highest bytes_in_use so far: {exact_bytes(int(value))}" for value in peak],
-        "hovertemplate": "%{hovertext}<br>step %{x:,.0f}<extra></extra>",
+        "y": num_bytes / scale.divisor,
+        "line": {"shape": "hv"},
+        "hovertemplate": f"{name}: %{{y:,.4~f}} {scale.unit}<br>{seen.clock.hover}<extra></extra>",
     }
 
 
-def _limit(seen: History, unit: float, drawn: int | None, divisor: int, theme: Theme) -> dict[str, Any]:
+def _peak(seen: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+    series = seen.series
+    x = seen.clock.positions(series["bytes_in_use_max_step"], series["bytes_in_use_max_time"])
+    peak = np.maximum(np.maximum.accumulate(series["bytes_in_use_max"]), np.uint64(seen.peak_before))
+    trace = _stepped(seen, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
+    trace["line"] |= {"color": theme.in_use.line, "width": 1.5, "dash": "dash"}
+    return trace
+
+
+def _limit(seen: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
     limit = seen.bytes_limit
     told = "not known" if limit is None else format_bytes(limit)
-    last = float(seen.series[seen.axis][-1]) / unit if len(seen.series) else 1.0
+    level = np.nan if scale.limit is None else scale.limit / scale.divisor
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"limit {told}" + ("" if drawn is not None or limit is None else " (far above)"),
+        "name": f"limit {told}" + ("" if scale.limit is not None or limit is None else " (far above)"),
         "legend": 1,
-        "x": np.array([0.0, last]),
-        "y": np.full(2, np.nan if drawn is None else drawn / divisor),
+        "x": np.array(seen.clock.range(seen.steps)),
+        "y": np.full(2, level),
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
         "hovertemplate": f"memory limit: {told}<extra></extra>",
-    }
-
-
-def _ooms(seen: History, unit: float, divisor: int, theme: Theme) -> dict[str, Any]:
-    events = seen.failed
-    at = (events["seq"] + 1 if seen.axis == "step" else events["time"]).astype(np.float64)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "OOM",
-        "legend": 1,
-        "x": at / unit,
-        "y": events["address"].astype(np.float64) / divisor,
-        "marker": {"symbol": "x", "size": 9, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
-        "hovertext": [
-            f"<b>OOM</b>: {exact_bytes(int(event['requested']))} requested"
-            f"<br>free {exact_bytes(int(event['address']))}"
-            f"<br>largest free chunk {exact_bytes(int(event['size']))}"
-            for event in events
-        ],
-        "hoverinfo": "text",
     }

@@ -25,26 +25,36 @@ class Clock:
     Attributes:
         trace: whose steps these are.
         axis: whether places are steps or times. A step's time is that of the event that led to it; step 0,
-            to which none led, stands where the first event happened.
-        last: the step at the axis' end.
+            to which none led, and the first step of a window stand where the first event happened.
+        first, last: the steps at the axis' ends.
         unit: steps or nanoseconds that 1 on the axis stands for; of the whole trace, whatever part is shown.
-        title: what the axis is called, with its unit.
+        symbol: of the unit.
     """
 
     trace: Trace
     axis: Axis
+    first: int
     last: int
-    unit: float
-    title: str
+    unit: float = 1.0
+    symbol: str = "step"
 
     @classmethod
     def of(cls, trace: Trace, axis: Axis = "step") -> "Clock":
         """The clock of the trace as long as it is now."""
-        last = len(trace)
+        first, last = trace.first, len(trace)
         if axis == "step":
-            return cls(trace, axis, last, 1.0, "step (events applied)")
-        unit, name = _time_unit(_time(trace, last) - _time(trace, 0))
-        return cls(trace, axis, last, unit, f"time ({name})")
+            return cls(trace, axis, first, last)
+        return cls(trace, axis, first, last, *_time_unit(_time(trace, last) - _time(trace, first)))
+
+    @property
+    def title(self) -> str:
+        """What the axis is called, with its unit."""
+        return "step (events applied)" if self.axis == "step" else f"time ({self.symbol})"
+
+    @property
+    def hover(self) -> str:
+        """A place on the axis, in the words of plotly's hover templates."""
+        return "step %{x:,.0f}" if self.axis == "step" else f"%{{x:,.9~f}} {self.symbol}"
 
     def position(self, step: int) -> float:
         """Where `step` lies on the axis."""
@@ -57,10 +67,14 @@ class Clock:
         return found
 
     def step_at(self, x: float) -> int:
-        """The step that holds at place `x`: the last one at or before it, else step 0."""
+        """The step that holds at place `x`: the last one at or before it, else the first."""
         if self.axis == "step":
-            return min(max(int(x + 1e-6), 0), self.last)
-        wanted, low, high = x * self.unit + 0.5, 0, self.last  # halves: floats of times are not exact
+            return min(max(int(x + 1e-6), self.first), self.last)
+        wanted, low, high = (
+            x * self.unit + 0.5,
+            self.first,
+            self.last,
+        )  # halves: floats of times are not exact
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if _time(self.trace, middle) <= wanted else (low, middle - 1)
@@ -68,7 +82,7 @@ class Clock:
 
     def range(self, steps: tuple[int, int] | None) -> list[float]:
         """The ends of the axis: exactly these steps, or (None) all there are and a little room."""
-        first, last = (0, self.last) if steps is None else steps
+        first, last = (self.first, self.last) if steps is None else steps
         left, right = self.position(first), self.position(last)
         if right <= left:
             right = left + 1.0 / self.unit
@@ -81,9 +95,9 @@ class Clock:
 
 
 def _time(trace: Trace, step: int) -> int:
-    if not len(trace):
+    if len(trace) == trace.first:
         return 0
-    event = max(step - 1, 0)
+    event = max(step - 1, trace.first)  # of a window that moved on meanwhile, the first there is
     return int(trace.read(event, event + 1)["time"][0])
 
 
@@ -92,50 +106,25 @@ def _time_unit(span: float) -> tuple[float, str]:
     return next(((unit, name) for unit, name in _NANOSECONDS if span >= 2 * unit), _NANOSECONDS[-1])
 
 
-def unit_of(series: NDArray[np.void], axis: Axis) -> float:
-    """How many steps or nanoseconds one unit of the x axis is."""
-    return 1.0 if axis == "step" else time_unit(series)[0]
-
-
-def time_unit(series: NDArray[np.void]) -> tuple[float, str]:
-    """The largest unit of time that the series spans at least two of."""
-    span = float(series["time"].max() - series["time"].min()) if len(series) else 0.0
-    return next(((divisor, unit) for divisor, unit in _NANOSECONDS if span >= 2 * divisor), _NANOSECONDS[-1])
-
-
-def xaxis(series: NDArray[np.void], axis: Axis, last: int) -> dict[str, Any]:
-    """Plotly's settings of the axis; all timelines of one trace get the same range."""
-    if axis == "step":
-        return {
-            "title": {"text": "step (events applied)"},
-            "range": [0, max(last, 1) * (1 + _MARGIN)],
-            "tickformat": ",d",
-        }
-    divisor, unit = time_unit(series)
-    return {
-        "title": {"text": f"time ({unit})"},
-        "range": [0, max(float(series["time"].max(initial=0)) / divisor, 1.0) * (1 + _MARGIN)],
-    }
-
-
 def both_ends(
-    series: NDArray[np.void], field: str, axis: Axis
+    series: NDArray[np.void], field: str, clock: Clock
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A line through the least and the greatest value of each interval, each where it stood: x and y.
 
     Where every event has an interval of its own these are the events themselves.
     """
-    unit = unit_of(series, axis)
     if len(series) and int(series["events"].max()) == 1:
-        return series[axis].astype(np.float64) / unit, series[f"{field}_last"].astype(np.float64)
-    x = np.column_stack([series[f"{field}_min_{axis}"], series[f"{field}_max_{axis}"]]).astype(np.float64)
-    y = np.column_stack([series[f"{field}_min"], series[f"{field}_max"]]).astype(np.float64)
+        return clock.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
+    x, y = (
+        np.column_stack([series[f"{field}_min{of}"], series[f"{field}_max{of}"]]).astype(np.float64)
+        for of in (f"_{clock.axis}", "")
+    )
     order = np.argsort(x, axis=1, kind="stable")
-    return np.take_along_axis(x, order, 1).ravel() / unit, np.take_along_axis(y, order, 1).ravel()
+    return np.take_along_axis(x, order, 1).ravel() / clock.unit, np.take_along_axis(y, order, 1).ravel()
 
 
 def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
-    """The upright line where the view stands."""
+    """The upright line where the view stands; nan: nowhere."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -145,10 +134,3 @@ def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
         "line": {"color": theme.highlight, "width": 2},
         "hoverinfo": "skip",
     }
-
-
-def position_of(trace: Trace, step: int, axis: Axis, unit: float) -> float:
-    """Where `step` lies on the x axis: by count, or when the last event before it happened."""
-    if axis == "step" or step == 0:
-        return float(step if axis == "step" else 0)
-    return float(trace.read(step - 1, step)["time"][0]) / unit

@@ -60,7 +60,7 @@ _TOTALS_END: Final = _HEAD + 7 * len(TOTALS)
 def timeline(  # noqa: PLR0913  a range and how to measure it
     trace: Trace,
     pool: int = 0,
-    start: int = 0,
+    start: int | None = None,
     stop: int | None = None,
     points: int = 2000,
     *,
@@ -74,7 +74,7 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
     Args:
         trace: the events.
         pool: which heap of the trace.
-        start: the first event.
+        start: the first event; None: the first there is.
         stop: after the last one; None: all there are.
         points: how many rows at most.
         wanted: bytes of the request that `too_small_bytes` asks about.
@@ -85,6 +85,7 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
     Raises:
         TraceError: the range lies outside the trace, or events contradict each other.
     """
+    start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
     if not 0 <= start <= stop <= len(trace) or points < 1:
         raise TraceError(

@@ -117,3 +117,29 @@ def test_every_axis_has_a_unit(trace):
     assert stats_timeline(trace).layout.yaxis.title.text == "MiB"
     assert fragmentation_timeline(trace).layout.yaxis.title.text == "%"
     assert "events" in stats_timeline(trace).layout.xaxis.title.text
+
+
+def test_inside_long_intervals_no_measure_loses_its_extremes(monkeypatch):
+    trace = busy_trace(2000)
+    exact = fragmentation_timeline(trace, look=Look(wanted=MiB))
+    monkeypatch.setattr(timelines, "POINTS", 50)
+    coarse = fragmentation_timeline(trace, look=Look(wanted=MiB))
+    for one, other in zip(coarse.data[:4], exact.data[:4], strict=True):
+        assert len(one.x) == 100
+        assert max(one.y) == max(other.y) > 0
+        assert min(one.y) == min(other.y)
+    assert coarse.table.num_rows == 50
+    assert max(coarse.table["internal_max"].to_pylist()) == max(exact.table["internal"].to_pylist())
+
+
+def test_memory_of_no_use_to_a_request_is_the_share_in_smaller_chunks(trace):
+    wanted = 128 * 1024
+    line = named(fragmentation_timeline(trace, look=Look(wanted=wanted)), "too small for 128.0 KiB")
+    model = Model(trace)
+    for step in (1, 40, 300, 609):
+        model.seek(step)
+        free = model.chunks()[~model.chunks()["in_use"]]["size"].astype(float)
+        expected = free[free < wanted].sum() / free.sum() if len(free) else 0
+        assert line.y[step - 1] == pytest.approx(100 * expected)
+    assert not named(fragmentation_timeline(trace), "too small").showlegend
+    assert "too_small" not in fragmentation_timeline(trace).table.column_names
