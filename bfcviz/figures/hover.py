@@ -20,7 +20,7 @@ from bfcviz.units import format_bytes
 MOST_TEXTS: Final = 1000
 """So many chunks are told all about; beyond that the narrow ones only what and where they are."""
 
-_POINTS_ON_GRID = 1000
+_POINTS_ON_GRID = 800
 _ROWS_ON_GRID = 250
 _APART = 0.06  # of the screen's width: the points along a long piece
 _INSIDE = 0.01  # likewise: from its ends

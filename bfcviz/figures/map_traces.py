@@ -14,10 +14,10 @@ from bfcviz.figures.look import Selected
 from bfcviz.figures.png import data_uri
 from bfcviz.figures.rectangles import no_pieces, outline, pieces_of, rectangles
 from bfcviz.figures.rows import Part, Pieces, Rows
-from bfcviz.figures.theme import Theme
+from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.touched import SPAN
 
-COLUMNS: Final = 1600
+COLUMNS: Final = 1200
 """Pixels across the image."""
 
 _NARROW = 0.03  # of the screen's width: what is touched or selected gets a marker as well
@@ -123,7 +123,8 @@ def _rectangles(drawing: Drawing, pieces: Pieces) -> list[dict[str, Any]]:
     for number in range(MOST_CLASSES):
         if number < len(colours.names):
             mine = pieces.only(classes == number)
-            trace = rectangles(colours.names[number], mine, divisor, colours.paints[number], 0.7)
+            paint = colours.paints[number] if drawing.by_state else _soft(colours.paints[number])
+            trace = rectangles(colours.names[number], mine, divisor, paint, 0.7)
             traces.append({**trace, "showlegend": True, "legend": lines[number]})
         else:
             trace = rectangles("", no_pieces(), divisor, theme.other, 0.7)
@@ -131,6 +132,11 @@ def _rectangles(drawing: Drawing, pieces: Pieces) -> list[dict[str, Any]]:
     # No border: it would show a few wasted bytes as a whole pixel.
     waste = rectangles("waste (size - requested)", _waste(drawing, pieces), divisor, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": drawing.by_state}]
+
+
+def _soft(paint: Paint) -> Paint:
+    """Borders near the fill: narrow chunks side by side are little else, and must look as in the legend."""
+    return Paint(paint.fill, mixed(paint.fill, paint.line, 0.4))
 
 
 def _waste(drawing: Drawing, pieces: Pieces) -> Pieces:

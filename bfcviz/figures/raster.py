@@ -73,9 +73,8 @@ def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence
     if len(fills) == 1:
         colour = in_use[..., None] * lut[0]
     else:
-        hue = [lut[:, i][classes] for i in range(3)]
-        total = [_before(used * shade)[at] + inside * shade[at] for shade in hue]
-        colour = np.stack([np.diff(each, axis=1) for each in total], axis=-1)
+        totals = [_before(used * lut[classes, i])[at] + inside * lut[classes[at], i] for i in range(3)]
+        colour = np.stack([np.diff(total, axis=1) for total in totals], axis=-1)
     return Shares(
         in_use=in_use,
         waste=np.diff(_before(used - asked)[at] + spilled, axis=1),

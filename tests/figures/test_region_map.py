@@ -1,15 +1,17 @@
 import base64
 import re
+import sys
 
 import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 from figures.test_png import decode
 
-from bfcviz.figures.look import Look
-from bfcviz.figures.region_map import EXACT_CHUNKS, region_map
+from bfcviz.figures.colouring import COLOURINGS, colouring
+from bfcviz.figures.look import Look, MapWindow, Selected
+from bfcviz.figures.region_map import EXACT_CHUNKS, chunk_at, region_map, region_panel
 from bfcviz.figures.rows import lay_out
-from bfcviz.figures.theme import DARK
+from bfcviz.figures.theme import DARK, LIGHT
 from bfcviz.figures.touched import last_event
 from bfcviz.model import Model
 
@@ -174,6 +176,130 @@ def test_thousands_of_regions_and_a_terabyte_are_drawn():
     huge.allocate(1)
     figure = region_map(at_step(huge.trace(), 3))
     assert area(figure, "in use") == 256
+
+
+@pytest.mark.parametrize("sizes", [[0.3, 0.4], [0.0, 1.0], [-1.0, 2.0], [2.0, 3.0]])
+def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
+    model = at_step(busy_trace(), 400)
+    rows = lay_out(model.regions())
+    window = MapWindow((sizes[0] * rows.width, sizes[1] * rows.width), (1.25, 3.5))
+    panel = region_panel(model, last_event(model), Look(map_window=window))
+    assert [end * panel.x_unit for end in panel.xaxis["range"]] == pytest.approx(window.bytes)
+    assert panel.yaxis["range"] == [3.5, 1.25]
+    for trace in panel.traces:
+        if trace["type"] == "scatter" and trace["mode"] == "lines":
+            x, y = np.asarray(trace["x"]) * panel.x_unit, np.asarray(trace["y"])
+            assert np.nanmax(y, initial=1.1) < 4
+            assert np.nanmin(y, initial=3.9) > 1
+            left, right = (x.reshape(-1, 6)[:, i] for i in (0, 1)) if len(x) > 1 else (x, x)
+            assert not np.any((right <= window.bytes[0]) | (left >= window.bytes[1]))
+
+
+def test_zooming_in_turns_the_image_into_rectangles():
+    heap = PlainHeap(4 * MiB)
+    for _ in range(EXACT_CHUNKS + 500):
+        heap.allocate(256)
+    model = at_step(heap.trace(), len(heap.events))
+    assert region_panel(model, None, Look()).traces[0]["visible"]
+    near = Look(map_window=MapWindow((0.0, 64 * KiB), (0.0, 2.0)))
+    panel = region_panel(model, None, near)
+    assert not panel.traces[0]["visible"]
+    assert len(panel.traces[2]["x"]) == 6 * 2 * 64 * KiB // 256
+    half = region_panel(model, None, Look(map_window=MapWindow((0.0, 256 * KiB), (0.0, 3.3))))
+    image = half.traces[0]
+    assert image["visible"] == (EXACT_CHUNKS < 4 * 1024)
+    assert image["y0"] - image["dy"] / 2 == pytest.approx(0)
+    assert len(lay_out(model.regions()).part(near.map_window)) == 2
+
+
+@pytest.mark.parametrize("colour", COLOURINGS)
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact, monkeypatch):
+    if not exact:
+        monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", 10)
+    model = at_step(busy_trace(), 400)
+    look = Look(colour=colour)
+    panel = region_panel(model, last_event(model), look)
+    assert [each["type"] for each in panel.traces] == ["image", *["scatter"] * (len(panel.traces) - 1)]
+    assert len(panel.traces) == len(region_panel(Model(model.trace), None, Look()).traces)
+    made = colouring(model.trace, 0, colour, LIGHT)
+    shown = [each["name"] for each in panel.traces if "name" in each and each.get("showlegend", True)]
+    assert [name for name in shown if name in made.names] == list(made.names)
+    assert ("waste (size - requested)" in shown) == (colour == "state")
+
+
+def test_classes_cover_the_bytes_in_use():
+    model = at_step(busy_trace(), 400)
+    chunks = model.chunks()
+    for colour in COLOURINGS:
+        figure = region_map(model, look=Look(colour=colour))
+        made = colouring(model.trace, 0, colour, LIGHT)
+        classes = made.classes(chunks, 400)
+        for number, name in enumerate(made.names):
+            assert area(figure, name) == chunks["size"][classes == number].sum()
+
+
+def test_the_selected_chunk_is_outlined_while_it_is_there():
+    model = at_step(busy_trace(), 400)
+    chunks = model.chunks()
+    for state in (True, False):
+        chunk = chunks[chunks["in_use"] == state][2]
+        chosen = Selected(int(chunk["address"]), int(chunk["born"]) if state else None)
+        assert area(region_map(model, look=Look(selected=chosen)), "selected") == chunk["size"]
+        for other in (Selected(chosen.address, 399), Selected(chosen.address + 1, chosen.born), Selected(0)):
+            assert not area(region_map(model, look=Look(selected=other)), "selected")
+
+
+def test_a_click_anywhere_finds_the_chunk_that_hovering_tells():
+    model = at_step(busy_trace(), 400)
+    for window in (None, MapWindow((0.0, 2.0 * MiB), (0.0, 4.0))):
+        look = Look(map_window=window)
+        figure = region_map(model, look=look)
+        assert told(figure)
+        for x, y, text in told(figure):
+            chunk = chunk_at(model, x, y, look)
+            narrow = int(chunk["size"]) < figure.layout.xaxis.range[1] * unit(figure) / 50
+            assert narrow or f"{int(chunk['address']):#x}" in text
+    for x, y in ((-1, 0), (0, -1), (0, 99), (1e9, 0)):
+        assert chunk_at(model, x, y, Look()) is None
+    assert chunk_at(Model(busy_trace()), 0.5, 0.5, Look()) is None
+
+
+def test_one_small_chunk_in_a_terabyte_can_be_found_clicked_and_zoomed_to():
+    heap = PlainHeap(1 << 40)
+    held = [heap.allocate(256), heap.allocate(1 << 37), heap.allocate(1)]
+    heap.free(held[1])
+    model = at_step(heap.trace(), len(heap.events))
+    figure = region_map(model)
+    mark, _ = of_mode(figure, "markers")
+    assert len(mark.x) == 2
+    assert mark.showlegend
+    found = chunk_at(model, mark.x[1] + 0.05, mark.y[1], Look())
+    assert (int(found["address"]), int(found["size"])) == (held[2], 256)
+    offset = (held[2] - held[0]) % (1 << 36)
+    look = Look(map_window=MapWindow((offset - 300.0, offset + 700.0), (2.0, 3.0)))
+    near = region_map(model, look=look)
+    assert area(near, "in use") == 256
+    assert np.isnan(of_mode(near, "markers")[0].x).all()
+    assert chunk_at(model, (offset + 100) / unit(near), 2.5, look)["address"] == held[2]
+
+
+def test_a_lone_chunk_in_an_image_is_marked_too(monkeypatch):
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", 1)
+    heap = PlainHeap(1 << 40)
+    heap.allocate(256)
+    mark, _ = of_mode(region_map(at_step(heap.trace(), 3)), "markers")
+    assert list(mark.y) == [0.98]
+
+
+def test_labels_of_any_script_are_shown_apart():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(1000, "\u05e9\u05dc\u05d5\u05dd\u202e/<i>")
+    heap.allocate(1000, "%{x}")
+    figure = region_map(at_step(heap.trace(), len(heap.events)), look=Look(colour="label"))
+    texts = [text for _, _, text in told(figure)]
+    assert any("\u2068\u05e9\u05dc\u05d5\u05dd /&lt;i&gt;\u2069" in text for text in texts)
+    assert all("%{x}" not in text for text in of_mode(figure, "none")[0].hovertemplate)
 
 
 def test_the_table_has_a_row_for_each_chunk():
