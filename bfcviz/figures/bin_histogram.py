@@ -11,74 +11,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events
+from bfcviz.figures.bin_marks import Marks, Scale, band, marks_of, pointers
 from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
 from bfcviz.figures.table import bin_table
 from bfcviz.figures.text import exact_bytes
 from bfcviz.figures.theme import Paint, Theme
 from bfcviz.model import Model
+from bfcviz.model.search import Search, search_of
 from bfcviz.units import format_bytes
 
 _LEAST_BYTES = 128  # the foot of a bar that stands for bytes: below the smallest chunk
 _LEAST_COUNT = 0.5
 _HEIGHT = 180
+_DEFINITION = (
+    "Bin n holds the free chunks of 256 B * 2^n up to, not including, twice that; the last one all larger ones.<br>"
+    "Chunks in use are in no bin: they are counted by their size.<br>"
+    "A request is looked for from the bin of its size upwards: those bins are shaded, and the one where a chunk was "
+    "taken has a star.<br>Bars show the heap after the step; the search was made before it."
+)
 
 
-def bin_histogram(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
+def bin_histogram(
+    model: Model, highlight: Events | None = None, look: Look = PLAIN, search: Search | None = None
+) -> Picture:
     """Bytes above and number of chunks below, bin by bin, at the model's step.
 
     Args:
         model: the heap; it is not moved.
         highlight: events whose bin is marked, such as the one just applied.
-        look: colours.
+        look: colours, and the chunk whose bin is marked.
+        search: the search whose bins are shaded; None: that of the highlighted event, if it made one.
 
     Returns:
         The figure; its table has one row a bin.
     """
-    panels = bin_panels(model, highlight, look)
+    if search is None and highlight is not None and len(highlight):
+        search = search_of(model.trace, int(highlight["seq"][-1]), model)
+    panels = bin_panels(model, highlight, look, search)
     second = panels[0].above + _HEIGHT + BELOW + panels[1].above
     places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _HEIGHT)]
     return compose(panels, places, look.paints).with_table(bin_table(model))
 
 
-def bin_panels(model: Model, highlight: Events | None, look: Look) -> list[Panel]:
-    """Two panels: bytes a bin, chunks a bin."""
+def bin_panels(
+    model: Model, highlight: Events | None, look: Look, search: Search | None = None
+) -> list[Panel]:
+    """Two panels: bytes a bin, chunks a bin; in both, the bins that `search` looked at are shaded."""
     bins, theme = model.bins(), look.paints
-    return [_bytes_panel(bins, highlight, theme), _count_panel(bins, highlight, theme)]
+    marks = marks_of(model, highlight, look, search)
+    return [_bytes_panel(bins, marks, theme), _count_panel(bins, marks, theme)]
 
 
-def _bytes_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme) -> Panel:
+def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
+    scale = Scale(_LEAST_BYTES, top)
     ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
     return Panel(
         name="bin_bytes",
         title="Bytes by bin",
         caption="by chunk size",
         traces=[
+            band(marks, scale, theme),
             _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
             _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
-            _mark(highlight, top, theme),
+            *pointers(marks, scale, theme),
         ],
         xaxis=_xaxis(),  # named under the panel below
         yaxis=_yaxis(_LEAST_BYTES, top, ticks, [_short(tick) for tick in ticks]),
+        definition=_DEFINITION,
     )
 
 
-def _count_panel(bins: NDArray[np.void], highlight: Events | None, theme: Theme) -> Panel:
+def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     most = float(max(bins["free_chunks"].max(), bins["in_use_chunks"].max()))
     top = _next_power(most, 10, 10)
+    scale = Scale(_LEAST_COUNT, top)
     ticks = [10**power for power in range(12) if 10**power <= top]
     return Panel(
         name="bin_chunks",
         title="Chunks by bin",
         caption="count, by chunk size",
         traces=[
+            band(marks, scale, theme),
             _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
             _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
-            _mark(highlight, top, theme),
+            *pointers(marks, scale, theme),
         ],
         xaxis=_xaxis() | {"title": {"text": "bin, named by its least chunk size"}},
         yaxis=_yaxis(_LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
+        definition=_DEFINITION,
     )
 
 
@@ -113,21 +135,6 @@ def _range(number: int) -> str:
     if number == NUM_BINS - 1:
         return f"{format_bytes(least)} or more"
     return f"{format_bytes(least)} up to, not including, {format_bytes(2 * least)}"
-
-
-def _mark(highlight: Events | None, top: float, theme: Theme) -> dict[str, Any]:
-    found = highlight["bin"][highlight["bin"] >= 0] if highlight is not None else np.empty(0, np.int8)
-    marked = np.unique(found).astype(np.float64)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "this step",
-        "x": marked,
-        "y": np.full(len(marked), top * 0.8),
-        "marker": {"symbol": "triangle-down", "size": 11, "color": theme.highlight},
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-    }
 
 
 def _xaxis() -> dict[str, Any]:

@@ -21,7 +21,7 @@ def life_words(life: Life) -> list[str]:
 
 
 def _place(life: Life) -> str:
-    state = f"would be in bin {bin_of(life.size)}" if life.in_use else f"bin {bin_of(life.size)}"
+    state = f"by its size of bin {bin_of(life.size)}" if life.in_use else f"bin {bin_of(life.size)}"
     return f"{life.address:#x}, {format_bytes(life.size)}, region {life.region}, {state}."
 
 
