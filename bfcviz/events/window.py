@@ -37,10 +37,12 @@ class Beginning(NamedTuple):
     """Where a window can begin whose log has lost its own beginning.
 
     Attributes:
-        keyframe: the state before the first of `events`.
-        events: consecutive ones, at least one, as `Reader` gives them; the window goes on behind the last.
+        first: the step to begin at.
+        keyframe: the state there.
+        events: what is known of those from `first` on, as `Reader` gives them; the window goes on behind the last.
     """
 
+    first: int
     keyframe: bytes
     events: Events
 
@@ -192,10 +194,9 @@ class WindowSource(Source):
         found = None if self._begin is None else self._begin()
         if found is None:
             return False
-        first = int(found.events["seq"][0])
         self._pieces.clear()
         self._keyframe = found.keyframe
-        self.first = self.length = first
+        self.first = self.length = found.first
         self._take(found.events)
         self._reader.position = self.length
         self._tell()

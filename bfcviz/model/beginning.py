@@ -50,15 +50,13 @@ class Moment(Protocol):
         """The most that has been."""
 
 
-def beginning(moment: Moment, log: EventLog) -> Beginning | None:
-    """The state at the oldest event that `log` still has, got by undoing from `moment`, and the events since.
+def beginning(moment: Moment, log: EventLog) -> Beginning:
+    """The state at an old event that `log` still has, got by undoing from `moment`, and the events since.
 
     OOMs count from there. So do the peaks, where the highest of all lies in these events: the one before it is
-    known to nobody. None where the writer is so fast that none of the events before `moment` is left.
+    known to nobody. Beside a very fast writer there may be no events: then it is the moment itself.
     """
     events = _events_before(log, moment.step)
-    if not len(events):
-        return None
     table = ChunkTable()
     table.restore(_snapshot(moment))
     events["pool"] = 0
@@ -71,18 +69,20 @@ def beginning(moment: Moment, log: EventLog) -> Beginning | None:
     table.restore(first)
     own = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
     table.recall_peaks(*(e if e > s else o for e, s, o in zip(ever, seen, own, strict=True)))
-    return Beginning(encode([snapshot_of(table)]), events)
+    return Beginning(first.step, encode([snapshot_of(table)]), events)
 
 
 def _events_before(log: EventLog, step: int) -> Events:
-    """What is left of the events before `step`."""
+    """What is left of the events before `step`, but for the oldest: one more event would overwrite them."""
     reader = Reader(log)
-    while reader.position < step:
+    margin = log.capacity // 16
+    while (start := min(log.oldest + margin, step)) < step:
+        reader.position = start
         try:
-            return reader.read(step - reader.position)
+            return reader.read(step - start)
         except Lapped:
-            reader.resync()
-    return reader.read(0)
+            margin *= 4
+    return log.copy(step, step)
 
 
 def _largest(table: ChunkTable) -> int:

@@ -54,10 +54,11 @@ def test_while_another_thread_allocates_it_is_of_one_step():
         assert moment.num_allocs == (allocs[-1] if moment.step else 0)
 
 
-def test_nothing_is_left_of_the_events_before_it():
+def test_where_nothing_is_left_of_the_events_before_it_it_is_the_beginning():
     heap = new_heap(log=EventLog(64))
     heap.allocate(1000)
     moment = heap.moment()
     for number in range(200):
         heap.mark("mark", number)
-    assert beginning(moment, heap.log) is None
+    first, _, events = beginning(moment, heap.log)
+    assert (first, len(events)) == (moment.step, 0)

@@ -1,0 +1,210 @@
+"""LiveDashboard: the Inspector of a heap that is at work, always at its newest event unless somebody looks back."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, TypeVar
+
+import ipywidgets as widgets
+
+from bfcviz.dashboard import kernel
+from bfcviz.dashboard.inspector import Inspector
+from bfcviz.dashboard.pulse import Pulse
+from bfcviz.dashboard.renderer import BUDGET, RATE, Renderer
+from bfcviz.dashboard.sources import name_of, trace_of
+from bfcviz.dashboard.work import Work
+from bfcviz.errors import BfcvizError
+from bfcviz.events.trace import Trace
+from bfcviz.events.window import KEEP
+
+T = TypeVar("T")
+
+
+class LiveDashboard(widgets.VBox):  # type: ignore[misc]
+    """A view of one or more heaps while they work, drawn by a thread beside them.
+
+    The heap's threads never wait for a picture: events are read from the heap's log, and the heap is asked for
+    its state only where the log has lost events (a lock of some microseconds). A picture takes at most `budget`
+    of a core on average: where it costs more, there are fewer.
+
+    Args:
+        source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.
+        rate: pictures a second, at most.
+        budget: share of one core that pictures may take.
+        keep: events kept of a heap that has only a ring in memory; 64 bytes each.
+        start: whether to begin at once; else `start()` does.
+        options: of the Inspector.
+
+    Raises:
+        BfcvizError: a source that cannot be watched.
+
+    Attributes:
+        inspector: the view itself.
+        traces: one for each source.
+        renderer: what draws; its `pace` tells the cost of a picture, its `error` what went wrong.
+        pictures: how many were made.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        rate: float = RATE,
+        budget: float = BUDGET,
+        keep: int = KEEP,
+        start: bool = True,
+        **options: Any,
+    ) -> None:
+        sources = list(source) if isinstance(source, list | tuple) else [source]
+        if not sources:
+            raise BfcvizError("no heap was given to watch; give one, or a list of some")
+        self.traces = [trace_of(each, keep) for each in sources]
+        self._options = options
+        self._shown = 0
+        self._unseen = self._behind = False
+        self._work: Work[Any] | None = None
+        self.pictures = 0
+        self._pulse = Pulse()
+        self._words = widgets.HTML()
+        self._words.add_class("bfcviz-live")
+        self._switch = widgets.ToggleButton(
+            value=False, description="pause", icon="pause", tooltip="pause the picture"
+        )
+        names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
+        self._menu = widgets.Dropdown(options=_numbered(names), value=0, description="heap")
+        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
+        self.inspector = self._inspect()
+        row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
+        self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
+        super().__init__([self._bar, self.inspector], _view_count=0)
+        self._switch.observe(lambda _: self._switched(), "value")
+        self._menu.observe(lambda _: self._change_heap(), "value")
+        self.observe(self._seen, "_view_count")
+        kernel.route([self])
+        self._say()
+        if start:
+            self.start()
+
+    @property
+    def trace(self) -> Trace:
+        """What is shown."""
+        return self.traces[self._shown]
+
+    # -- how it goes on --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Draw beside whatever runs, in a thread."""
+        self.renderer.start()
+
+    def pause(self) -> None:
+        """Draw nothing until `resume`; of a heap with a ring, events may be lost meanwhile."""
+        self._switch.value = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._switch.value = False
+
+    def refresh(self) -> bool:
+        """Take over what is new and show it, now; returns whether more may come. From any thread."""
+        with self.inspector._lock:  # noqa: SLF001  the same for both
+            self._behind |= self.trace.refresh() > 0
+            if self._behind:
+                self.inspector.trace_grew()
+                self._behind = False  # not where that failed: the next picture makes up for it
+                self.pictures += 1
+            self._say()
+            return self.trace.following
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
+        """Run a workload in a thread of its own and leave this one free: clicks are then answered by any kernel.
+
+        In a notebook pictures are made by the kernel's event loop meanwhile. `await` what this returns for the
+        result; what it raised is also said in the dashboard.
+        """
+        self.renderer.stop()
+        try:
+            self.renderer.start_task()
+        except BfcvizError:  # a script: no event loop
+            self.renderer.start()
+        self._work = Work(function, arguments, self._pulse.hurry)
+        return self._work
+
+    def close(self) -> None:
+        """End it: no more pictures, and the page forgets it."""
+        if hasattr(self, "_bar"):  # Python closes one as well that was refused
+            self.renderer.stop()
+            for part in (self.inspector, *self._bar.children, self._bar):
+                part.close()
+        super().close()
+
+    # -- what happens ----------------------------------------------------------------------------------------
+
+    def _inspect(self) -> Inspector:
+        return Inspector(self.trace, follow=True, **self._options)
+
+    def _switched(self) -> None:
+        paused = self._switch.value
+        self._switch.description, self._switch.icon = ("go on", "play") if paused else ("pause", "pause")
+        self._let_draw()
+
+    def _seen(self, change: dict[str, Any]) -> None:
+        """A view of it came or went: where the last one went, as when an output is cleared, nothing is drawn."""
+        self._unseen = change["new"] == 0
+        self._let_draw()
+
+    def _let_draw(self) -> None:
+        if self._switch.value or self._unseen:
+            self.renderer.pause()
+        else:
+            self.renderer.resume()
+
+    def _change_heap(self) -> None:
+        before = self.inspector
+        with before._lock:  # noqa: SLF001  the same for both
+            self._shown = self._menu.value
+            self.trace.refresh()
+            self.inspector = self._inspect()
+            kernel.route([self.inspector])
+            self.children = [self._bar, self.inspector]
+        before.close()
+
+    def _say(self) -> None:
+        working = self._work is not None and not self._work.done
+        error = self.renderer.error or (None if self._work is None else self._work.error)
+        text = self._pulse.words(self.trace, self.pictures, error)
+        if text is None:
+            return
+        if not working and self.trace.following and not kernel.answers_while_busy():
+            text += f". {kernel.words()}"
+        self._words.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
+
+    def _ended(self) -> None:
+        self._pulse.hurry()
+        self._say()
+
+
+def _numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+    many = len(set(names)) < len(names)
+    return [(f"{name} ({number})" if many else name, number) for number, name in enumerate(names)]
+
+
+def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
+    """`refresh` for a renderer, whose thread must not keep a dashboard alive that nobody has any more."""
+    where = weakref.ref(dashboard)
+
+    def frame() -> bool:
+        there = where()
+        return there is not None and there.refresh()
+
+    return frame
+
+
+def _ending_of(dashboard: LiveDashboard) -> Callable[[], None]:
+    where = weakref.ref(dashboard)
+
+    def ended() -> None:
+        there = where()
+        if there is not None:
+            there._ended()  # noqa: SLF001
+
+    return ended

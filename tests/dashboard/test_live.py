@@ -1,0 +1,284 @@
+"""LiveDashboard, with a stand-in for the Inspector: what is asked of that, when, and from where."""
+
+import asyncio
+import threading
+
+import ipywidgets as widgets
+import pytest
+import traitlets
+from heaps import MIB, new_heap
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.dashboard import live as module
+from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.errors import BfcvizError
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Pool
+from bfcviz.events.recording import Recording
+from bfcviz.model import Model
+
+PATIENCE_S = 60
+QUICK = {"rate": 1000, "budget": 1.0}
+
+
+class StandIn(widgets.VBox):
+    """Behaves as the Inspector promises to, and remembers the lengths it was shown."""
+
+    follow = traitlets.Bool(False)
+    step = traitlets.Int(0)
+
+    def __init__(self, trace, *, follow=False, theme="auto"):
+        super().__init__()
+        self._lock, self.came = threading.RLock(), threading.Condition()
+        self.trace, self.follow, self.theme = trace, follow, theme
+        self.model = Model(trace)
+        self.shown, self.threads, self.failing = [], set(), False
+
+    def trace_grew(self):
+        with self._lock, self.came:
+            if self.failing:
+                raise ValueError("no picture")
+            self.threads.add(threading.current_thread())
+            self.step = len(self.trace) if self.follow else max(self.step, self.trace.first)
+            self.model.seek(self.step)
+            self.shown.append(len(self.trace))
+            self.came.notify_all()
+
+    def wait_for(self, length):
+        with self.came:
+            assert self.came.wait_for(lambda: self.shown and self.shown[-1] >= length, PATIENCE_S)
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    monkeypatch.setattr(module, "Inspector", StandIn)
+
+
+@pytest.fixture
+def watch():
+    """Makes dashboards and ends them."""
+    made = []
+
+    def make(*arguments, **options):
+        made.append(LiveDashboard(*arguments, **{**QUICK, **options}))
+        return made[-1]
+
+    yield make
+    for dashboard in made:
+        dashboard.close()
+
+
+def work(heap, times=50):
+    for number in range(times):
+        heap.free(heap.allocate(1000 + number))
+    return heap.log.head
+
+
+def test_it_shows_what_happens_in_a_thread_beside_it(watch):
+    heap = new_heap()
+    dashboard = watch(heap)
+    head = work(heap)
+    dashboard.inspector.wait_for(head)
+    assert dashboard.inspector.follow
+    assert dashboard.inspector.step == head
+    assert dashboard.inspector.threads == {dashboard.renderer._thread}
+    head = work(heap)
+    dashboard.inspector.wait_for(head)
+    assert dashboard.pictures == len(dashboard.inspector.shown)
+
+
+def test_where_nothing_happens_nothing_is_drawn(watch):
+    heap = new_heap()
+    work(heap)
+    dashboard = watch(heap, start=False)
+    assert dashboard.refresh()
+    assert dashboard.refresh()
+    assert dashboard.inspector.shown == []
+    work(heap)
+    assert dashboard.refresh()
+    assert dashboard.inspector.shown == [heap.log.head]
+
+
+def test_the_workload_never_waits_for_a_picture(watch):
+    heap = new_heap()
+    dashboard = watch(heap)
+    with dashboard.inspector._lock:  # a picture that takes for ever
+        head = work(heap, 2000)
+    dashboard.inspector.wait_for(head)
+
+
+def test_a_person_who_looks_back_is_left_there_while_it_goes_on(watch):
+    heap = new_heap()
+    dashboard = watch(heap, start=False)
+    work(heap)
+    dashboard.refresh()
+    dashboard.inspector.follow, dashboard.inspector.step = False, 20
+    work(heap)
+    dashboard.refresh()
+    assert dashboard.inspector.step == 20
+    assert dashboard.inspector.shown[-1] == heap.log.head
+
+
+def test_two_look_at_one_heap(watch):
+    heap = new_heap(log=EventLog(128))
+    one, other = watch(heap), watch(heap, keep=512, start=False)
+    head = work(heap, 300)
+    one.inspector.wait_for(head)
+    other.refresh()
+    assert len(one.trace) == len(other.trace) == head
+    assert one.inspector.model.stats().bytes_in_use == other.inspector.model.stats().bytes_in_use
+
+
+def test_paused_it_stands_still_and_goes_on(watch):
+    heap = new_heap()
+    dashboard = watch(heap)
+    dashboard.inspector.wait_for(work(heap))
+    dashboard.pause()
+    assert (dashboard.renderer.paused, dashboard._switch.description) == (True, "go on")
+    dashboard._switch.value = False  # as by a click
+    assert not dashboard.renderer.paused
+    dashboard.inspector.wait_for(work(heap))
+
+
+def test_when_the_last_view_of_it_goes_it_stops_drawing_until_one_comes_back(watch):
+    dashboard = watch(new_heap(), start=False)
+    assert (dashboard._view_count, dashboard.renderer.paused) == (
+        0,
+        False,
+    )  # a busy kernel hears of views late
+    paused = []
+    for count in (1, 2, 1, 0, 1):
+        dashboard._view_count = count
+        paused.append(dashboard.renderer.paused)
+    assert paused == [False, False, False, True, False]
+    dashboard.pause()
+    dashboard._view_count = 0
+    dashboard._view_count = 1
+    assert dashboard.renderer.paused
+
+
+def test_what_goes_wrong_in_a_picture_is_said_and_harms_nobody(watch):
+    heap = new_heap()
+    dashboard = watch(heap, start=False)
+    dashboard.inspector.failing = True
+    over, ended = threading.Event(), dashboard.renderer._ended
+    dashboard.renderer._ended = lambda: (ended(), over.set())
+    stop = threading.Event()
+    beside = threading.Thread(target=lambda: [work(heap) for _ in iter(stop.is_set, True)])
+    beside.start()
+    dashboard.start()
+    assert over.wait(PATIENCE_S)
+    stop.set()
+    beside.join()
+    assert isinstance(dashboard.renderer.error, ValueError)
+    assert "failed: ValueError: no picture" in dashboard._words.value
+
+
+def test_a_heap_that_is_too_fast_is_shown_as_it_is_and_the_gap_is_told(watch):
+    heap = new_heap(log=EventLog(64))
+    dashboard = watch(heap, start=False)
+    held = [heap.allocate(1000) for _ in range(200)]
+    dashboard._pulse.hurry()
+    dashboard.refresh()
+    assert dashboard.inspector.model.stats().chunks_in_use == len(held)
+    assert "events were overwritten before they were read" in dashboard._words.value
+
+
+def test_a_recording_that_ends_ends_it(tmp_path, watch):
+    with Recording(tmp_path / "run", [Pool("gpu", MIB)]) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), MIB, log=recording.log, labels=recording.labels)
+        dashboard = watch(tmp_path / "run")
+        head = work(heap)
+        dashboard.inspector.wait_for(head)
+        heap.close()
+    dashboard.renderer._thread.join(PATIENCE_S)
+    assert not dashboard.renderer.running
+    assert "ended (complete)" in dashboard._words.value
+
+
+def test_several_heaps_have_a_menu(watch):
+    heaps = [new_heap(), new_heap()]
+    dashboard = watch(heaps, theme="dark", start=False)
+    work(heaps[1])
+    assert dashboard._menu.options == (("bfc (0)", 0), ("bfc (1)", 1))
+    before = dashboard.inspector
+    dashboard._menu.value = 1
+    assert dashboard.inspector is not before
+    assert dashboard.inspector in dashboard.children
+    assert before.comm is None
+    assert (dashboard.inspector.follow, dashboard.inspector.theme) == (True, "dark")
+    assert len(dashboard.trace) == heaps[1].log.head
+    assert dashboard.refresh()
+
+
+def test_one_heap_has_no_menu(watch):
+    dashboard = watch(new_heap(), start=False)
+    assert dashboard._menu not in dashboard._bar.children
+
+
+def test_a_workload_in_its_own_thread_leaves_the_loop_free(watch):
+    heap = new_heap()
+
+    async def run():
+        dashboard = watch(heap)
+        head = await dashboard.run(work, heap)
+        while not dashboard.inspector.shown or dashboard.inspector.shown[-1] < head:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        dashboard.renderer.stop()
+        return dashboard
+
+    dashboard = asyncio.run(run())
+    assert threading.current_thread() in dashboard.inspector.threads
+
+
+def test_without_a_loop_a_workload_runs_all_the_same(watch):
+    heap = new_heap()
+    dashboard = watch(heap)
+    head = dashboard.run(work, heap).result(PATIENCE_S)
+    dashboard.inspector.wait_for(head)
+
+
+def test_a_workload_that_fails_says_so_where_it_is_awaited_and_in_the_dashboard(watch):
+    dashboard = watch(new_heap(), start=False)
+    job = dashboard.run(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        job.result(PATIENCE_S)
+    assert (job.done, type(job.error)) == (True, ValueError)
+    dashboard.renderer.stop()
+    dashboard._pulse.hurry()
+    dashboard.refresh()
+    assert "failed: ValueError: invalid literal" in dashboard._words.value
+
+
+def test_a_waiter_that_is_interrupted_leaves_the_workload_alone(watch):
+    dashboard = watch(new_heap(), start=False)
+    go_on = threading.Event()
+
+    async def run():
+        job = dashboard.run(go_on.wait, PATIENCE_S)
+        waiter = asyncio.ensure_future(asyncio.wait_for(job, PATIENCE_S))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        assert not job.done
+        go_on.set()
+        return await job
+
+    assert asyncio.run(run()) is True
+
+
+def test_closed_it_is_gone():
+    dashboard = LiveDashboard(new_heap(), **QUICK)
+    thread = dashboard.renderer._thread
+    dashboard.close()
+    assert not thread.is_alive()
+    assert dashboard.comm is None
+    assert dashboard.inspector.comm is None
+    dashboard.close()  # twice is as good as once
+
+
+def test_nothing_to_watch_is_refused():
+    with pytest.raises(BfcvizError, match="no heap"):
+        LiveDashboard([])
