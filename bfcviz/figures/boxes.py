@@ -1,0 +1,73 @@
+"""Upright rectangles anywhere on a plot: one trace however many there are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.figures.colouring import MOST_CLASSES, Colouring
+from bfcviz.figures.theme import Paint
+
+Floats = NDArray[np.float64]
+
+_LEGEND_LINE = 120  # characters
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Rectangles by their edges, in axis units; all of one length."""
+
+    left: Floats
+    right: Floats
+    bottom: Floats
+    top: Floats
+
+    @classmethod
+    def none(cls) -> "Boxes":
+        """Nothing to draw."""
+        return cls(*np.zeros((4, 0)))
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def seen(self) -> "Boxes":
+        """Those that have an area."""
+        mask = (self.right > self.left) & (self.top > self.bottom)
+        return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])
+
+    def corners(self) -> tuple[Floats, Floats]:
+        """Closed outlines, NaN after each, as plotly's `toself` takes them; one NaN where there are none.
+
+        (A trace without any point would drop out of the legend.)
+        """
+        if not len(self):
+            return np.full(1, np.nan), np.full(1, np.nan)
+        gap = np.full(len(self), np.nan)
+        x = np.column_stack([self.left, self.right, self.right, self.left, self.left, gap]).ravel()
+        y = np.column_stack([self.bottom, self.bottom, self.top, self.top, self.bottom, gap]).ravel()
+        return x, y
+
+
+def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
+    """Filled rectangles as one trace; `border` is the width of their lines in pixels."""
+    x, y = boxes.corners()
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "fill": "toself",
+        "fillcolor": paint.fill,
+        "line": {"color": paint.line, "width": border},
+        "hoverinfo": "skip",
+    }
+
+
+def legend_line(colours: Colouring, number: int) -> int:
+    """The line of the legend a class is named in: the first, the one below, or the second of two below."""
+    if len(colours.names) == 1:
+        return 0
+    long = sum(len(name) + 8 for name in colours.names) > _LEGEND_LINE
+    return 1 + int(long and number >= MOST_CLASSES // 2)
