@@ -1,7 +1,11 @@
 """Packing: a trace becomes one Parquet file, as a whole or not at all.
 
-Row groups of 131,072 events; the first row of some carries in `keyframe` the state before it. Labels and
+Row groups of 65,536 events; the first row of some carries in `keyframe` the state before it. Labels and
 origin stand in the file's footer.
+
+Groups of twice that size need less room (19.7 bytes an event instead of 23.5, keyframes included, in a trace
+of 10 million with 64,000 chunks), and a step far from any other more time: 26 ms of computing instead of 21 in
+the median, 41 instead of 26 in one of ten.
 
 Measured on two cores, a row group of made-up events read into an EVENT array: zstd 12.7 bytes an event, 8 to
 11 ms; lz4 15.3 bytes, 8 ms; snappy the same size, 7 to 16 ms; plain pages without compression 84 bytes, 9 ms;

@@ -21,8 +21,8 @@ from bfcviz.events.source import Source
 from bfcviz.events.tables import FIELDS
 
 FIELD_NAMES = list(EVENT.names or ())
-CACHED_GROUPS = 8
-"""Decoded row groups that are kept, of 8 MiB each as we write them."""
+CACHED_GROUPS = 16
+"""Decoded row groups that are kept, of 4 MiB each as we write them."""
 
 MAX_GROUP = 1 << 22
 MAX_UNPACKED_LABELS = 1 << 29

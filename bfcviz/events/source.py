@@ -12,8 +12,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Events
 
-BLOCK = 131_072
-"""Events that are checked, decoded and handed out together: 8 MiB."""
+BLOCK = 65_536
+"""Events that are checked, decoded and handed out together: 4 MiB."""
 
 
 class Source:

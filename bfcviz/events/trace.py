@@ -27,7 +27,7 @@ __all__ = ["BLOCK", "Keyframes", "Origin", "Pool", "Status", "Trace"]
 class Trace:
     """The events of one or more heaps, in order, wherever they lie.
 
-    Made by `open`, `from_events` or an importer. Events are checked when they are first read, 131,072 at a
+    Made by `open`, `from_events` or an importer. Events are checked when they are first read, 65,536 at a
     time, so that opening costs the same whatever the length.
 
     Attributes:
@@ -119,7 +119,7 @@ class Trace:
         return self._source.read(start, stop)
 
     def blocks(self, start: int | None = None, stop: int | None = None) -> Iterator[Events]:
-        """Events [start, stop), by default all there are now, up to 131,072 at a time. Raises as `read`."""
+        """Events [start, stop), by default all there are now, up to 65,536 at a time. Raises as `read`."""
         start = self.first if start is None else start
         stop = len(self) if stop is None else stop
         while start < stop:

@@ -187,7 +187,7 @@ class Model:
         in_use, pool_bytes = start.bytes_in_use, start.pool_bytes
         peaks = [start.peak_bytes_in_use, start.peak_pool_bytes, start.largest_alloc_size]
         for block in self.trace.blocks(start.step, self.step):
-            # Columns only: picking this pool's whole records would copy 8 MiB.
+            # Columns only: picking this pool's whole records would copy 4 MiB.
             kinds, sizes = np.where(block["pool"] == self.pool, block["kind"], 0), block["size"]
             in_use_after = _running(in_use, kinds, sizes, Kind.ALLOCATE, Kind.FREE)
             pool_after = _running(pool_bytes, kinds, sizes, Kind.EXTEND, Kind.RELEASE)

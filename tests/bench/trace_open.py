@@ -31,12 +31,12 @@ def report(path, size):
     print(f"{path.name:16} {size / 1e6:8.1f} MB {size / len(trace):6.1f} bytes/event, {trace.origin.status}")
     print(f"  open             {opened:8.2f} ms, {len(trace)} events")
     print(f"  labels           {timed(lambda: len(trace.labels))[0]:8.2f} ms")
-    for what, length in (("one event", 1), ("131,072 events", BLOCK)):
+    for what, length in (("one event", 1), (f"{BLOCK:,} events", BLOCK)):
         # Block by block over the trace, so that most reads meet nothing decoded before.
         steps = np.random.default_rng(1).integers(0, len(trace) - length, READS)
         times = np.array([timed(trace.read, step, step + length)[0] for step in steps.tolist()])
         print(
-            f"  read {what:15} {np.median(times):5.2f} ms median, "
+            f"  read {what:14} {np.median(times):5.2f} ms median, "
             f"{np.percentile(times, 95):5.2f} ms 95 %, {times.max():5.2f} ms worst"
         )
     print(f"  all, by blocks   {timed(lambda: sum(len(b) for b in trace.blocks()))[0]:8.2f} ms")

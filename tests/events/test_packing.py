@@ -134,6 +134,20 @@ def test_keyframes_are_kept_when_a_packed_trace_is_packed_again(tmp_path):
     assert second.keyframe_before(COUNT) == (3 * BLOCK, str(3 * BLOCK).encode().ljust(9))
 
 
+def test_files_of_larger_row_groups_open(tmp_path, monkeypatch):
+    """As packed before row groups had 65,536 events."""
+    monkeypatch.setattr(packing, "BLOCK", 2 * BLOCK)
+    path = fabricate_trace(COUNT).save(tmp_path / "t.parquet", keyframes=stamps(50))
+    monkeypatch.undo()
+    trace = Trace.open(path, check=True)
+    assert pq.ParquetFile(path).num_row_groups == 2
+    assert trace.keyframe_before(COUNT) == (2 * BLOCK, str(2 * BLOCK).encode().ljust(50))
+    assert trace.keyframe_before(2 * BLOCK - 1) is None
+    assert np.array_equal(np.concatenate(list(trace.blocks(5))), fabricate(COUNT)[5:])
+    again = Trace.open(trace.save(tmp_path / "again.parquet"))
+    assert again.keyframe_before(COUNT) == trace.keyframe_before(COUNT)
+
+
 def test_an_empty_trace_round_trips(tmp_path):
     trace = Trace.open(fabricate_trace(0).save(tmp_path / "t.parquet"), check=True)
     assert (len(trace), len(trace.read(0, 0)), trace.keyframe_before(0)) == (0, 0, None)
