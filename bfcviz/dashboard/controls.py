@@ -1,9 +1,14 @@
-"""The buttons, the slider and the menus of the Inspector; what they do is handed in."""
+"""The buttons, sliders and menus of a dashboard; what they do is handed in."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import ipywidgets as widgets
+
+from bfcviz.dashboard.layouts import LAYOUTS
+from bfcviz.dashboard.moves import MOVES, TARGETS
+from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.units import format_bytes
 
 SPEEDS: Final = {
     "1 event a tick": 1,
@@ -11,61 +16,114 @@ SPEEDS: Final = {
     "100 events a tick": 100,
     "1,000 events a tick": 1000,
 }
+_SIZES: Final = [("none", 0)] + [
+    (format_bytes(256 << power).replace(".0", ""), 256 << power) for power in range(29)
+]
+
+_LOOKS: Final[dict[str, tuple[str, str]]] = {
+    "first": ("fast-backward", ""),
+    "back": ("step-backward", ""),
+    "play": ("play", ""),
+    "forward": ("step-forward", ""),
+    "last": ("fast-forward", ""),
+    "previous": ("chevron-left", ""),
+    "next": ("chevron-right", ""),
+    "oom": ("exclamation-triangle", "next OOM"),
+    "worst": ("puzzle-piece", "worst fragmentation"),
+    "peak": ("line-chart", "peak"),
+    "whole": ("expand", "show all"),
+    "follow": ("arrow-circle-right", "follow"),
+}
+_TIPS: Final = MOVES | {
+    "play": "play or pause (space)",
+    "whole": "undo every zoom (Z)",
+    "follow": "show the newest event as it comes (F)",
+}
 
 
 class Controls:
-    """The rows above and below the picture.
+    """The rows above the picture.
 
     Args:
-        last: the last step.
         pools: names of the trace's heaps; a menu appears where there are several.
         act: called with the name of the button that was clicked.
+
+    Attributes:
+        buttons: by name.
+        slider, step: where the view stands, twice.
+        speed, target, pool, views, colour, axis, wanted: what can be chosen.
     """
 
-    def __init__(self, last: int, pools: Sequence[str], act: Callable[[str], None]) -> None:
+    def __init__(self, pools: Sequence[str], act: Callable[[str], None]) -> None:
         self._act = act
-        self.buttons: dict[str, widgets.Button] = {}
+        self.buttons = {name: self._button(name) for name in _LOOKS}
+        self.buttons["follow"].layout.display = "none"
         self.slider = widgets.IntSlider(
-            min=0,
-            max=last,
             description="step",
             tooltip="events applied so far",
             readout=False,
-            disabled=last == 0,
             layout={"flex": "1 1 auto", "min_width": "160px"},
             style={"description_width": "34px"},
         )
-        self.step = widgets.BoundedIntText(
-            min=0, max=last, tooltip="go to this step", disabled=last == 0, layout={"width": "90px"}
+        self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "96px"})
+        self.of = widgets.HTML(layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"})
+        self.speed = _menu("", SPEEDS, "speed of play", 142)
+        self.target = _menu("go to", TARGETS, "what next and previous look for", 190)
+        self.pool = _menu("pool", [(name, number) for number, name in enumerate(pools)], "which heap", 240)
+        self.pool.layout.display = None if len(pools) > 1 else "none"
+        self.views = _menu("views", list(LAYOUTS), "which views to show", 150)
+        self.colour = _menu(
+            "colour by",
+            [(title, name) for name, title in COLOURINGS.items()],
+            "what chunks are coloured by",
+            210,
         )
-        self.of = widgets.HTML(
-            f"<span>of {last:,}</span>", layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"}
-        )
-        self.speed = widgets.Dropdown(
-            options=SPEEDS, value=1, tooltip="speed of play", layout={"width": "142px"}
-        )
-        self.pool = widgets.Dropdown(
-            options=[(name, number) for number, name in enumerate(pools)],
-            value=0,
-            description="pool",
-            layout={"width": "240px", "display": None if len(pools) > 1 else "none"},
-            style={"description_width": "34px"},
+        self.axis = _menu("over", ["step", "time"], "what the timelines run over", 110)
+        self.wanted = widgets.SelectionSlider(
+            options=_SIZES,
+            description="request of",
+            tooltip="show the share of free memory that lies in chunks too small for a request of this size",
+            continuous_update=False,
+            layout={"width": "260px"},
+            style={"description_width": "70px"},
         )
 
     def rows(self) -> list[widgets.Widget]:
         """The widgets, row by row."""
-        walk = [self._button(name, *how) for name, how in _WALK.items()]
-        jump = [self._button(name, *how) for name, how in _JUMPS.items()]
+        walk = [self.buttons[name] for name in ("first", "back", "play", "forward", "last")]
+        find = [self.buttons[name] for name in ("previous", "next", "oom", "worst", "peak")]
         return [
-            _row([*walk, self.speed, self.slider, self.step, self.of, self.pool]),
-            _row(jump),
+            _row([*walk, self.speed, self.slider, self.step, self.of, self.buttons["follow"], self.pool]),
+            _row([self.target, *find]),
+            _row([self.views, self.colour, self.axis, self.wanted, self.buttons["whole"]]),
         ]
+
+    def show_range(self, first: int, last: int) -> None:
+        """The steps there are."""
+        for widget in (self.slider, self.step):
+            if (widget.min, widget.max) != (first, last):
+                widget.max = max(last, widget.min)  # never below min on the way
+                widget.min, widget.max = first, last
+            if widget.disabled != (first == last):
+                widget.disabled = first == last
+        said = f"<span>of {last:,}</span>"
+        if self.of.value != said:
+            self.of.value = said
+
+    def show_step(self, step: int) -> None:
+        """Where the view stands."""
+        self.slider.value = self.step.value = step
 
     def show_playing(self, playing: bool) -> None:  # noqa: FBT001  it is what it shows
         """Turns the play button into a pause button and back."""
-        button = self.buttons["play"]
-        button.icon = "pause" if playing else "play"
-        button.tooltip = "pause" if playing else "play"
+        self.buttons["play"].icon = "pause" if playing else "play"
+
+    def show_following(self, following: bool, *, growing: bool) -> None:  # noqa: FBT001
+        """The follow button is there while the trace grows, and lit while it is followed."""
+        button = self.buttons["follow"]
+        button.layout.display = None if growing else "none"
+        button.button_style = "info" if following else ""
+        button.description = "following" if following else "follow"
 
     def set_enabled(self, enabled: Mapping[str, bool]) -> None:
         """Greys out the buttons that lead nowhere from here."""
@@ -73,32 +131,34 @@ class Controls:
             if self.buttons[name].disabled == can:
                 self.buttons[name].disabled = not can
 
-    def _button(self, name: str, icon: str, text: str, tooltip: str) -> widgets.Button:
+    def inputs(self) -> list[widgets.Widget]:
+        """Every widget a person acts on."""
+        menus = [self.speed, self.target, self.pool, self.views, self.colour, self.axis, self.wanted]
+        return [*self.buttons.values(), self.slider, self.step, *menus]
+
+    def _button(self, name: str) -> widgets.Button:
+        icon, text = _LOOKS[name]
         button = widgets.Button(
-            icon=icon, description=text, tooltip=tooltip, layout={"width": "auto" if text else "38px"}
+            icon=icon, description=text, tooltip=_TIPS[name], layout={"width": "auto" if text else "38px"}
         )
         button.add_class(f"bfcviz-{name}")
         button.on_click(lambda _: self._act(name))
-        self.buttons[name] = button
         return button
 
 
-_WALK: Final[dict[str, tuple[str, str, str]]] = {
-    "first": ("fast-backward", "", "first: before the first event"),
-    "back": ("step-backward", "", "back: undo one event"),
-    "play": ("play", "", "play"),
-    "forward": ("step-forward", "", "forward: apply one event"),
-    "last": ("fast-forward", "", "last: after the last event"),
-}
+def nearest_size(num_bytes: int) -> int:
+    """The largest size of the `wanted` slider that is not above `num_bytes`."""
+    return max(size for _, size in _SIZES if size <= num_bytes)
 
-_JUMPS: Final[dict[str, tuple[str, str, str]]] = {
-    "split": ("scissors", "next split", "go to the next event that cuts a chunk in two"),
-    "merge": ("compress", "next merge", "go to the next event that joins two free chunks"),
-    "extend": ("plus-square", "next extend", "go to the next region from the sub-allocator"),
-    "oom": ("exclamation-triangle", "next OOM", "go to the next request that failed"),
-    "worst": ("puzzle-piece", "worst fragmentation", "go to the highest external fragmentation"),
-    "peak": ("line-chart", "peak", "go to the most bytes in use"),
-}
+
+def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.Dropdown:
+    return widgets.Dropdown(
+        options=options,
+        description=description,
+        tooltip=tooltip,
+        layout={"width": f"{width}px"},
+        style={"description_width": "auto"},
+    )
 
 
 def _row(children: list[Any]) -> widgets.HBox:

@@ -1,126 +1,209 @@
 """The Inspector: step through a trace, event by event, and see what each did to the heap."""
 
-from collections.abc import Callable
-from html import escape
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import Any, Final
 
 import ipywidgets as widgets
 import traitlets
 
-from bfcviz.dashboard.controls import Controls
+from bfcviz.dashboard.chunk_list import ChunkList
+from bfcviz.dashboard.controls import Controls, nearest_size
+from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.exporter import Exporter
-from bfcviz.dashboard.fit import Fit
+from bfcviz.dashboard.hearing import DEEDS
+from bfcviz.dashboard.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.moves import MOVES, Place, destination
+from bfcviz.dashboard.page import Message, PageSide
 from bfcviz.dashboard.player import Player
-from bfcviz.dashboard.view import View, page
-from bfcviz.dashboard.wording import explain_step, summary
+from bfcviz.dashboard.study import Study
+from bfcviz.dashboard.view import View
+from bfcviz.dashboard.windows import whole
+from bfcviz.dashboard.wording import Wording
 from bfcviz.errors import BfcvizError
-from bfcviz.events.schema import Kind
+from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
-from bfcviz.figures.bin_histogram import bin_panels
-from bfcviz.figures.fragmentation_timeline import fragmentation_panel
+from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.look import Look
-from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map import region_panel
-from bfcviz.figures.stats_timeline import history, stats_panel
-from bfcviz.figures.theme import theme_of
 from bfcviz.figures.touched import last_event
-from bfcviz.model import Model
-from bfcviz.model.find import next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.life import life_of
 
-_ALL = "everything"
+_ALL: Final = "everything"
 
 
 class Inspector(widgets.VBox):  # type: ignore[misc]
     """A view of one heap of a trace at one step, with controls to move it.
 
     Args:
-        trace: what to step through.
-        step: where to begin.
+        trace: what to step through; it may grow meanwhile.
+        step: where to begin; None: before the first event that can be seen, or, following, at the newest.
         pool: which heap of the trace.
-        theme: `light` or `dark`.
+        theme: `light`, `dark`, or `auto`: as the page is.
+        follow: show the newest event as the trace grows.
+        traits: any other attribute below.
 
     Attributes:
-        step: events applied so far, 0..len(trace); set it to move, observe it to follow.
+        step: events applied so far, trace.first..len(trace); set it to move, observe or link it to follow.
         pool: the heap shown.
+        theme: `auto`, `light` or `dark`.
+        views: which panels are shown: `heap`, `time` or `everything`.
+        colour: what chunks are coloured by, one of `bfcviz.figures.colouring.COLOURINGS`.
+        axis: what timelines run over: `step` or `time`.
+        wanted: bytes of a request; the share of free memory of no use to it is drawn. 0: none.
+        follow: whether the newest event is shown as the trace grows; a move ends it.
+        look: everything else that was chosen: what is zoomed to, and which chunk is selected.
+        page_theme, narrow: what the page has told of itself.
+        study, view, chunk_list, event_list: the parts, for what is heard from the page.
     """
 
     step = traitlets.Int(0, help="events applied so far")
     pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
+    theme = traitlets.Enum(["auto", "light", "dark"], "auto")
+    views = traitlets.Enum(list(LAYOUTS), "heap")
+    colour = traitlets.Enum(list(COLOURINGS), "state")
+    axis = traitlets.Enum(["step", "time"], "step")
+    wanted = traitlets.Int(0, min=0)
+    follow = traitlets.Bool(False)  # noqa: FBT003  its first value
+    look = traitlets.Instance(Look, ())
+    page_theme = traitlets.Enum(["light", "dark"], "light")
+    narrow = traitlets.Bool(False)  # noqa: FBT003  its first value
 
-    def __init__(self, trace: Trace, step: int | None = None, *, pool: int = 0, theme: str = "light") -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        step: int | None = None,
+        *,
+        pool: int = 0,
+        theme: str = "auto",
+        follow: bool = False,
+        **traits: Any,
+    ) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._trace, self._theme, self._last = trace, theme_of(theme), len(trace)
-        pools = [each.name for each in trace.origin.pools]
-        self._controls = Controls(self._last, pools, self._act)
+        self._depth, self._changed, self._follows_on = 0, False, False
+        self._trace, self._last = trace, len(trace)
+        self._controls = Controls([each.name for each in trace.origin.pools], self.act)
         self._player = Player(self._play_on, lambda: self._controls.show_playing(playing=False))
-        self._words = widgets.HTML()
-        self._words.add_class("bfcviz-words")
+        self._wording = Wording()
         self._exporter = Exporter(
             {kind.title: name for name, kind in FIGURES.items()} | {"everything shown": _ALL}, self._draw
         )
-        self._open(pool)
-        self._view = View(self._panels(), self._theme)
-        super().__init__([*self._controls.rows(), self._words, Fit(), self._view.widget, self._exporter.row])
-        self._listen()
-        self.pool = pool
-        self.step = 0 if step is None else step
+        super().__init__(**traits)
+        self.add_class("bfcviz-dashboard")
+        self.pool, self.theme = pool, theme
+        self._open()
+        at = (self._last if follow else trace.first) if step is None else step
+        self.step, self.follow = at, follow
+        self.study.model.seek(self.step)
+        self._choose()
+        self.view = View(self.study.panels(names_in(self.views), self.look), self.views, self.look.paints)
+        self._lay_out()
         self._show()
+        self._listen()
+
+    def _open(self) -> None:
+        self.study = Study(self._trace, self.pool)
+        self.chunk_list = ChunkList(self._trace, self.pool)
+        self.event_list = EventList(self._trace, self.pool)
+
+    def _lay_out(self) -> None:
+        self._tabs = widgets.Tab(self._tab_contents(), titles=["chunks", "events", "export"])
+        rows = [*self._controls.rows(), self._wording.widget]
+        self.children = [*rows, PageSide(self._hear), self.view.widget, self._tabs]
+
+    def _tab_contents(self) -> list[widgets.Widget]:
+        return [self.chunk_list.widget, self.event_list.widget, self._exporter.row]
 
     # -- what is shown ---------------------------------------------------------------------------------------
 
-    def _open(self, pool: int) -> None:
-        self._model = Model(self._trace, pool)
-        self._history = history(self._trace, pool)
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Whatever changes inside is drawn once, at the end; other threads wait."""
+        with self._lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._changed and not self._depth:
+                    self._changed = False
+                    self._show()
 
-    def _panels(self) -> list[Panel]:
-        """The five sets of axes at the model's step, in the order of `view.PLACES`."""
-        model, theme = self._model, self._theme
-        event, look = last_event(model), Look(theme=theme.name)
-        return [
-            region_panel(model, event, look),
-            stats_panel(self._history, model.step, look),
-            fragmentation_panel(self._history, model.step, look, brief=True),
-            *bin_panels(model, event, look),
-        ]
+    def _draw_soon(self, _: object = None) -> None:
+        with self._drawing():
+            self._changed = True
 
     def _show(self) -> None:
-        """Brings everything to `step`."""
-        with self._lock:
-            self._model.seek(self.step)
-            with self.hold_sync():
-                self._controls.slider.value = self._controls.step.value = self.step
-                ahead, behind = self.step < self._last, self.step > 0
-                self._controls.set_enabled(
-                    {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
-                )
-            self._say(explain_step(self._model))
-            self._view.show(self._panels())
+        """Brings everything to `step` and `look`."""
+        model, chosen = self.study.model, self.look.selected
+        model.seek(self.step)
+        self._show_controls()
+        panels = self.study.panels(names_in(self.views), self.look)
+        self.view.show(panels, self.views, self.look.paints, narrow=self.narrow)
+        self._wording.show(model, self.study.search(), None if chosen is None else life_of(model, chosen))
+        self._show_list()
 
-    def _say(self, sentence: str, *, alert: bool = False) -> None:
-        role = "alert" if alert else "status"
-        numbers = "" if alert else f"<div style='opacity: 0.75'>{escape(summary(self._model.stats()))}</div>"
-        self._words.value = (
-            f"<div role='{role}' aria-live='polite' style='line-height: 1.45; min-height: 4.4em'>"
-            f"<div><b>step {self.step:,} of {self._last:,}</b> — {escape(sentence)}</div>{numbers}</div>"
+    def _show_controls(self) -> None:
+        first, controls = self._trace.first, self._controls
+        controls.show_range(first, self._last)
+        controls.show_step(self.step)
+        controls.show_following(self.follow, growing=self._trace.origin.status is Status.RECORDING)
+        ahead, behind = self.step < self._last, self.step > first
+        controls.set_enabled(
+            {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
+        )
+
+    def _show_list(self) -> None:
+        """The list in front; the others are brought up to date when they come there."""
+        if self._tabs.selected_index == 0:
+            self.chunk_list.show(self.study.model, self.look)
+        elif self._tabs.selected_index == 1:
+            self.event_list.show(self.step)
+
+    def _choose(self, _: object = None) -> None:
+        """Takes over into `look` what was chosen by traits."""
+        theme = self.page_theme if self.theme == "auto" else self.theme
+        self.look = replace(
+            self.look, theme=theme, colour=self.colour, axis=self.axis, wanted=self.wanted or None
         )
 
     def _draw(self, name: str) -> tuple[Picture, str]:
         """The picture that the export row asks for, and its file's name without suffix."""
         with self._lock:
             if name == _ALL:
-                return page(self._panels(), self._theme), f"bfcviz-step{self.step}"
-            figure = FIGURES[name].draw(self._model, last_event(self._model), Look(theme=self._theme.name))
+                return self.view.as_picture(self.views, self.look.paints), f"bfcviz-step{self.step}"
+            model = self.study.model
+            figure = FIGURES[name].draw(model, last_event(model), self.look)
         return figure, f"bfcviz-{name}-step{self.step}"
 
     # -- how it moves ----------------------------------------------------------------------------------------
 
+    def go(self, step: int | None = None, look: Look | None = None) -> None:
+        """Goes to another step, another look, or both, and draws once."""
+        with self._drawing():
+            self.look = self.look if look is None else look
+            self.step = self.step if step is None else step
+
+    def trace_grew(self) -> None:
+        """Takes notice of events that came; shows the newest one where `follow` is set. From any thread."""
+        with self._drawing():
+            self._last, self._changed = len(self._trace), True
+            self.event_list.trace_grew()
+            self._follows_on = True  # this move is not a person's: it does not end `follow`
+            try:
+                self.step = self._last if self.follow else max(self.step, self._trace.first)
+            finally:
+                self._follows_on = False
+
     @traitlets.validate("step")
     def _check_step(self, proposal: Any) -> int:
-        step = int(proposal["value"])
-        if not 0 <= step <= self._last:
-            raise traitlets.TraitError(f"there is no step {step:,}: this trace has steps 0 to {self._last:,}")
+        step, first = int(proposal["value"]), self._trace.first
+        if not first <= step <= self._last:
+            raise traitlets.TraitError(
+                f"there is no step {step:,}: this trace has steps {first:,} to {self._last:,}"
+            )
         return step
 
     @traitlets.validate("pool")
@@ -131,52 +214,90 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         return pool
 
     def _listen(self) -> None:
-        self._controls.slider.observe(self._go_to, "value")
-        self._controls.step.observe(self._go_to, "value")
-        self._controls.pool.observe(lambda change: self.set_trait("pool", change["new"]), "value")
-        self.observe(lambda _: self._show(), "step")
+        controls = self._controls
+        self._bind("pool", controls.pool)
+        self._bind("views", controls.views)
+        self._bind("colour", controls.colour)
+        self._bind("axis", controls.axis)
+        self._bind("wanted", controls.wanted, nearest_size)
+        for widget in (controls.slider, controls.step):
+            widget.observe(lambda change: self.set_trait("step", change["new"]), "value")
+        self.observe(self._moved, "step")
         self.observe(self._change_pool, "pool")
+        self.observe(self._choose, ["theme", "page_theme", "colour", "axis", "wanted"])
+        self.observe(self._draw_soon, ["look", "views", "narrow"])
+        self.observe(self._followed, "follow")
+        self._tabs.observe(lambda _: self._show_list(), "selected_index")
 
-    def _go_to(self, change: dict[str, Any]) -> None:
-        self.step = change["new"]
+    def _bind(
+        self, name: str, widget: widgets.Widget, shown: Callable[[Any], Any] = lambda value: value
+    ) -> None:
+        """Lets a menu show and set a trait; `shown` is what it shows for a value."""
 
-    def _change_pool(self, change: dict[str, Any]) -> None:
-        with self._lock:
-            self._controls.pool.value = change["new"]
-            self._open(change["new"])
-            self._show()
+        def to_widget(_: object = None) -> None:
+            widget.value = shown(getattr(self, name))
 
-    def _act(self, name: str) -> None:
-        """What the button called `name` does; what cannot be done is said where the words are."""
+        def to_trait(change: dict[str, Any]) -> None:
+            if shown(getattr(self, name)) != change["new"]:
+                self.set_trait(name, change["new"])
+
+        to_widget()
+        self.observe(to_widget, name)
+        widget.observe(to_trait, "value")
+
+    def _moved(self, _: object) -> None:
+        with self._drawing():
+            self._changed = True
+            if not self._follows_on:
+                self.follow = False
+
+    def _followed(self, change: dict[str, Any]) -> None:
+        if change["new"]:
+            self.trace_grew()
+        else:
+            self._draw_soon()
+
+    def _change_pool(self, _: object) -> None:
+        with self._drawing():
+            self._changed = True
+            self._open()
+            self._tabs.children = self._tab_contents()
+            self.look = replace(whole(self.look), selected=None)
+
+    def act(self, name: str) -> None:
+        """Does what the button called `name` does; what cannot be done is said where the words are.
+
+        Args:
+            name: of `bfcviz.dashboard.moves.MOVES`, or `play`, `whole`, `follow`, `unselect`.
+        """
+        with self._complaining():
+            if name in MOVES:
+                self.step = destination(name, self._place())
+            elif name == "play":
+                self._play_or_pause()
+            elif name == "follow":
+                self.follow = not self.follow
+            else:
+                self.look = whole(self.look) if name == "whole" else replace(self.look, selected=None)
+
+    @contextmanager
+    def _complaining(self) -> Iterator[None]:
+        """What goes wrong inside is said where the words are."""
         try:
-            self._actions()[name]()
-        except BfcvizError as error:
-            self._say(str(error), alert=True)
+            with self._drawing():
+                yield
+        except (BfcvizError, traitlets.TraitError) as error:
+            self._wording.complain(str(error))
 
-    def _actions(self) -> dict[str, Callable[[], None]]:
-        return {
-            "first": lambda: self._move(0),
-            "back": lambda: self._move(previous_step(self._trace, self.step, list(Kind), self.pool) or 0),
-            "play": self._play_or_pause,
-            "forward": lambda: self._move(next_step(self._trace, self.step, list(Kind), self.pool)),
-            "last": lambda: self._move(self._last),
-            "split": lambda: self._jump(Kind.SPLIT),
-            "merge": lambda: self._jump(Kind.MERGE),
-            "extend": lambda: self._jump(Kind.EXTEND),
-            "oom": lambda: self._jump(Kind.OOM),
-            "worst": lambda: self._move(worst_fragmentation(self._trace, self.pool)),
-            "peak": lambda: self._move(peak(self._trace, self.pool)),
-        }
+    def _hear(self, message: Message) -> None:
+        with self._complaining():
+            DEEDS[message["do"]](self, message)
 
-    def _move(self, step: int | None) -> None:
-        if step is not None:
-            self.step = step
-
-    def _jump(self, kind: Kind) -> None:
-        found = next_step(self._trace, self.step, [kind], self.pool)
-        if found is None:
-            self._say(f"no further {kind.name} event after this step", alert=True)
-        self._move(found)
+    def _place(self) -> Place:
+        chosen, handle, label = self.look.selected, None, None
+        if chosen is not None:
+            handle, label = self.study.handle_and_label(chosen)
+        return Place(self._trace, self.pool, self.step, self._controls.target.value, handle, label)
 
     def _play_or_pause(self) -> None:
         if self._player.playing:

@@ -1,7 +1,8 @@
-"""The one figure of the Inspector: five sets of axes, changed in place.
+"""The one figure of a dashboard: all its panels, changed in place.
 
-Every FigureWidget ships plotly's script (5 MB) to the page once more, so there is one, with everything in it;
-a step sends only what differs from the step before.
+Every FigureWidget ships plotly's script (5 MB) to the page once more, so there is one, with everything in it. A
+panel joins it when it is first shown and from then on only hides; a step sends only what differs from the step
+before, in one message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,62 +12,69 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
-from bfcviz.figures.panel import BELOW, CONFIG, LEGEND, TITLE, Panel, Picture, Place, axis_names, compose
+from bfcviz.dashboard.layouts import arrange, names_in
+from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, compose, lay
 from bfcviz.figures.theme import Theme
 
-_MAP_HEIGHT: Final = 300
-_LOW_HEIGHT: Final = 165
-_FIRST: Final = TITLE + LEGEND
-_SECOND: Final = _FIRST + _MAP_HEIGHT + BELOW + TITLE + 2 * LEGEND
-_THIRD: Final = _SECOND + _LOW_HEIGHT + BELOW + TITLE + LEGEND
-
-PLACES: Final = (
-    Place(0.0, 1.0, _FIRST, _MAP_HEIGHT),
-    Place(0.0, 0.56, _SECOND, _LOW_HEIGHT),
-    Place(0.0, 0.56, _THIRD, _LOW_HEIGHT),
-    Place(0.64, 1.0, _SECOND, _LOW_HEIGHT),
-    Place(0.64, 1.0, _THIRD, _LOW_HEIGHT),
-)
-"""Region map across the top; under it the two timelines, and the two bin panels beside them."""
-
-
-def page(panels: Sequence[Panel], theme: Theme) -> Picture:
-    """The panels as one figure that is no widget, as on screen."""
-    return compose(panels, PLACES, theme)
-
+_PAGE_CONFIG: Final = CONFIG | {
+    "doubleClick": False,  # page.js tells, and Python draws the whole anew: what was whole may have grown
+    "scrollZoom": True,
+    "modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "autoScale2d", "resetScale2d", "toImage"],
+}
 
 Spec = Mapping[str, Any]
 """A trace in plotly's words."""
 
 
 class View:
-    """The panels as they stand in the page, and the widget that shows them."""
+    """The panels as they stand in the page, and the widget that shows them.
 
-    def __init__(self, panels: Sequence[Panel], theme: Theme) -> None:
-        self._panels = list(panels)
-        self.widget = go.FigureWidget(page(panels, theme))
-        self.widget.layout.autosize = True
-        self.widget._config = CONFIG  # noqa: SLF001  plotly has no public way
+    Attributes:
+        widget: plotly's.
+        panels: every panel shown so far by its name, in the order of its axes' numbers.
+    """
 
-    def show(self, panels: Sequence[Panel]) -> None:
-        """Changes the picture to `panels`, in one message, sending only what differs."""
-        traces = [
-            (old, new)
-            for before, after in self._pairs(panels)
-            for old, new in zip(before.traces, after.traces, strict=True)
-        ]
-        restyle, changed = restyling(traces)
-        relayout: dict[str, Any] = {}
-        for number, (before, after) in enumerate(self._pairs(panels), start=1):
-            x, y = axis_names(number)
-            relayout |= _dotted(f"xaxis{x[1:]}", difference(before.xaxis, after.xaxis))
-            relayout |= _dotted(f"yaxis{y[1:]}", difference(before.yaxis, after.yaxis))
+    def __init__(self, panels: Mapping[str, Panel], layout: str, theme: Theme) -> None:
+        self.panels = dict(panels)
+        self._page = self._lay(layout, theme)
+        self.widget = go.FigureWidget(data=self._page.data, layout=self._page.layout)
+        self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
+
+    def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, *, narrow: bool = False) -> None:
+        """Changes the picture to `panels`, those that the layout names, sending only what differs."""
+        self.panels |= panels
+        before, self._page = self._page, self._lay(layout, theme, narrow=narrow)
+        restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
+        relayout = relayouting(before.layout, self._page.layout)
+        # What plotly_update does not take: axes that are new, and a template.
+        joining = {
+            key: value for key, value in relayout.items() if key not in before.layout and "." not in key
+        }
+        if "template" in relayout:
+            joining["template"] = relayout["template"]
+        if joining:
+            self.widget.update_layout(joining)
+        relayout = {key: value for key, value in relayout.items() if key not in joining}
         if changed or relayout:
             self.widget.plotly_update(restyle, relayout, changed)
-        self._panels = list(panels)
+        if joined := self._page.data[len(before.data) :]:
+            self.widget.add_traces([dict(trace) for trace in joined])
 
-    def _pairs(self, panels: Sequence[Panel]) -> list[tuple[Panel, Panel]]:
-        return list(zip(self._panels, panels, strict=True))
+    def _lay(self, layout: str, theme: Theme, *, narrow: bool = False) -> Page:
+        places = arrange(layout, self.panels, narrow=narrow)
+        page = lay(list(self.panels.values()), [places.get(name) for name in self.panels], theme)
+        return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True})
+
+    def panel_at(self, number: int) -> Panel | None:
+        """The panel whose axes have this number, from 1."""
+        names = list(self.panels)
+        return self.panels[names[number - 1]] if 0 < number <= len(names) else None
+
+    def as_picture(self, layout: str, theme: Theme) -> Picture:
+        """The panels of the layout as a figure that is no widget, as on screen."""
+        shown = {name: self.panels[name] for name in names_in(layout)}
+        places = arrange(layout, shown)
+        return compose(list(shown.values()), [places[name] for name in shown], theme)
 
 
 def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:
@@ -82,23 +90,28 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     return values, changed
 
 
-def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def difference(before: Spec, after: Spec) -> dict[str, Any]:
     """What of `after` is not the same in `before`."""
     return {key: value for key, value in after.items() if not _same(before.get(key), value)}
+
+
+def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """What `plotly_update` needs to turn one layout into the other: {"xaxis.title.text": ..., "xaxis9": {...}}."""
+    found: dict[str, Any] = {}
+    for key, value in difference(before, after).items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            found |= relayouting(old, value, f"{path}{key}.")
+        else:
+            found[path + key] = value
+    return found
 
 
 def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other, equal_nan=True)
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     return bool(type(one) is type(other) and one == other)
-
-
-def _dotted(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` of `name` as plotly's `relayout` takes them: {"xaxis.title.text": ...}."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        inner = _dotted(key, value) if isinstance(value, Mapping) else {key: value}
-        flat |= {f"{name}.{path}": deep for path, deep in inner.items()}
-    return flat

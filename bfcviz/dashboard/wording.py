@@ -1,10 +1,61 @@
-"""The lines above the picture: what the last event did, and the numbers of this moment."""
+"""The lines above the picture: what the last event did, the numbers of this moment, and a chunk's life."""
+
+from html import escape
+
+import ipywidgets as widgets
 
 from bfcviz.model import Model
 from bfcviz.model.fragmentation import external, internal
+from bfcviz.model.life import Life, life_words
+from bfcviz.model.search import Search, search_words
 from bfcviz.model.state import Stats
 from bfcviz.model.words import explain
 from bfcviz.units import format_bytes
+
+# Room for what is usually said: the picture must not jump because a sentence is longer than the one before.
+_STYLE = "line-height: 1.4; overflow-wrap: anywhere; overflow-y: auto; height: "
+_TEXT, _NUMBERS = _STYLE + "7em", _STYLE + "3em"
+_NO_LIFE = "Click a chunk, in the picture or in the table of chunks, to see its life."
+
+
+class Wording:
+    """What happened and, beside it, the selected chunk's life; under both, the numbers.
+
+    Attributes:
+        widget: all of it.
+    """
+
+    def __init__(self) -> None:
+        self._event = widgets.HTML(layout={"flex": "3 1 380px", "min_width": "300px"})
+        self._event.add_class("bfcviz-words")
+        self._life = widgets.HTML(layout={"flex": "2 1 260px", "min_width": "220px", "margin": "0 0 0 16px"})
+        self._life.add_class("bfcviz-life")
+        self._numbers = widgets.HTML()
+        self._numbers.add_class("bfcviz-numbers")
+        beside = widgets.HBox([self._event, self._life], layout={"flex_flow": "row wrap"})
+        self.widget = widgets.VBox([beside, self._numbers])
+        self._head = ""
+
+    def show(self, model: Model, search: Search | None, life: Life | None) -> None:
+        """What led to the model's step, and the life of the selected chunk."""
+        self._head = f"<b>step {model.step:,} of {len(model.trace):,}</b>"
+        sentences = [explain_step(model)] + ([search_words(search)] if search is not None else [])
+        self._say("status", " ".join(sentences))
+        said = [_NO_LIFE] if life is None else life_words(life)
+        lines = "".join(f"<div>{escape(line)}</div>" for line in said)
+        self._life.value = (
+            f"<div role='status' aria-live='polite' style='{_TEXT}'><b>selected chunk</b>{lines}</div>"
+        )
+        self._numbers.value = f"<div style='opacity: 0.75; {_NUMBERS}'>{escape(summary(model.stats()))}</div>"
+
+    def complain(self, sentence: str) -> None:
+        """What could not be done, and why."""
+        self._say("alert", sentence)
+
+    def _say(self, role: str, sentence: str) -> None:
+        self._event.value = (
+            f"<div role='{role}' aria-live='polite' style='{_TEXT}'>{self._head} — {escape(sentence)}</div>"
+        )
 
 
 def explain_step(model: Model) -> str:

@@ -1,7 +1,11 @@
 import numpy as np
+from figures.synthetic import busy_trace
 from plotly.basedatatypes import Undefined
 
-from bfcviz.dashboard.view import PLACES, difference, restyling
+from bfcviz.dashboard.study import Study
+from bfcviz.dashboard.view import View, difference, restyling
+from bfcviz.figures.look import Look
+from bfcviz.figures.theme import LIGHT
 
 
 def test_only_what_differs_is_sent():
@@ -22,9 +26,19 @@ def test_changed_traces_send_all_keys_that_change_anywhere():
     assert values == {"text": [Undefined, 6], "x": [7, 1]}
 
 
-def test_panels_do_not_overlap():
-    for number, one in enumerate(PLACES):
-        for other in PLACES[number + 1 :]:
-            beside = one.right <= other.left or other.right <= one.left
-            above = one.top + one.height <= other.top or other.top + other.height <= one.top
-            assert beside or above
+def test_a_panel_joins_when_it_is_first_shown_and_then_only_hides():
+    study = Study(busy_trace(), 0)
+    study.model.seek(300)
+    look = Look()
+    view = View(study.panels(["region_map", "stats"], look), "heap_pair", LIGHT, rows=TWO)
+    traces = len(view.widget.data)
+    view.show(study.panels(["rate"], look), "one", LIGHT, rows=ONE)
+    assert len(view.widget.data) > traces
+    assert not any(trace.visible for trace in view.widget.data[:traces])
+    assert view.widget.layout.xaxis.visible is False
+    assert view.widget.layout.xaxis3.visible is True
+    joined = len(view.widget.data)
+    view.show(study.panels(["region_map", "stats"], look), "heap_pair", LIGHT, rows=TWO)
+    assert len(view.widget.data) == joined
+    assert view.widget.layout.xaxis.visible is True
+    assert view.widget.layout.xaxis3.visible is False

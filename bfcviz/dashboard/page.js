@@ -1,0 +1,143 @@
+// The page's side of a dashboard: tells Python what a person did there, and keeps the figure as wide as its place.
+//
+// It only ever sends; Python answers through the widgets themselves. So it works in every front end that has
+// plotly's FigureWidget, and a message that is lost costs one click.
+
+const SETTLED_MS = 70; // a storm of wheel events is one zoom
+const KEYS = new Set(
+  ["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "c", "C", "l", "L", "o", "w", "k", "f", "z", "Escape"],
+);
+
+export default {
+  render({ model, el }) {
+    const gone = new AbortController();
+    const send = (message) => model.send(message);
+    let root = null;
+    let plot = null;
+
+    const look = () => {
+      root ??= el.closest(".bfcviz-dashboard");
+      if (!root) return;
+      if (!root.dataset.lmSuppressShortcuts) prepare(root, send, gone.signal);
+      name_inputs(root);
+      const found = root.querySelector(".js-plotly-plot");
+      if (found && found !== plot && found.on) listen((plot = found), send);
+      fit(el, plot, send);
+    };
+    const changed = new MutationObserver(look);
+    const resized = new ResizeObserver(() => {
+      look();
+      if (root) changed.observe(root, { childList: true, subtree: true });
+    });
+    resized.observe(el);
+    const themed = new MutationObserver(() => send({ do: "theme", theme: theme() }));
+    themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+    send({ do: "theme", theme: theme() });
+    return () => [changed, resized, themed].forEach((each) => each.disconnect(), gone.abort());
+  },
+};
+
+function theme() {
+  const light = document.body.dataset.jpThemeLight;
+  if (light !== undefined) return light === "false" ? "dark" : "light";
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+// A FigureWidget measures itself before it lies in the page, and again only when the browser's window changes.
+function fit(el, plot, send) {
+  const width = Math.round(el.getBoundingClientRect().width);
+  if (!width) return;
+  if (Math.abs((el.told ?? 0) - width) > 8) send({ do: "width", width: (el.told = width) });
+  const drawn = plot?.querySelector(".main-svg");
+  if (drawn && Math.abs(drawn.getBoundingClientRect().width - width) > 2) window.dispatchEvent(new Event("resize"));
+}
+
+function prepare(root, send, signal) {
+  root.dataset.lmSuppressShortcuts = "true"; // or the lab would take our keys for its own commands
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step, question mark in the help lists all keys");
+  root.addEventListener("keydown", (event) => on_key(event, send), { signal });
+  root.addEventListener("click", (event) => on_marked(event, send), { signal });
+  root.addEventListener("wheel", (event) => on_wheel(event, send), { signal, passive: false });
+}
+
+function on_key(event, send) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.key === "Enter" && on_marked(event, send)) return;
+  if (event.target.closest("input, select, textarea, [role=slider], [contenteditable=true]")) return;
+  if (event.key === " " && event.target.closest("button")) return;
+  if (!KEYS.has(event.key)) return;
+  event.preventDefault();
+  event.stopPropagation();
+  send({ do: "key", key: event.key });
+}
+
+// Anything that carries data-bfcviz says itself what it does.
+function on_marked(event, send) {
+  const marked = event.target.closest("[data-bfcviz]");
+  if (!marked) return false;
+  event.preventDefault();
+  const message = JSON.parse(marked.dataset.bfcviz);
+  if (message.do === "copy") {
+    const text = marked.closest(".bfcviz-dashboard").querySelector(".bfcviz-code textarea")?.value ?? "";
+    navigator.clipboard?.writeText(text);
+  } else {
+    send(message);
+  }
+  return true;
+}
+
+let turned = 0;
+function on_wheel(event, send) {
+  const list = event.target.closest("[data-bfcviz-list]");
+  if (!list) return;
+  event.preventDefault();
+  if (!turned) {
+    setTimeout(() => {
+      const rows = Math.round(turned / 30) || Math.sign(turned);
+      turned = 0;
+      if (rows) send({ do: "scroll", list: list.dataset.bfcvizList, rows });
+    }, SETTLED_MS);
+  }
+  turned += event.deltaY || 1e-9;
+}
+
+function listen(plot, send) {
+  let last = null;
+  let waiting = 0;
+  plot.on("plotly_click", (event) => {
+    last = event.event?.target?.dataset?.subplot ?? null;
+    if (last === null || event.event.detail > 1) return;
+    send({ do: "click", panel: number(last), x: event.xvals?.[0] ?? null, y: event.yvals?.[0] ?? null });
+  });
+  plot.on("plotly_doubleclick", () => last !== null && send({ do: "whole", panel: number(last) }));
+  plot.on("plotly_relayout", (change) => {
+    if (!Object.keys(change ?? {}).some((key) => key.includes(".range"))) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => send({ do: "zoom", ranges: ranges(plot) }), SETTLED_MS);
+  });
+}
+
+// "x3y3" -> 3
+function number(subplot) {
+  return Number(/^x(\d*)y/.exec(subplot)?.[1] || 1);
+}
+
+function ranges(plot) {
+  const found = {};
+  for (const subplot of Object.keys(plot._fullLayout._plots)) {
+    const { xaxis, yaxis } = plot._fullLayout._plots[subplot];
+    found[number(subplot)] = { x: [...xaxis.range], y: [...yaxis.range] };
+  }
+  return found;
+}
+
+// ipywidgets' tooltips become titles, which screen readers do not always say.
+function name_inputs(root) {
+  for (const input of root.querySelectorAll("input:not([aria-label]), select:not([aria-label]), textarea:not([aria-label])")) {
+    const holder = input.closest("[title]") ?? input.parentElement;
+    const name = input.title || holder?.title || holder?.querySelector("label")?.textContent;
+    if (name) input.setAttribute("aria-label", name);
+  }
+}

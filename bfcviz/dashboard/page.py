@@ -1,0 +1,35 @@
+"""The page's side of a dashboard: an unseen widget that tells Python what a person did in the page.
+
+What it sends, as the `do` of each message:
+
+=========  ===========================================================================================
+`theme`    the page is `light` or `dark`
+`width`    pixels the dashboard has
+`key`      a key was pressed, and no text field or slider wanted it
+`click`    into the figure: which panel (from 1), and where on its axes
+`whole`    a double click on a panel: show all of it
+`zoom`     the ranges of all axes, after a zoom or pan has come to rest
+others     as the element says that was clicked, in its `data-bfcviz` attribute; `scroll` from lists
+=========  ===========================================================================================
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anywidget
+
+_SCRIPT: Final = Path(__file__).with_name("page.js")
+
+Message = Mapping[str, Any]
+
+
+class PageSide(anywidget.AnyWidget):
+    """Lies, without height, above the figure and is as wide as it should be."""
+
+    _esm = _SCRIPT
+
+    def __init__(self, hear: Callable[[Message], None]) -> None:
+        super().__init__()
+        self.layout.height = "0px"
+        self.on_msg(lambda _, message, __: hear(message))

@@ -1,0 +1,115 @@
+"""A dashboard in a page: what a person can do to it and see of it, each wait for a condition."""
+
+import nbformat
+
+
+def write_notebook(path, *cells):
+    """A notebook of these code cells."""
+    notebook = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    )
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(notebook, path)
+
+
+class Board:
+    """The dashboard that is called `name` in the notebook, the one numbered `number` in its page."""
+
+    def __init__(self, lab, name, number=0):
+        self.lab, self.name, self.page = lab, name, lab.page
+        self.view = lab.page.locator(".bfcviz-dashboard").nth(number)
+
+    def wait_until_drawn(self):
+        self.view.locator(".js-plotly-plot .nsewdrag").first.wait_for(state="attached")
+        self.wait_for_step(self.step())
+        return self
+
+    def get(self, expression):
+        """What an attribute, or anything after the name, is in Python."""
+        return self.lab.python(f"{self.name}.{expression}")
+
+    def set(self, **traits):
+        for name, value in traits.items():
+            self.lab.python(f"setattr({self.name}, {name!r}, {value!r})")
+
+    def step(self):
+        return self.get("step")
+
+    def go_to(self, step):
+        """Moves by Python, and waits until words and picture have followed."""
+        self.set(step=step)
+        self.wait_for_step(step)
+
+    def wait_for_step(self, step):
+        self.view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
+        self.page.wait_for_function(
+            "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.visible === true && t.mode === 'lines'"
+            " && t.x.length === 2).every(t => t.x[0] === step)",
+            arg=[self.plot(), step],
+        )
+
+    def plot(self):
+        return self.view.locator(".js-plotly-plot").element_handle()
+
+    def words(self):
+        return self.view.locator(".bfcviz-words").inner_text()
+
+    def life(self):
+        return self.view.locator(".bfcviz-life").inner_text()
+
+    def press(self, button):
+        self.view.locator(f".bfcviz-{button}").click()
+
+    def key(self, key):
+        """As when the dashboard has the focus."""
+        self.view.focus()
+        self.page.keyboard.press(key)
+
+    def area(self, panel=1):
+        """Where the plot of a panel lies: x, y, width, height in pixels of the page."""
+        box = self.view.locator(f".js-plotly-plot .nsewdrag[data-subplot={subplot(panel)!r}]")
+        box.scroll_into_view_if_needed()
+        found = box.bounding_box()
+        return found["x"], found["y"], found["width"], found["height"]
+
+    def at(self, panel, across, down):
+        """A place in a panel's plot, in shares of its width and height."""
+        x, y, width, height = self.area(panel)
+        return x + across * width, y + down * height
+
+    def drag(self, panel, start, end):
+        """With the mouse from one place of a panel to another, which zooms to the box between."""
+        self.page.mouse.move(*self.at(panel, *start))
+        self.page.mouse.down()
+        self.page.mouse.move(*self.at(panel, *end), steps=5)
+        self.page.mouse.up()
+
+    def trace(self, name, field):
+        """A field of the first trace of this name that is to be seen."""
+        return self.page.evaluate(
+            "([plot, name, field]) => { const t = plot.data.find(t => t.name === name && t.visible !== false);"
+            "return t === undefined ? null : Array.from(t[field]); }",
+            [self.plot(), name, field],
+        )
+
+    def wait_for(self, condition, *arguments):
+        """Until a JavaScript condition holds, of the plot and arguments."""
+        self.page.wait_for_function(
+            f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments]
+        )
+
+    def drawing(self, name):
+        """What the page's svg holds for a trace: its path."""
+        return self.page.evaluate(
+            "([plot, name]) => {"
+            "const index = plot.data.findIndex(t => t.name === name && t.visible !== false);"
+            "const uid = plot._fullData[index].uid;"
+            "return [...plot.querySelectorAll(`.trace${uid} path`)].map(p => p.getAttribute('d')).join(' ');}",
+            [self.plot(), name],
+        )
+
+
+def subplot(panel):
+    """3 -> x3y3"""
+    suffix = "" if panel == 1 else str(panel)
+    return f"x{suffix}y{suffix}"
