@@ -18,6 +18,12 @@ from bfcviz.figures.panel import CONFIG, Picture
 WIDTH: Final = 1200
 """Pixels across a picture that does not say its own width."""
 
+HEIGHT: Final = 700
+"""Likewise, from top to bottom."""
+
+_RIM: Final = 40
+"""Pixels added to a PDF's page: 20 that kaleido's fixed margins (0.1 inch a side) cut off, 20 for long ticks."""
+
 SCALE: Final = 2
 """Device pixels of a PNG for each of those."""
 
@@ -61,15 +67,15 @@ def _image(figure: go.Figure, form: str) -> bytes:
         from kaleido.errors import ChromeNotFoundError  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(f"export to .{form}", "kaleido", "lab") from error
-    width = figure.layout.width or WIDTH
-    scale = SCALE if form == "png" else 1
-    options = {"format": form, "width": width, "height": figure.layout.height or 700, "scale": scale}
+    drawn = _with_rim(figure) if form == "pdf" else figure
+    width, height = drawn.layout.width or WIDTH, drawn.layout.height or HEIGHT
+    options = {"format": form, "width": width, "height": height, "scale": SCALE if form == "png" else 1}
     with warnings.catch_warnings():
         # A user's own running kaleido server ignores kopts, and says so.
         warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
         try:
             # Without this it would fetch MathJax from the network.
-            made: bytes = kaleido.calc_fig_sync(figure.to_dict(), opts=options, kopts={"mathjax": False})
+            made: bytes = kaleido.calc_fig_sync(drawn.to_dict(), opts=options, kopts={"mathjax": False})
         except (ChromeNotFoundError, RuntimeError) as error:
             raise BfcvizError(
                 f"export to .{form} needs a Chromium or Chrome, and kaleido found none that starts; install "
@@ -77,6 +83,19 @@ def _image(figure: go.Figure, form: str) -> bytes:
                 f".html, .csv and .parquet work without ({error})"
             ) from error
     return made
+
+
+def _with_rim(figure: go.Figure) -> go.Figure:
+    """The figure with as much empty room at its right and below as kaleido takes from a PDF's page there."""
+    layout = figure.layout
+    right, below = (
+        80 if room is None else room for room in (layout.margin.r, layout.margin.b)
+    )  # 80: plotly's
+    return go.Figure(figure).update_layout(
+        width=(layout.width or WIDTH) + _RIM,
+        height=(layout.height or HEIGHT) + _RIM,
+        margin={"r": right + _RIM, "b": below + _RIM},
+    )
 
 
 def _csv(figure: go.Figure) -> bytes:

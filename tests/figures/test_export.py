@@ -49,12 +49,13 @@ def test_parquet_holds_the_same_numbers(figure, tmp_path):
 
 
 @needs_browser
-def test_pdf_is_one_page_of_the_figures_shape(figure, tmp_path):
+def test_pdf_is_one_page_with_room_for_its_margins(figure, tmp_path):
     pdf = export(figure, tmp_path / "map.pdf").read_bytes()
     assert pdf.startswith(b"%PDF-")
     (box,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)\s*\]", pdf)
     width, height = map(float, box)
-    assert width / height == pytest.approx(1200 / figure.layout.height, rel=0.01)
+    assert (width / 0.75, height / 0.75) == pytest.approx((1240, figure.layout.height + 40), abs=1)
+    assert figure.layout.width is None  # it is as it was
 
 
 @needs_browser
