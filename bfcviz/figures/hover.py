@@ -2,7 +2,8 @@
 
 Polygons of one trace share one text in plotly, so the texts ride on a trace of unseen points: at least one in
 every piece of a chunk, near both ends of a long one and along it, so that the nearest point belongs to what is
-pointed at. Each text is a `hovertemplate`; labels are written once, in the trace's `meta`, which the texts refer to.
+pointed at. What is told of a chunk, and each label, is written once, in the trace's `meta`; the `hovertemplate` of
+each point refers to it.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from bfcviz.units import format_bytes
 MOST_TEXTS: Final = 1000
 """So many chunks are told all about; beyond that the narrow ones only what and where they are."""
 
+_MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
 _ROWS_ON_GRID = 250
 _APART = 0.06  # of the screen's width: the points along a long piece
@@ -45,11 +47,10 @@ def points_in_pieces(
     x = first[piece] + nth * (inner / np.maximum(along - 1, 1))[piece]
     full = np.zeros(len(chunks), dtype=bool)
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
-    levels = _levels(len(part))
-    y = (pieces.row[piece][None, :] + levels[:, None]).ravel().astype(np.float64)
-    texts, meta = _texts(chunks, full, labels, step)
-    told = [texts[i] for i in pieces.source[piece].tolist()]
-    return {"x": np.tile(x, len(levels)), "y": y, "hovertemplate": told * len(levels), "meta": meta}
+    at, level = _spread(along[piece] == 1, _levels(len(part)))
+    templates, meta = _texts(chunks, full, labels, step)
+    told = [templates[i] for i in pieces.source[piece[at]].tolist()]
+    return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": told, "meta": meta}
 
 
 def points_on_grid(
@@ -68,8 +69,8 @@ def points_on_grid(
     address = rows.address[region] + offset.astype(np.uint64)
     at = np.searchsorted(chunks["address"], address, side="right") - 1
     shown, back = np.unique(at, return_inverse=True)
-    texts, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, step)
-    return {"x": x, "y": row + 0.5, "hovertemplate": [texts[i] for i in back.tolist()], "meta": meta}
+    templates, meta = _texts(chunks[shown], np.ones(len(shown), dtype=bool), labels, step)
+    return {"x": x, "y": row + 0.5, "hovertemplate": [templates[i] for i in back.tolist()], "meta": meta}
 
 
 def _levels(rows: int) -> NDArray[np.float64]:
@@ -78,38 +79,59 @@ def _levels(rows: int) -> NDArray[np.float64]:
     return (np.arange(count) + 0.5) / count
 
 
+def _spread(
+    narrow: NDArray[np.bool_], levels: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Which point goes to which height: each to all, or narrow ones to one each where they are many."""
+    every = np.arange(len(narrow))
+    if len(every) * len(levels) <= _MOST_POINTS:
+        return np.tile(every, len(levels)), np.repeat(levels, len(every))
+    wide, thin = every[~narrow], every[narrow]
+    return (
+        np.concatenate([np.tile(wide, len(levels)), thin]),
+        np.concatenate([np.repeat(levels, len(wide)), levels[thin % len(levels)]]),
+    )
+
+
 def _texts(
     chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, step: int
 ) -> tuple[list[str], list[str]]:
-    """The text of each chunk, whole or short, and the label texts they refer to."""
+    """The template of each chunk; and what they refer to: what is told of each, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
     columns = [chunks[name].tolist() for name in _FIELDS]
-    told = [
-        _text(row, label, step) if whole else _short(row)
-        for whole, label, *row in zip(full.tolist(), place.tolist(), *columns, strict=True)
+    meta = [
+        _text(row, step) if whole else _short(row)
+        for whole, *row in zip(full.tolist(), *columns, strict=True)
     ]
-    return told, [_label_text(labels, number) for number in used.tolist()]
+    named = (full & chunks["in_use"]).tolist()
+    templates = [
+        f"%{{meta[{i}]}}<br>%{{meta[{len(meta) + label}]}}<extra></extra>"
+        if name
+        else f"%{{meta[{i}]}}<extra></extra>"
+        for i, (name, label) in enumerate(zip(named, place.tolist(), strict=True))
+    ]
+    return templates, meta + [_label_text(labels, number) for number in used.tolist()]
 
 
 _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born", "thread", "stream")
 
 
-def _text(row: Sequence[Any], label: int, step: int) -> str:
+def _text(row: Sequence[Any], step: int) -> str:
     in_use, address, size, requested, handle, region, born, thread, stream = row
     where = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
-        return f"<b>free</b>, {exact_bytes(size)}<br>{where}<extra></extra>"
+        return f"<b>free</b>, {exact_bytes(size)}<br>{where}"
     return (
         f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
-        f"waste {exact_bytes(max(size - requested, 0))}<br>{where}<br>%{{meta[{label}]}}<br>"
-        f"since step {born + 1:,}, for {step - born - 1:,} steps<br>thread {thread}, stream {stream}<extra></extra>"
+        f"waste {exact_bytes(max(size - requested, 0))}<br>{where}<br>"
+        f"since step {born + 1:,}, for {step - born - 1:,} steps; thread {thread}, stream {stream}"
     )
 
 
 def _short(row: Sequence[Any]) -> str:
     in_use, address, size, _, handle, *_ = row
     state = "in use" if in_use else "free"
-    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for more<extra></extra>"
+    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for more"
 
 
 def _label_text(labels: Labels, number: int) -> str:

@@ -25,7 +25,7 @@ _LOST = 0.002  # likewise: what nobody would find
 _ALONE = 0.012  # likewise: free space around it
 _MOST_LONE = 60
 _MOST_FRAMES = 200  # rows; more frames than that would hide what they frame
-_LEGEND_LINE = 120  # characters
+_LEGEND_LINE = 160  # characters, on a page 1,200 pixels wide
 
 
 @dataclass(frozen=True)

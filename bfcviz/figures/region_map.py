@@ -84,7 +84,7 @@ def region_panel(
             map_traces.note(drawing),
         ],
         xaxis=_xaxis(rows, look, divisor, unit, exact=exact),
-        yaxis=_yaxis(rows, part, look, divisor, unit),
+        yaxis=_yaxis(rows, part, look),
         x_unit=divisor,
     )
 
@@ -151,8 +151,8 @@ def _xaxis(rows: Rows, look: Look, divisor: int, unit: str, *, exact: bool) -> d
     }
 
 
-def _yaxis(rows: Rows, part: Part, look: Look, divisor: int, unit: str) -> dict[str, Any]:
-    values, texts = _row_names(rows, part, divisor, unit)
+def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
+    values, texts = _row_names(rows, part)
     top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
         "range": [bottom, top],
@@ -168,8 +168,9 @@ def _yaxis(rows: Rows, part: Part, look: Look, divisor: int, unit: str) -> dict[
     }
 
 
-def _row_names(rows: Rows, part: Part, divisor: int, unit: str) -> tuple[list[float], list[str]]:
+def _row_names(rows: Rows, part: Part) -> tuple[list[float], list[str]]:
     """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
+    divisor, unit = axis_unit(rows.width)
     every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []
     for row in range(part.first, part.first + len(part), every):

@@ -2,7 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.figures.rows import WRAPPED_ROWS, lay_out
+from bfcviz.figures.look import MapWindow
+from bfcviz.figures.rows import WRAPPED_ROWS, Part, lay_out
 from bfcviz.model import REGION
 
 
@@ -68,3 +69,40 @@ def test_a_terabyte_and_addresses_at_the_top_of_memory_stay_exact():
 
 def test_no_regions_no_rows():
     assert len(lay_out(np.zeros(0, REGION))) == 0
+
+
+def test_a_part_is_the_window_cut_to_what_there_is():
+    rows = lay_out(regions_of([4096, 4096]), wrapped_rows=8)
+    width = float(rows.width)
+    assert rows.part(None) == Part(0.0, width, 0, len(rows))
+    assert rows.part(MapWindow((-5.0, width * 2), (-1.0, 99.0))) == rows.part(None)
+    assert rows.part(MapWindow((30.0, 10.0), (2.5, 1.5))) == Part(10.0, 30.0, 1, 3)
+    assert len(rows.part(MapWindow((width, width + 1), (0.0, 1.0)))) == 0
+    assert len(rows.part(MapWindow((0.0, 1.0), (98.0, 99.0)))) == 0
+
+
+def test_what_is_seen_is_what_has_pieces_in_the_part():
+    random = np.random.default_rng(1)
+    table = regions_of([8192, 5120, 2048])
+    rows = lay_out(table, wrapped_rows=16)
+    address = np.concatenate(
+        [base + np.arange(0, size, 256) for base, size in zip(table["address"], table["size"], strict=True)]
+    ).astype(np.uint64)
+    size = np.full(len(address), 256, np.uint64)
+    for _ in range(200):
+        left, right = np.sort(random.uniform(-0.2, 1.2, 2)) * rows.width
+        top, bottom = np.sort(random.uniform(-1, len(rows) + 1, 2))
+        part = rows.part(MapWindow((left, right), (top, bottom)))
+        seen, pieces = rows.seen(address, part)
+        found = rows.pieces(address, size).within(part)
+        assert set(found.source) <= set(seen.tolist())
+        assert len(found) <= pieces
+        # A fraction of a byte at either end may bring a neighbour in.
+        assert len(seen) <= len(set(found.source)) + 2 * max(len(part), 0)
+        assert (np.diff(seen) > 0).all()
+
+
+def test_where_nothing_is_nothing_is_seen():
+    rows = lay_out(np.zeros(0, REGION))
+    seen, pieces = rows.seen(np.empty(0, np.uint64), rows.part(None))
+    assert (len(seen), pieces, len(rows.part(None))) == (0, 0, 0)
