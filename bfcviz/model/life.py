@@ -24,7 +24,7 @@ from bfcviz.model.operation import operation_of
 from bfcviz.model.replay import Model
 
 _LOOK: Final = 8 * BLOCK
-"""Events that are looked through for a chunk's beginning or end: a few milliseconds."""
+"""Events that are looked through for a chunk's beginning or end: a few milliseconds where they lie in memory."""
 _MERGES: Final = 64  # events after a FREE among which its MERGEs are
 
 
