@@ -15,9 +15,12 @@ from bfcviz.figures.stats_timeline import now
 PARTS: Final = 240
 """Equal parts of the axis over each of which the rate is an average: few enough not to show only noise."""
 
+_ROWS: Final = 4
+"""Rows of the series that a part has at least."""
+
 _DEFINITION: Final = (
     "Events of all heaps of the trace, each SPLIT, MERGE, ... counted,"
-    "<br>an average over each of 240 equal parts of what is shown.<br>A gap: no time passed there by the clock."
+    "<br>an average over each of up to 240 equal parts of what is shown.<br>A gap: no time passed there by the clock."
 )
 
 
@@ -59,7 +62,7 @@ def rate_panel(seen: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="rate",
         title="Events a second",
-        caption="an average over each 240th of what is shown",
+        caption="averages over equal parts of what is shown",
         definition=_DEFINITION,
         traces=[line, now(seen, step, top, theme) | {"showlegend": False}],
         xaxis=seen.xaxis,
@@ -78,7 +81,7 @@ def rates(seen: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return np.zeros(0), np.zeros(0)
     steps, times = series["step"].astype(np.float64), series["time"].astype(np.float64)
     along, other = (steps, times) if seen.clock.axis == "step" else (times, steps)
-    edges = np.linspace(along[0], along[-1], min(PARTS, len(series) - 1) + 1)
+    edges = np.linspace(along[0], along[-1], min(PARTS, max(len(series) // _ROWS, 1)) + 1)
     # Of places that share a time the last: all its events have happened by then.
     at = np.append(np.flatnonzero(np.diff(along)), len(along) - 1)
     between = np.interp(edges, along[at], other[at])

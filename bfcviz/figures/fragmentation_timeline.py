@@ -33,6 +33,9 @@ _SERIES: Final = {
     TOO_SMALL: "too_small_share",
 }
 
+_LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMALL: 1}
+"""Lines of the legend: no more in one than 700 pixels hold."""
+
 _DASHES: Final = {"external": "solid", "internal": "dot", "reserved_not_in_use": "dash", TOO_SMALL: "dashdot"}
 
 
@@ -100,6 +103,7 @@ def _line(seen: History, name: str, shown: str, colour: str) -> dict[str, Any]:
         "mode": "lines",
         "name": shown,
         "showlegend": there,
+        "legend": _LINES[name],
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
@@ -117,7 +121,7 @@ _TOO_SMALL_DEFINITION: Final = (
 
 def _too_small_name(wanted: int | None) -> str:
     size = "" if wanted is None else f" for {format_bytes(wanted)}"
-    return f"too small{size}: in smaller free chunks / free"
+    return f"too small{size}: in smaller / free"
 
 
 def _colours(theme: Theme) -> dict[str, str]:

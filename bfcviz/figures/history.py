@@ -35,15 +35,6 @@ class Signs:
         first, end = np.searchsorted(self.events["seq"], [start, stop])
         return Signs(self.events[first:end], self.every)
 
-    def thinned(self, most: int) -> "Signs":
-        """At most so many."""
-        step = max(-(-len(self.events) // most), 1)
-        return Signs(self.events[::step], self.every * step)
-
-    def called(self, name: str) -> str:
-        """`name`, and what is left out."""
-        return name if self.every == 1 else f"{name} (one of {self.every:,} shown)"
-
 
 @dataclass(frozen=True)
 class History:

@@ -5,30 +5,32 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.history import History
+from bfcviz.events.schema import Events
+from bfcviz.figures.history import History, Signs
 from bfcviz.figures.text import exact_bytes, harmless
-from bfcviz.figures.theme import Theme
+from bfcviz.figures.theme import Theme, translucent
 
 MOST_MARKS: Final = 60
-"""Upright lines that are still told apart."""
+"""Equal parts of the axis of which each shows at most one mark: lines closer together would be a wall."""
 
 MOST_FAILURES: Final = 100
+"""Likewise for OOMs."""
 
 
 def marks(seen: History, top: float, theme: Theme) -> dict[str, Any]:
     """A hairline at each mark, up to `top`; its label on hover, at the sign on its upper end."""
-    drawn = seen.marks.thinned(MOST_MARKS)
-    across = _places(seen, drawn.events)
+    events, name = _drawn(seen, seen.marks, "mark", MOST_MARKS)
+    across = _places(seen, events)
     count = len(across)
-    told = [_mark_words(seen, event) for event in drawn.events]
+    told = [_mark_words(seen, event) for event in events]
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": drawn.called("mark"),
+        "name": name,
         "showlegend": bool(count),
         "x": np.repeat(across, 3),
         "y": np.tile([0.0, 0.985 * top, np.nan], count),
-        "line": {"color": theme.muted, "width": 1},
+        "line": {"color": translucent(theme.muted, 0.7), "width": 1},
         "marker": {
             "symbol": "triangle-down",
             "size": np.tile([0.0, 9.0, 0.0], count),
@@ -42,24 +44,38 @@ def marks(seen: History, top: float, theme: Theme) -> dict[str, Any]:
 
 def failures(seen: History, divisor: int, theme: Theme) -> dict[str, Any]:
     """A cross at each OOM, as high as the bytes that were free; `divisor` of them are 1 on the axis."""
-    drawn = seen.failed.thinned(MOST_FAILURES)
+    events, name = _drawn(seen, seen.failed, "OOM", MOST_FAILURES)
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": drawn.called("OOM"),
-        "showlegend": bool(len(drawn.events)),
-        "x": _places(seen, drawn.events),
-        "y": drawn.events["address"].astype(np.float64) / divisor,
+        "name": name,
+        "showlegend": bool(len(events)),
+        "x": _places(seen, events),
+        "y": events["address"].astype(np.float64) / divisor,
         "marker": {"symbol": "x", "size": 9, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
         "hovertext": [
             f"<b>OOM</b>: {exact_bytes(int(event['requested']))} requested"
             f"<br>free {exact_bytes(int(event['address']))}"
             f"<br>largest free chunk {exact_bytes(int(event['size']))}"
             f"<br>step {int(event['seq']) + 1:,}"
-            for event in drawn.events
+            for event in events
         ],
         "hoverinfo": "text",
     }
+
+
+def _drawn(seen: History, signs: Signs, name: str, parts: int) -> tuple[Events, str]:
+    """Of the signs in the window the first in each of so many parts; and `name`, saying what is left out."""
+    left, right = seen.clock.range(seen.steps)
+    across = _places(seen, signs.events)
+    inside = np.flatnonzero((across >= left) & (across <= right))
+    part = ((across[inside] - left) * (parts / (right - left))).astype(np.int64)
+    first = inside[np.unique(part, return_index=True)[1]]
+    total = len(inside) * signs.every
+    if len(first) == total:
+        return signs.events, name
+    about = "" if signs.every == 1 else "about "
+    return signs.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
 
 
 def _places(seen: History, events: NDArray[np.void]) -> NDArray[np.float64]:

@@ -63,4 +63,4 @@ def test_the_axis_is_that_of_the_other_timelines():
     assert panel.traces[0]["x"][0] <= 100
     assert panel.traces[0]["x"][-1] >= 200
     assert list(panel.traces[-1]["x"]) == [150, 150]
-    assert "240" in panel.caption
+    assert len(panel.traces[0]["x"]) <= 60

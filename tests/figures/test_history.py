@@ -125,10 +125,13 @@ def test_marks_are_upright_lines_with_their_label_on_hover():
 
 
 def test_many_marks_are_thinned_and_said_to_be():
-    trace = marked_trace(200, 1)
+    trace = marked_trace(200, 1)  # a mark after every fifth step
     mark = named(stats_panel(history(trace), None, Look()), "mark")
     assert len(mark["x"]) <= 3 * 60
-    assert mark["name"] == "mark (one of 4 shown)"
+    shown = len(mark["x"]) // 3
+    assert 50 <= shown <= 60
+    assert mark["name"] == f"mark ({shown} of 200 shown)"
+    assert np.diff(mark["x"][::3]).min() > 0
     zoomed = Look(steps=(0, 40))
     assert named(stats_panel(history(trace, look=zoomed), None, zoomed), "mark")["name"] == "mark"
 
@@ -151,3 +154,16 @@ def test_the_same_traces_for_every_look_in_the_same_order():
             panel = stats_panel(history(trace, look=look), None, look)
             shapes.add(tuple((t["type"], t["name"].split(" (")[0], t["mode"]) for t in panel.traces))
     assert len(shapes) == 1
+
+
+def test_a_crowd_of_marks_hides_no_lonely_one():
+    heap = PlainHeap(64 * MiB)
+    for _ in range(500):
+        heap._event(Kind.MARK)
+    for i in range(2000):
+        heap.free(heap.allocate(500 + i))
+    heap._event(Kind.MARK)
+    trace = heap.trace()
+    mark = named(stats_panel(history(trace), None, Look()), "mark")
+    assert len(mark["x"]) // 3 < 10
+    assert mark["x"][-1] == len(trace)
