@@ -117,7 +117,7 @@ def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme
         "mode": "text",
         "x": x,
         "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
-        "text": [harmless(_tail(name)) for name in names],
+        "text": [_tail(name) for name in names],
         "textfont": {
             "color": theme.text,
             "size": 10,
@@ -130,7 +130,7 @@ def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme
 
 def _tail(name: str) -> str:
     """The end of a name, where those of operations differ."""
-    return name if len(name) <= _LONGEST_NAME else "…" + name[-_LONGEST_NAME:]
+    return harmless(name) if len(name) <= _LONGEST_NAME else "…" + harmless(name[-_LONGEST_NAME:])
 
 
 def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:

@@ -105,12 +105,14 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
     if not trace.first <= start <= stop <= len(trace):
         raise TraceError(f"lifetimes of steps {start} to {stop} were asked for, of {len(trace)} events")
     gathering = _Gathering(in_use_at(trace, pool, start, model), wanted, largest)
+    gathering.forget()
     for block in trace.blocks(start, stop):
         if most is not None and gathering.seen > most:
             break
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
         gathering.begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
         gathering.end(block, np.flatnonzero(kinds == Kind.FREE))
+        gathering.forget()
     if most is not None and gathering.seen > most:
         return Found(np.zeros(0, LIFETIME), gathering.seen)
     return Found(gathering.all(), gathering.seen)
@@ -191,7 +193,7 @@ class _Gathering:
         self._living = np.concatenate([self._living, born_by(block, large)])
 
     def end(self, block: Events, at: NDArray[np.intp]) -> None:
-        """Take in the FREE events of a block that are at these places, then forget what is too small."""
+        """Take in the FREE events of a block that are at these places."""
         at = self._looked_for(block, at)
         at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
         if len(self._living) and len(at):
@@ -202,8 +204,6 @@ class _Gathering:
             over = self._living["died"] != NEVER
             self._ended.append(taken(self._living, over))
             self._living = taken(self._living, ~over)
-        if self._largest is not None and len(self._living) + sum(map(len, self._ended)) > self._largest:
-            self._forget(self._largest)
 
     def all(self) -> NDArray[np.void]:
         """All that is kept, by `born`."""
@@ -215,7 +215,11 @@ class _Gathering:
             return at
         return at[self._wanted(records["address"][at], records["size"][at])]
 
-    def _forget(self, largest: int) -> None:
+    def forget(self) -> None:
+        """Let go of those that are too small to be among the largest."""
+        largest = self._largest
+        if largest is None or len(self._living) + sum(map(len, self._ended)) <= largest:
+            return
         kept = self.all()
         kept = taken(kept, np.sort(np.lexsort([kept["born"], ~kept["size"]])[:largest]))
         self._floor = int(kept["size"].min(initial=NEVER))
