@@ -18,7 +18,10 @@ from bfcviz.figures.theme import Paint, Theme, mixed
 from bfcviz.figures.touched import SPAN
 
 COLUMNS: Final = 1200
-"""Pixels across the image."""
+"""Most pixels across the image."""
+
+_CELLS = 120_000  # many rows have fewer columns, so that no heap is slow to draw
+_FEWEST_COLUMNS = 120
 
 _NARROW = 0.03  # of the screen's width: what is touched or selected gets a marker as well
 _LOST = 0.002  # likewise: what nobody would find
@@ -80,9 +83,11 @@ def image_traces(drawing: Drawing) -> list[dict[str, Any]]:
     """The image, and no rectangles but their names in the legend."""
     part, divisor = drawing.part, drawing.divisor
     fills = [paint.fill for paint in drawing.colours.paints]
-    held = raster.shares(drawing.chunks, drawing.classes, fills, raster.Grid(drawing.rows, part, COLUMNS))
+    columns = int(np.clip(_CELLS // len(part), _FEWEST_COLUMNS, COLUMNS))
+    grid = raster.Grid(drawing.rows, part, columns)
+    held = raster.shares(drawing.chunks, drawing.classes, fills, grid)
     pixels = raster.paint(held, drawing.theme, waste=drawing.by_state)
-    dx, dy = (part.right - part.left) / divisor / COLUMNS, len(part) / pixels.shape[0]
+    dx, dy = (part.right - part.left) / divisor / columns, len(part) / pixels.shape[0]
     image = {
         **_no_image(),
         "visible": True,
@@ -92,7 +97,7 @@ def image_traces(drawing: Drawing) -> list[dict[str, Any]]:
         "x0": part.left / divisor + dx / 2,  # the centre of the first pixel
         "y0": part.first + dy / 2,
     }
-    row, column = raster.lone(held, round(_ALONE * COLUMNS))
+    row, column = raster.lone(held, round(_ALONE * columns))
     lone = _lone(drawing, (part.left / divisor) + (column + 0.5) * dx, part.first + row)
     return [image, *_rectangles(drawing, no_pieces()), _frame(drawing), lone]
 

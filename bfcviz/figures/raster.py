@@ -116,6 +116,7 @@ def paint(held: Shares, theme: Theme, *, waste: bool = True) -> NDArray[np.uint8
 
     `waste`: show wasted bytes in their own colour, not in that of their chunk.
     """
+    held = _merged(held)
     total = np.maximum(held.region, 1e-9)
     used = np.where(held.in_use > 0, np.clip(held.in_use / total, _FAINTEST, 1.0), 0.0)
     spilled = np.clip(held.waste / total, 0.0, 1.0) if waste else np.zeros_like(used)
@@ -142,15 +143,19 @@ def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return row, column
 
 
+def _merged(held: Shares) -> Shares:
+    """Several rows as one where there are more than lines: so a lone chunk in any of them still shows."""
+    rows = len(held.region)
+    if rows <= LINES:
+        return held
+    cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
+    sums = (held.in_use, held.waste, held.region, held.colour)
+    return Shares(*(np.add.reduceat(each, cut, axis=0) for each in sums))
+
+
 def _as_lines(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Each row as several lines with a clear one between, or several rows averaged into each line."""
+    """Each row as several lines, with a clear one between where there is room."""
     rows, columns, _ = pixels.shape
-    if rows > LINES:
-        cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
-        sums = np.add.reduceat(pixels.astype(np.float64) * (pixels[..., 3:] > 0), cut, axis=0)
-        filled = np.add.reduceat((pixels[..., 3:] > 0).astype(np.float64), cut, axis=0)
-        mean: NDArray[np.uint8] = np.rint(sums / np.maximum(filled, 1.0)).astype(np.uint8)
-        return mean
     high = min(max(LINES // rows, 1), _LINES_A_ROW)
     lines = np.repeat(pixels, high, axis=0).reshape(rows, high, columns, 4)
     if high >= 3:

@@ -109,7 +109,7 @@ DARK = Theme(
     highlight="#FF5FA8",
     oom="#ECEEF1",
     limit="#ECEEF1",
-    classes=_edged("#FFFFFF", "#5B9BE6", "#E9DE8C", "#DF9935", "#9A4CA2", "#63EFFC", "#AF4309", "#B0955B"),
+    classes=_edged("#FFFFFF", "#5B9BE6", "#E9DE8C", "#DF9935", "#9A4CA2", "#66D4DE", "#AF4309", "#B0955B"),
     other=Paint("#717477", mixed("#717477", "#FFFFFF", _EDGE)),
     ramp=_edged(
         "#FFFFFF", "#5520C0", "#A94795", "#BF6570", "#C6855B", "#C6A450", "#C1C348", "#BCE13C", "#BBFD0B"

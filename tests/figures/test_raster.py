@@ -149,3 +149,14 @@ def test_more_rows_than_lines_share_them():
     pixels = paint(held, LIGHT)
     assert pixels.shape == (LINES, 2, 4)
     assert (pixels == [*rgb(LIGHT.in_use.fill), 255]).all()
+
+
+def test_a_lone_chunk_in_one_of_many_rows_shows():
+    rows = 4096
+    used = np.zeros((rows, 1))
+    used[2000] = 256.0
+    held = Shares(
+        used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[..., None] * rgb(LIGHT.in_use.fill)
+    )
+    lines = paint(held, LIGHT)[:, 0].astype(int)
+    assert (np.abs(lines - [*rgb(LIGHT.free.fill), 255]).max(axis=1) > 25).sum() == 1

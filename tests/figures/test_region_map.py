@@ -140,6 +140,24 @@ def test_an_empty_heap_says_so():
     assert region_map(Model(trace_of(np.zeros(0, busy_trace().read(0, 0).dtype)))).data
 
 
+@pytest.mark.parametrize("colour", COLOURINGS)
+def test_no_region_one_event_and_a_window_beside_everything_are_drawn(colour):
+    look = Look(colour=colour, map_window=MapWindow((5.0, 900.0), (1.0, 7.0)), selected=Selected(256, 1))
+    nothing = Model(trace_of(np.zeros(0, busy_trace().read(0, 0).dtype)))
+    single = PlainHeap(64 * MiB)
+    single.allocate(1)
+    for model in (
+        nothing,
+        at_step(single.trace(), 0),
+        at_step(single.trace(), 1),
+        at_step(single.trace(), 3),
+    ):
+        panel = region_panel(model, last_event(model), look)
+        assert panel.yaxis["range"] == [7.0, 1.0]
+        assert chunk_at(model, 6.0 / panel.x_unit, 20.0, look) is None
+        region_map(model, last_event(model), Look(colour=colour))
+
+
 def test_many_chunks_become_an_image_of_the_same_place():
     heap = PlainHeap(4 * MiB)
     held = [heap.allocate(256) for _ in range(EXACT_CHUNKS + 100)]
