@@ -98,3 +98,5 @@ def test_a_grid_that_cannot_be_is_an_error():
         occupancy(busy_trace(), columns=0)
     with pytest.raises(TraceError, match="steps 7 to 5"):
         occupancy(busy_trace(), start=7, stop=5)
+    with pytest.raises(TraceError, match="positions 5 to 5"):
+        occupancy(busy_trace(), positions=(5.0, 5.0))
