@@ -98,11 +98,13 @@ class Controls:
             _row([self.views, self.colour, self.axis, self.wanted, self.buttons["whole"]]),
         ]
 
-    def show_range(self, first: int, last: int) -> None:
-        """The steps there are."""
+    def show_range(self, first: int, last: int, step: int) -> None:
+        """The steps there are, and where the view stands."""
         for widget in (self.slider, self.step):
             if (widget.min, widget.max) != (first, last):
-                widget.max = max(last, widget.min)  # never below min on the way
+                # The value lies within on all the way: a slider that moves it would look like a person's move.
+                widget.min, widget.max = min(first, widget.min), max(last, widget.max)
+                widget.value = step
                 widget.min, widget.max = first, last
             if widget.disabled != (first == last):
                 widget.disabled = first == last

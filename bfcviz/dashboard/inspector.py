@@ -23,7 +23,6 @@ from bfcviz.dashboard.view import View
 from bfcviz.dashboard.windows import whole
 from bfcviz.dashboard.wording import Wording
 from bfcviz.errors import BfcvizError
-from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.colouring import COLOURINGS
@@ -147,9 +146,9 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self._controls
-        controls.show_range(first, self._last)
+        controls.show_range(first, self._last, self.step)
         controls.show_step(self.step)
-        controls.show_following(self.follow, growing=self._trace.origin.status is Status.RECORDING)
+        controls.show_following(self.follow, growing=self._trace.following)
         ahead, behind = self.step < self._last, self.step > first
         controls.set_enabled(
             {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}

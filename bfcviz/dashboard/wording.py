@@ -62,6 +62,8 @@ def explain_step(model: Model) -> str:
     """What led to the model's step, in plain words."""
     if len(model.trace) == 0:
         return "this trace holds no events."
+    if 0 < model.step == model.trace.first:
+        return "the first step that is still known: the event that led here is no longer kept."
     if model.step == 0:
         return "before the first event: the heap has asked the sub-allocator for nothing yet. Press forward."
     return explain(model.trace, model.step - 1, model)

@@ -53,8 +53,8 @@ def _inside(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bo
 
 
 def last_event(model: Model) -> Events | None:
-    """The event that led to the model's step, in an array; None before the first, or if another heap's."""
-    if model.step == 0:
+    """The event that led to the model's step, in an array; None before the first there is, or if another heap's."""
+    if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)
     return event if int(event["pool"][0]) == model.pool else None

@@ -68,8 +68,8 @@ def previous_step(  # noqa: PLR0913
     """The last step before `step` that an event of one of `kinds` leads to; arguments as of `next_step`."""
     _check(trace, step)
     stop = step - 1  # event `step - 1` leads to `step` itself
-    while stop > 0:
-        start = (stop - 1) // BLOCK * BLOCK
+    while stop > trace.first:
+        start = max((stop - 1) // BLOCK * BLOCK, trace.first)
         found = matches(trace.read(start, stop), kinds, pool, chunk, label)
         if len(found):
             return start + int(found[-1]) + 1
@@ -78,7 +78,11 @@ def previous_step(  # noqa: PLR0913
 
 
 def events_of(
-    trace: Trace, kinds: Collection[Kind], pool: int | None = 0, start: int = 0, stop: int | None = None
+    trace: Trace,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    start: int | None = None,
+    stop: int | None = None,
 ) -> Events:
     """All events of `kinds` among [start, stop), such as the marks and OOMs to draw over a timeline."""
     found = [block[matches(block, kinds, pool)] for block in trace.blocks(start, stop)]
@@ -96,9 +100,11 @@ def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
 
 
 def _first_highest(trace: Trace, pool: int, series: str) -> int:
-    whole = timeline(trace, pool, points=1)
+    whole = timeline(trace, pool, trace.first, points=1)
     # Step 0, the empty heap, has 0 of everything: it is the first where nothing is ever higher.
-    return int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else 0
+    return (
+        int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else trace.first
+    )
 
 
 def matches(
@@ -135,5 +141,5 @@ def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
 
 
 def _check(trace: Trace, step: int) -> None:
-    if not 0 <= step <= len(trace):
-        raise TraceError(f"step {step} was asked for, of a trace with steps 0 to {len(trace)}")
+    if not trace.first <= step <= len(trace):
+        raise TraceError(f"step {step} was asked for, of a trace with steps {trace.first} to {len(trace)}")

@@ -93,7 +93,7 @@ def _of_free_chunk(model: Model, address: int) -> Life | None:
     if chunk is None or chunk["in_use"]:
         return None
     handle = int(chunk["handle"])
-    began = _last(trace, max(0, step - _LOOK), step, model.pool, handle)
+    began = _last(trace, max(trace.first, step - _LOOK), step, model.pool, handle)
     stop = min(len(trace), step + _LOOK)
     ended = _first(trace, step, stop, model.pool, handle)
     return Life(

@@ -68,7 +68,7 @@ def operation_of(trace: Trace, step: int) -> Operation | None:
     end = _end(trace, event)
     if end is None:
         return None
-    before = _of_pool(trace.read(max(0, int(end["seq"]) - _REACH), int(end["seq"])), end)[::-1]
+    before = _of_pool(trace.read(max(trace.first, int(end["seq"]) - _REACH), int(end["seq"])), end)[::-1]
     splits = _splits(before, end)
     extends, releases = _room_made(before[len(splits) :], end)
     found = Operation(end, splits[::-1], extends[::-1], releases[::-1])

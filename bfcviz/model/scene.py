@@ -47,7 +47,7 @@ class Scene:
 
     def preceding(self) -> Events:
         """The events of this pool before it, the nearest first, marks left out."""
-        return self._of_pool(self.trace.read(max(0, self.step - _REACH), self.step))[::-1]
+        return self._of_pool(self.trace.read(max(self.trace.first, self.step - _REACH), self.step))[::-1]
 
     def name(self, label: int) -> str:
         """What a label says, or that there is none."""
