@@ -25,6 +25,7 @@ from bfcviz.dashboard.wording import Wording
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
+from bfcviz.figures.code import code_for, code_for_inspector
 from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.look import Look
 from bfcviz.figures.touched import last_event
@@ -86,9 +87,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self._controls = Controls([each.name for each in trace.origin.pools], self.act)
         self._player = Player(self._play_on, lambda: self._controls.show_playing(playing=False))
         self._wording = Wording()
-        self._exporter = Exporter(
-            {kind.title: name for name, kind in FIGURES.items()} | {"everything shown": _ALL}, self._draw
-        )
+        names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
+        self._exporter = Exporter(names, self._draw, self._code)
         super().__init__(**traits)
         self.add_class("bfcviz-dashboard")
         self.pool, self.theme = pool, theme
@@ -176,6 +176,13 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             model = self.study.model
             figure = FIGURES[name].draw(model, last_event(model), self.look)
         return figure, f"bfcviz-{name}-step{self.step}"
+
+    def _code(self, name: str) -> str:
+        """The Python that makes the picture that the export row asks for."""
+        path = self._trace.path
+        if name == _ALL:
+            return code_for_inspector(path, self.step, self.pool, self.look)
+        return code_for(name, path, self.step, self.pool, self.look)
 
     # -- how it moves ----------------------------------------------------------------------------------------
 

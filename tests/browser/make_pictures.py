@@ -43,7 +43,7 @@ def _take(browser, place, theme, picture):
         lab.open(NOTEBOOK)
         lab.run_all()
         lab.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
-        view = lab.page.locator(".widget-vbox:has(> .bfcviz-words)").nth(1)
+        view = lab.page.locator(".bfcviz-dashboard").nth(1)
         step = lab.python("real.step")
         view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
         plot = view.locator(".js-plotly-plot")

@@ -16,7 +16,7 @@ class Page:
 
     def __init__(self, lab, name, number):
         self.lab, self.name, self.page = lab, name, lab.page
-        self.view = lab.page.locator(".widget-vbox:has(> .bfcviz-words)").nth(number)
+        self.view = lab.page.locator(".bfcviz-dashboard").nth(number)
 
     def go_to(self, step):
         """Moves by Python, and waits until words and picture have followed."""
@@ -61,7 +61,7 @@ def lab(browser, server):
     lab.run_all()
     lab.page.wait_for_function(
         "() => document.querySelectorAll('.bfcviz-words').length === 2 &&"
-        "[...document.querySelectorAll('.widget-vbox .js-plotly-plot')].filter("
+        "[...document.querySelectorAll('.bfcviz-dashboard .js-plotly-plot')].filter("
         "plot => plot.querySelectorAll('.cartesianlayer .subplot').length === 5).length === 2"
     )
     yield lab

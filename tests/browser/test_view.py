@@ -101,7 +101,7 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     assert children_of(viewer.process.pid) == []
 
     page.goto(f"{viewer.server}?token={viewer.token}")
-    view = page.locator(".widget-vbox:has(> .bfcviz-words)")
+    view = page.locator(".bfcviz-dashboard")
     view.locator(".bfcviz-words:has-text('step 0 of 32,001')").wait_for()
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(4).wait_for(state="attached")
     view.locator(".bfcviz-last").click()

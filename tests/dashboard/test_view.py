@@ -2,10 +2,11 @@ import numpy as np
 from figures.synthetic import busy_trace
 from plotly.basedatatypes import Undefined
 
+from bfcviz.dashboard.layouts import names_in
 from bfcviz.dashboard.study import Study
-from bfcviz.dashboard.view import View, difference, restyling
+from bfcviz.dashboard.view import View, difference, relayouting, restyling
 from bfcviz.figures.look import Look
-from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.theme import DARK, LIGHT
 
 
 def test_only_what_differs_is_sent():
@@ -27,18 +28,35 @@ def test_changed_traces_send_all_keys_that_change_anywhere():
 
 
 def test_a_panel_joins_when_it_is_first_shown_and_then_only_hides():
+    study, look = Study(busy_trace(), 0), Look()
+    study.model.seek(300)
+    view = View(study.panels(names_in("heap"), look), "heap", LIGHT)
+    traces = len(view.widget.data)
+    map_axis, stats_axis = view.widget.layout.xaxis, view.widget.layout.xaxis2
+    view.show(study.panels(names_in("time"), look), "time", LIGHT)
+    joined = len(view.widget.data)
+    assert joined > traces
+    assert map_axis.visible is False
+    assert stats_axis.visible is True
+    assert not any(trace.visible for trace in view.widget.data if trace.xaxis == "x")
+    view.show(study.panels(names_in("heap"), look), "heap", LIGHT)
+    assert len(view.widget.data) == joined
+    assert map_axis.visible is True
+    assert [panel.name for panel in view.panels.values()][:2] == ["region_map", "stats"]
+    assert view.panel_at(1) is view.panels["region_map"]
+    assert view.panel_at(99) is None
+
+
+def test_another_theme_changes_paper_and_paint():
     study = Study(busy_trace(), 0)
     study.model.seek(300)
-    look = Look()
-    view = View(study.panels(["region_map", "stats"], look), "heap_pair", LIGHT, rows=TWO)
-    traces = len(view.widget.data)
-    view.show(study.panels(["rate"], look), "one", LIGHT, rows=ONE)
-    assert len(view.widget.data) > traces
-    assert not any(trace.visible for trace in view.widget.data[:traces])
-    assert view.widget.layout.xaxis.visible is False
-    assert view.widget.layout.xaxis3.visible is True
-    joined = len(view.widget.data)
-    view.show(study.panels(["region_map", "stats"], look), "heap_pair", LIGHT, rows=TWO)
-    assert len(view.widget.data) == joined
-    assert view.widget.layout.xaxis.visible is True
-    assert view.widget.layout.xaxis3.visible is False
+    view = View(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    view.show(study.panels(names_in("heap"), Look(theme="dark")), "heap", DARK)
+    assert view.widget.layout.template.layout.paper_bgcolor == DARK.paper
+    assert next(trace for trace in view.widget.data if trace.name == "free").fillcolor == DARK.free.fill
+
+
+def test_only_what_differs_of_a_layout_is_sent():
+    before = {"xaxis": {"title": {"text": "a"}, "range": [0, 1]}, "height": 5}
+    after = {"xaxis": {"title": {"text": "b"}, "range": [0, 1]}, "height": 5, "xaxis2": {"range": [0, 1]}}
+    assert relayouting(before, after) == {"xaxis.title.text": "b", "xaxis2": {"range": [0, 1]}}
