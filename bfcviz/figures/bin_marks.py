@@ -7,7 +7,7 @@ import numpy as np
 
 from bfcviz.events.schema import Events, bin_of
 from bfcviz.figures.look import Look
-from bfcviz.figures.map_traces import selected
+from bfcviz.figures.map_marks import selected
 from bfcviz.figures.text import exact_bytes
 from bfcviz.figures.theme import Theme, translucent
 from bfcviz.model import Model

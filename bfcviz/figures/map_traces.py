@@ -1,21 +1,18 @@
 """What the region map is made of: one function a trace, or a few that belong together."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.figures import hover, raster
 from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
-from bfcviz.figures.look import Selected
+from bfcviz.figures.drawing import Drawing
+from bfcviz.figures.map_marks import ALONE, lone, lone_pieces
 from bfcviz.figures.png import data_uri
-from bfcviz.figures.rectangles import no_pieces, outline, pieces_of, rectangles
-from bfcviz.figures.rows import Part, Pieces, Rows
-from bfcviz.figures.theme import Paint, Theme, mixed
-from bfcviz.figures.touched import SPAN
+from bfcviz.figures.rectangles import no_pieces, outline, rectangles
+from bfcviz.figures.rows import Pieces
+from bfcviz.figures.theme import Paint, mixed
 
 COLUMNS: Final = 1200
 """Most pixels across the image."""
@@ -23,60 +20,14 @@ COLUMNS: Final = 1200
 _CELLS = 120_000  # many rows have fewer columns, so that no heap is slow to draw
 _FEWEST_COLUMNS = 120
 
-_NARROW = 0.03  # of the screen's width: what is touched or selected gets a marker as well
-_LOST = 0.002  # likewise: what nobody would find
-_ALONE = 0.012  # likewise: free space around it
-_MOST_LONE = 60
 _MOST_FRAMES = 200  # rows; more frames than that would hide what they frame
 _LEGEND_LINE = 160  # characters, on a page 1,200 pixels wide
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """What is on screen.
-
-    Attributes:
-        chunks: those of which something is seen, by address.
-        rows: where they lie.
-        part: what is seen of the rows.
-        divisor: bytes that 1 on the x axis stands for.
-        theme: the colours.
-        colours: what chunks in use are coloured by.
-        classes: of `chunks`.
-    """
-
-    chunks: NDArray[np.void]
-    rows: Rows
-    part: Part
-    divisor: int
-    theme: Theme
-    colours: Colouring
-    classes: NDArray[np.uint8]
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """The chunks, cut at the ends of rows."""
-        return self.cut(self.chunks["address"], self.chunks["size"])
-
-    @property
-    def screen(self) -> float:
-        """Bytes across the screen."""
-        return max(self.part.right - self.part.left, 1.0)
-
-    @property
-    def by_state(self) -> bool:
-        """Whether all chunks in use look the same, and their waste is told from them."""
-        return self.colours.name == "state"
-
-    def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-        """Pieces of these ranges, those that are seen."""
-        return pieces_of(self.rows, address, size).within(self.part)
-
-
 def exact_traces(drawing: Drawing) -> list[dict[str, Any]]:
     """The image, left empty, and everything as rectangles."""
-    lone = _lone_pieces(drawing)
-    return [_no_image(), *_rectangles(drawing, drawing.pieces), _frame(drawing), _lone(drawing, *lone)]
+    found = lone_pieces(drawing)
+    return [_no_image(), *_rectangles(drawing, drawing.pieces), _frame(drawing), lone(drawing, *found)]
 
 
 def image_traces(drawing: Drawing) -> list[dict[str, Any]]:
@@ -97,9 +48,9 @@ def image_traces(drawing: Drawing) -> list[dict[str, Any]]:
         "x0": part.left / divisor + dx / 2,  # the centre of the first pixel
         "y0": part.first + dy / 2,
     }
-    row, column = raster.lone(held, round(_ALONE * columns))
-    lone = _lone(drawing, (part.left / divisor) + (column + 0.5) * dx, part.first + row)
-    return [image, *_rectangles(drawing, no_pieces()), _frame(drawing), lone]
+    row, column = raster.lone(held, round(ALONE * columns))
+    marks = lone(drawing, (part.left / divisor) + (column + 0.5) * dx, part.first + row)
+    return [image, *_rectangles(drawing, no_pieces()), _frame(drawing), marks]
 
 
 def _no_image() -> dict[str, Any]:
@@ -164,83 +115,6 @@ def _frame(drawing: Drawing) -> dict[str, Any]:
     few = 0 < len(drawing.part) <= _MOST_FRAMES
     pieces = drawing.rows.of_regions().within(drawing.part) if few else no_pieces()
     return outline("region", pieces, drawing.divisor, drawing.theme.pool.line, 1)
-
-
-# -- chunks that must be found ---------------------------------------------------------------------------------
-
-
-def _lone_pieces(drawing: Drawing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where the pieces in use are that are too narrow to see and lie alone."""
-    used = drawing.pieces.only(drawing.classes[drawing.pieces.source] != FREE)
-    if not len(used):
-        return np.empty(0), np.empty(0)
-    apart = _ALONE * drawing.screen
-    gap = np.where(np.diff(used.row) == 0, used.left[1:] - used.right[:-1], np.inf)
-    alone = (np.append(np.inf, gap) > apart) & (np.append(gap, np.inf) > apart)
-    lost = alone & (used.right - used.left < _LOST * drawing.screen)
-    return (used.left + used.right)[lost] / 2 / drawing.divisor, used.row[lost].astype(np.float64)
-
-
-def _lone(drawing: Drawing, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]:
-    """Marks chunks in use that would not be seen; none where they are many, for then they are seen."""
-    shown = 0 < len(x) <= _MOST_LONE
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "in use, but too narrow to see",
-        "x": x if shown else np.full(1, np.nan),
-        "y": row + 0.98 if shown else np.full(1, np.nan),
-        "marker": {"symbol": "triangle-up", "size": 8, "color": drawing.theme.in_use.line},
-        "showlegend": shown,
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-    }
-
-
-def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:
-    """The span of the chosen chunk, if it is there now; `SPAN` records."""
-    if chosen is None or not len(chunks):
-        return np.empty(0, SPAN)
-    at = int(np.searchsorted(chunks["address"], np.uint64(chosen.address)))
-    if at == len(chunks) or chunks["address"][at] != chosen.address:
-        return np.empty(0, SPAN)
-    born = int(chunks["born"][at]) if chunks["in_use"][at] else None
-    spans = [(chosen.address, int(chunks["size"][at]))] if born == chosen.born else []
-    return np.array(spans, SPAN)
-
-
-def outlines(drawing: Drawing, touched: NDArray[np.void], chosen: NDArray[np.void]) -> list[dict[str, Any]]:
-    """What this step touched, its markers, and the chunk that was clicked."""
-    theme, divisor = drawing.theme, drawing.divisor
-    pieces = drawing.cut(touched["address"], touched["size"])
-    clicked = drawing.cut(chosen["address"], chosen["size"])
-    tips = [_narrow(drawing, pieces), _narrow(drawing, clicked)]
-    colours = [theme.highlight] * len(tips[0]) + [theme.text] * len(tips[1])
-    x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
-    marker = {
-        # A chunk of 256 bytes may be far narrower than a pixel: the marker finds it all the same.
-        "type": "scatter",
-        "mode": "markers",
-        "x": x,
-        "y": np.concatenate([tip.row for tip in tips]) + 0.02,
-        "marker": {"symbol": "triangle-down", "size": 11, "color": colours},
-        "showlegend": False,
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-    }
-    chosen_trace = outline("selected", clicked, divisor, theme.text, 2.5)
-    return [
-        outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
-        marker,
-        {**chosen_trace, "showlegend": len(clicked) > 0},
-    ]
-
-
-def _narrow(drawing: Drawing, pieces: Pieces) -> Pieces:
-    return pieces.only(pieces.right - pieces.left < _NARROW * drawing.screen)
-
-
-# -- words -----------------------------------------------------------------------------------------------------
 
 
 def hover_points(drawing: Drawing, labels: Labels, step: int, *, exact: bool) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.events.schema import Events
-from bfcviz.figures import map_traces
+from bfcviz.figures import map_marks, map_traces
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
+from bfcviz.figures.drawing import Drawing
 from bfcviz.figures.look import PLAIN, Look
-from bfcviz.figures.map_traces import Drawing
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.rows import Part, Rows, lay_out
 from bfcviz.figures.table import chunk_table
@@ -70,7 +70,7 @@ def region_panel(
         chunks = chunks[seen]
     divisor, unit = axis_unit(_span(rows, look))
     drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
-    chosen = map_traces.selected(model.chunks(), look.selected)
+    chosen = map_marks.selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     return Panel(
         name="region_map",
@@ -79,7 +79,7 @@ def region_panel(
         definition=_DEFINITION,
         traces=[
             *shape(drawing),
-            *map_traces.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
+            *map_marks.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
             map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
             map_traces.note(drawing),
         ],
