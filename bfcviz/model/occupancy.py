@@ -137,7 +137,9 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     layout = layout or Layout.of(trace, pool)
     low, high = positions or (0.0, float(max(layout.total, 1)))
     if not high > low:
-        raise TraceError(f"the occupancy of positions {low:g} to {high:g} was asked for: there are none between")
+        raise TraceError(
+            f"the occupancy of positions {low:g} to {high:g} was asked for: there are none between"
+        )
     grid = Grid(start, stop, low, high, columns, lines, axis)
     across = _Across(trace, grid)
     held = _Held(grid, classes)
