@@ -1,12 +1,16 @@
 """LiveDashboard, with a stand-in for the Inspector: what is asked of that, when, and from where."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 
 import ipywidgets as widgets
 import pytest
 import traitlets
 from heaps import MIB, new_heap
+from shared import ROOT
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
@@ -20,6 +24,38 @@ from bfcviz.model import Model
 
 PATIENCE_S = 60
 QUICK = {"rate": 1000, "budget": 1.0}
+
+WRITER = """
+import sys
+from heaps import MIB, new_heap
+from bfcviz.events.origin import Pool
+from bfcviz.events.recording import Recording
+with Recording(sys.argv[1], [Pool("gpu", MIB)]) as recording:
+    heap = new_heap(log=recording.log, labels=recording.labels)
+    for number in range(100):
+        heap.mark("mark", number)
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Killed:
+    """Another process, which has recorded 100 events and waits."""
+
+    def __init__(self, folder):
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+        command = [sys.executable, "-c", WRITER, str(folder)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe)
+
+    def __enter__(self):
+        self.process.__enter__()
+        assert self.process.stdout.readline() == "written\n"
+        return self.process
+
+    def __exit__(self, *how):
+        self.process.kill()
+        self.process.__exit__(*how)
 
 
 class StandIn(widgets.VBox):
@@ -282,3 +318,15 @@ def test_closed_it_is_gone():
 def test_nothing_to_watch_is_refused():
     with pytest.raises(BfcvizError, match="no heap"):
         LiveDashboard([])
+
+
+def test_a_process_that_is_killed_ends_it_and_what_it_did_can_be_seen(tmp_path, watch):
+    with Killed(tmp_path / "run") as process:
+        dashboard = watch(tmp_path / "run")
+        assert (len(dashboard.trace), dashboard.trace.following) == (100, True)
+        process.kill()
+    dashboard.renderer._thread.join(PATIENCE_S)
+    assert not dashboard.renderer.running
+    assert "ended (truncated)" in dashboard._words.value
+    assert "did not end cleanly" in dashboard._words.value
+    dashboard.inspector.model.seek(100)
