@@ -20,6 +20,11 @@ LEGEND: Final = 19
 BELOW: Final = 46
 """Pixels under each plot for the ticks and the name of its x axis."""
 
+# Fixed, for margins that plotly finds by itself move with every longer tick, and legends do not follow them.
+_LEFT: Final = 88
+_RIGHT: Final = 20
+_FOOT: Final = 68  # under the last plot, whose ticks may be slanted
+
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
     "responsive": True,  # follow the width of the page, and what dashboard/fit.py tells
@@ -120,18 +125,18 @@ class _Sheet:
 
     def up(self, pixels: float) -> float:
         """Pixels as a part of the plots' height, as plotly counts."""
-        return pixels / (self.height - self.margin - BELOW)
+        return pixels / (self.height - self.margin - _FOOT)
 
 
 def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -> Page:
     """The page with each panel in its place; one without a place is there, but not to be seen."""
     shown = [place for place in places if place is not None]
-    height = max(place.top + place.height for place in shown) + BELOW
+    height = max(place.top + place.height for place in shown) + _FOOT
     sheet = _Sheet(min(place.top for place in shown), height, theme)
     layout: dict[str, Any] = {
         "template": template(theme),
         "height": height,
-        "margin": {"l": 8, "r": 16, "t": sheet.margin, "b": BELOW},
+        "margin": {"l": _LEFT, "r": _RIGHT, "t": sheet.margin, "b": _FOOT, "autoexpand": False},
         "hovermode": "closest",
         "hoverdistance": 60,
         "annotations": [],

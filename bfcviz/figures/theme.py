@@ -141,7 +141,6 @@ def template(theme: Theme) -> go.layout.Template:
         "ticks": "outside",
         "ticklen": 4,
         "showline": True,
-        "automargin": True,
         "title": {"font": {"size": 12, "color": theme.text}, "standoff": 6},
         "tickfont": {"size": 11, "color": theme.text},
     }
