@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from bfcviz.dashboard.layouts import NARROW_PX, names_in
 from bfcviz.dashboard.page import Message
+from bfcviz.dashboard.said import Said
 from bfcviz.dashboard.windows import whole, zoomed
+from bfcviz.errors import BfcvizError
 from bfcviz.figures.look import Selected
 
 if TYPE_CHECKING:
@@ -29,62 +31,75 @@ KEYS: Final = {
 }
 """Key -> what it does."""
 
-
-def _theme(view: "Inspector", message: Message) -> None:
-    view.page_theme = "dark" if message["theme"] == "dark" else "light"
+_MOST_ROWS: Final = 1 << 53
 
 
-def _width(view: "Inspector", message: Message) -> None:
-    view.narrow = float(message["width"]) < NARROW_PX
+def _theme(view: "Inspector", said: Said) -> None:
+    view.page_theme = "dark" if said.text("theme") == "dark" else "light"
 
 
-def _key(view: "Inspector", message: Message) -> None:
-    if message["key"] in KEYS:
-        view.act(KEYS[message["key"]])
+def _width(view: "Inspector", said: Said) -> None:
+    view.narrow = said.number("width") < NARROW_PX
 
 
-def _click(view: "Inspector", message: Message) -> None:
-    panel = view.view.panel_at(int(message["panel"]))
-    if panel is None or message["x"] is None or message["y"] is None:
+def _key(view: "Inspector", said: Said) -> None:
+    if (key := said.text("key")) in KEYS:
+        view.act(KEYS[key])
+
+
+def _click(view: "Inspector", said: Said) -> None:
+    panel = view.view.panel_at(said.whole("panel"))
+    if panel is None or not (said.has("x") and said.has("y")):
         return
-    chosen, step = view.study.chosen_at(panel.name, float(message["x"]), float(message["y"]), view.look)
+    chosen, step = view.study.chosen_at(panel.name, said.number("x"), said.number("y"), view.look)
     view.go(step, replace(view.look, selected=chosen))
 
 
-def _zoom(view: "Inspector", message: Message) -> None:
+def _zoom(view: "Inspector", said: Said) -> None:
     names = list(view.view.panels)
-    ranges = {names[int(number) - 1]: shown for number, shown in message["ranges"].items()}
+    ranges = {names[number - 1]: axes for number, axes in said.ranges().items() if 0 < number <= len(names)}
     shown = {name: panel for name, panel in view.view.panels.items() if name in names_in(view.views)}
     view.look = zoomed(view.look, shown, ranges, view.study.clock(view.look))
 
 
-def _whole(view: "Inspector", message: Message) -> None:
-    panel = view.view.panel_at(int(message["panel"]))
+def _whole(view: "Inspector", said: Said) -> None:
+    panel = view.view.panel_at(said.whole("panel"))
     if panel is not None:
         view.look = whole(view.look, panel.name)
 
 
-def _step(view: "Inspector", message: Message) -> None:
-    view.step = int(message["step"])
+def _step(view: "Inspector", said: Said) -> None:
+    view.step = said.whole("step")
 
 
-def _select(view: "Inspector", message: Message) -> None:
-    born = message.get("born")
-    view.look = replace(
-        view.look, selected=Selected(int(message["address"]), None if born is None else int(born))
-    )
+def _select(view: "Inspector", said: Said) -> None:
+    born = said.whole("born") if said.has("born") else None
+    view.look = replace(view.look, selected=Selected(said.whole("address"), born))
 
 
-def _sort(view: "Inspector", message: Message) -> None:
-    view.chunk_list.sort(str(message["by"]))
+def _sort(view: "Inspector", said: Said) -> None:
+    view.chunk_list.sort(said.text("by"))
 
 
-def _scroll(view: "Inspector", message: Message) -> None:
-    scrolled = view.chunk_list if message["list"] == "chunks" else view.event_list
-    scrolled.scroll(int(message["rows"]))
+def _scroll(view: "Inspector", said: Said) -> None:
+    scrolled = view.chunk_list if said.text("list") == "chunks" else view.event_list
+    scrolled.scroll(said.whole("rows", least=-_MOST_ROWS))
 
 
-DEEDS: Final[Mapping[str, Callable[["Inspector", Message], None]]] = {
+def hear(view: "Inspector", message: Message) -> None:
+    """Does what a message asks for.
+
+    Raises:
+        BfcvizError: it cannot be understood, or not be done.
+        TraitError: it asks for a step that is not there.
+    """
+    said = Said(message)
+    if (do := said.text("do")) not in DEEDS:
+        raise BfcvizError(f"the page asked for {do[:80]!r}; this dashboard knows {', '.join(DEEDS)}")
+    DEEDS[do](view, said)
+
+
+DEEDS: Final[Mapping[str, Callable[["Inspector", Said], None]]] = {
     "theme": _theme,
     "width": _width,
     "key": _key,

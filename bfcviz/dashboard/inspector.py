@@ -13,7 +13,7 @@ from bfcviz.dashboard.chunk_list import ChunkList
 from bfcviz.dashboard.controls import Controls, nearest_size
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.exporter import Exporter
-from bfcviz.dashboard.hearing import DEEDS
+from bfcviz.dashboard.hearing import hear
 from bfcviz.dashboard.layouts import LAYOUTS, names_in
 from bfcviz.dashboard.moves import MOVES, Place, destination
 from bfcviz.dashboard.page import Message, PageSide
@@ -297,7 +297,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
 
     def _hear(self, message: Message) -> None:
         with self._complaining():
-            DEEDS[message["do"]](self, message)
+            hear(self, message)
 
     def _place(self) -> Place:
         chosen, handle, label = self.look.selected, None, None
