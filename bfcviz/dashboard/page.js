@@ -49,7 +49,9 @@ function fit(el, plot, send) {
   if (!width) return;
   if (Math.abs((el.told ?? 0) - width) > 8) send({ do: "width", width: (el.told = width) });
   const drawn = plot?.querySelector(".main-svg");
-  if (drawn && Math.abs(drawn.getBoundingClientRect().width - width) > 2) window.dispatchEvent(new Event("resize"));
+  if (!drawn || Math.abs(drawn.getBoundingClientRect().width - width) <= 2) return;
+  delete plot.layout.width; // plotly fixes the width as well, whenever it is told a height
+  window.dispatchEvent(new Event("resize"));
 }
 
 function prepare(root, send, signal) {
