@@ -52,8 +52,12 @@ class View:
         }
         if "template" in relayout:
             joining["template"] = relayout["template"]
-        if joining:
-            self.widget.update_layout(joining)
+        with self.widget.batch_update():
+            for (
+                key,
+                value,
+            ) in joining.items():  # not update_layout: it tells the page of an axis and its parts at once
+                self.widget.layout[key] = value
         relayout = {key: value for key, value in relayout.items() if key not in joining}
         if changed or relayout:
             self.widget.plotly_update(restyle, relayout, changed)
