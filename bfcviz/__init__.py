@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
+    from bfcviz.dashboard import LiveDashboard as LiveDashboard
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
     from bfcviz.events.log import EventLog as EventLog
@@ -30,6 +31,7 @@ _HOMES = {
     "EventLog": ("bfcviz.events.log", "EventLog"),
     "HostSubAllocator": ("bfcviz.allocator.sub_allocators.host", "HostSubAllocator"),
     "Inspector": ("bfcviz.dashboard", "Inspector"),
+    "LiveDashboard": ("bfcviz.dashboard", "LiveDashboard"),
     "Model": ("bfcviz.model", "Model"),
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
     "Recording": ("bfcviz.events.recording", "Recording"),

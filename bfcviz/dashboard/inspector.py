@@ -56,6 +56,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         follow: whether the newest event is shown as the trace grows; a move ends it.
         look: everything else that was chosen: what is zoomed to, and which chunk is selected.
         page_theme, narrow: what the page has told of itself.
+        lock: whoever changes anything from another thread holds it.
         study, view, chunk_list, event_list: the parts, for what is heard from the page.
     """
 
@@ -81,7 +82,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         follow: bool = False,
         **traits: Any,
     ) -> None:
-        self._lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self.lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._depth, self._changed, self._follows_on = 0, False, False
         self._trace, self._last = trace, len(trace)
         self._controls = Controls([each.name for each in trace.origin.pools], self.act)
@@ -120,7 +121,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     @contextmanager
     def _drawing(self) -> Iterator[None]:
         """Whatever changes inside is drawn once, at the end; other threads wait."""
-        with self._lock:
+        with self.lock:
             self._depth += 1
             try:
                 yield
@@ -164,13 +165,12 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _choose(self, _: object = None) -> None:
         """Takes over into `look` what was chosen by traits."""
         theme = self.page_theme if self.theme == "auto" else self.theme
-        self.look = replace(
-            self.look, theme=theme, colour=self.colour, axis=self.axis, wanted=self.wanted or None
-        )
+        chosen: dict[str, Any] = {"theme": theme, "colour": self.colour, "axis": self.axis}
+        self.look = replace(self.look, **chosen, wanted=self.wanted or None)
 
     def _draw(self, name: str) -> tuple[Picture, str]:
         """The picture that the export row asks for, and its file's name without suffix."""
-        with self._lock:
+        with self.lock:
             if name == _ALL:
                 return self.view.as_picture(self.views, self.look.paints), f"bfcviz-step{self.step}"
             model = self.study.model

@@ -106,7 +106,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def refresh(self) -> bool:
         """Take over what is new and show it, now; returns whether more may come. From any thread."""
-        with self.inspector._lock:  # noqa: SLF001  the same for both
+        with self.inspector.lock:
             self._behind |= self.trace.refresh() > 0
             if self._behind:
                 self.inspector.trace_grew()
@@ -160,7 +160,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def _change_heap(self) -> None:
         before = self.inspector
-        with before._lock:  # noqa: SLF001  the same for both
+        with before.lock:
             self._shown = self._menu.value
             self.trace.refresh()
             self.inspector = self._inspect()

@@ -5,6 +5,7 @@ looked at; a step alone only moves the model.
 """
 
 from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bfcviz.events.schema import Kind
@@ -15,7 +16,7 @@ from bfcviz.figures.colouring import Colouring, colouring
 from bfcviz.figures.event_rate import rate_panel
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
 from bfcviz.figures.history import History, history
-from bfcviz.figures.lifetimes import Lives, life_at, lifetimes_panel, lives
+from bfcviz.figures.lifetimes import INSTEAD_OF_STATE, Lives, life_at, lifetimes_panel, lives
 from bfcviz.figures.look import Look, Selected
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.passage import Passage, lifetime_at
@@ -79,9 +80,9 @@ class Study:
 
     def colours(self, look: Look) -> Colouring:
         """What chunks are coloured by; a label keeps its colour while the trace grows."""
-        key = (look.colour, look.theme)
+        name = f"colours by {look.colour}"
         return self._keep(
-            "colours", key, lambda: colouring(self.trace, self.model.pool, look.colour, look.paints)
+            name, look.theme, lambda: colouring(self.trace, self.model.pool, look.colour, look.paints)
         )
 
     def history(self, look: Look) -> History:
@@ -103,12 +104,15 @@ class Study:
         return self._keep("passage", key, make)
 
     def lives(self, look: Look) -> Lives:
-        """What the lifetimes' panel draws."""
+        """What the lifetimes' panel draws: by label where chunks are coloured by state, for all here are in use."""
+        look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
-        model, colours = self.model, None if look.colour == "state" else self.colours(look)
-        return self._keep(
-            "lives", key, lambda: lives(self.trace, model.pool, look, colours=colours, model=model)
-        )
+        model, colours = self.model, self.colours(look)
+
+        def make() -> Lives:
+            return lives(self.trace, model.pool, look, colours=colours, model=model)
+
+        return self._keep("lives", key, make)
 
     def chosen_at(self, panel: str, x: float, y: float, look: Look) -> tuple[Selected | None, int | None]:
         """What a click on a panel's axes means: the chunk there, and the step to go to (None: stay)."""

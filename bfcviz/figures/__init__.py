@@ -11,9 +11,12 @@ from typing import Any, Final
 
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time import address_time
 from bfcviz.figures.bin_histogram import bin_histogram
+from bfcviz.figures.event_rate import event_rate
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.fragmentation_timeline import fragmentation_timeline
+from bfcviz.figures.lifetimes import active_memory
 from bfcviz.figures.look import Look
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map import region_map
@@ -27,8 +30,11 @@ __all__ = [
     "FigureKind",
     "Look",
     "Picture",
+    "active_memory",
+    "address_time",
     "bin_histogram",
     "draw",
+    "event_rate",
     "export",
     "fragmentation_timeline",
     "region_map",
@@ -60,6 +66,18 @@ FIGURES: Final = {
     "fragmentation_timeline": FigureKind(
         "fragmentation timeline",
         lambda model, _, look: fragmentation_timeline(model.trace, model.step, pool=model.pool, look=look),
+    ),
+    "address_time": FigureKind(
+        "address-time map",
+        lambda model, _, look: address_time(model.trace, model.step, pool=model.pool, look=look),
+    ),
+    "active_memory": FigureKind(
+        "active memory",
+        lambda model, _, look: active_memory(model.trace, model.step, pool=model.pool, look=look),
+    ),
+    "event_rate": FigureKind(
+        "events a second",
+        lambda model, _, look: event_rate(model.trace, model.step, pool=model.pool, look=look),
     ),
 }
 """Name -> picture."""

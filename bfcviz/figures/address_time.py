@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Boxes, box_trace, legend_line
+from bfcviz.figures.boxes import Boxes, box_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring
 from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
@@ -214,7 +214,7 @@ def _classes(seen: Passage) -> list[dict[str, Any]]:
         named = number < len(seen.colours.names)
         colour = seen.colours.paints[number] if named else Paint("#000000", "#000000")
         trace = box_trace(seen.colours.names[number] if named else "", boxes, colour, 0.4)
-        traces.append(trace | {"showlegend": named, "legend": legend_line(seen.colours, number)})
+        traces.append(trace | {"showlegend": named, "legend": seen.colours.legend_line(number)})
     return traces
 
 

@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.colouring import MOST_CLASSES, Colouring
 from bfcviz.figures.theme import Paint
 
 Floats = NDArray[np.float64]
-
-_LEGEND_LINE = 120  # characters
 
 
 @dataclass(frozen=True)
@@ -63,11 +60,3 @@ def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str,
         "line": {"color": paint.line, "width": border},
         "hoverinfo": "skip",
     }
-
-
-def legend_line(colours: Colouring, number: int) -> int:
-    """The line of the legend a class is named in: the first, the one below, or the second of two below."""
-    if len(colours.names) == 1:
-        return 0
-    long = sum(len(name) + 8 for name in colours.names) > _LEGEND_LINE
-    return 1 + int(long and number >= MOST_CLASSES // 2)

@@ -15,6 +15,7 @@ from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Status, Trace
 from bfcviz.figures.short_names import short_names
 from bfcviz.figures.theme import Paint, Theme
+from bfcviz.model.lifetimes import in_use_at
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 COLOURINGS: Final = {
@@ -35,6 +36,8 @@ MOST_CLASSES: Final = 8
 
 FREE: Final = 255
 """The class of a free chunk: it looks the same in every colouring."""
+
+_LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide
 
 _NAMED = MOST_CLASSES - 1  # the last is for all others
 
@@ -69,6 +72,13 @@ class Colouring:
         if "in_use" in (records.dtype.names or ()):
             found[~records["in_use"]] = FREE
         return found
+
+    def legend_line(self, number: int) -> int:
+        """The line of the legend that a class is named in: beside `free`, below it, or on two lines below."""
+        if len(self.names) == 1:
+            return 0
+        long = sum(len(name) + 8 for name in self.names) > _LEGEND_LINE
+        return 1 + int(long and number >= MOST_CLASSES // 2)
 
 
 def colouring(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
@@ -208,8 +218,8 @@ def _range(low: int, high: int) -> str:
 
 
 def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
-    """The values of field `name` with the most bytes allocated over the trace, and all others."""
-    totals = _allocated(trace, pool, name)
+    """The values of field `name` that held the most bytes the longest (bytes times steps), and all others."""
+    totals = _held(trace, pool, name)
     told: dict[str, float] = {}
     for number in np.flatnonzero(totals).tolist():
         text = _told(trace, name, number)
@@ -236,11 +246,19 @@ def _told(trace: Trace, name: str, number: int) -> str:
     return f"{name} {number}"
 
 
-def _allocated(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
-    """Bytes handed out over the trace, by the number in field `name`."""
-    totals = np.zeros(0)
+def _held(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
+    """Bytes held times the steps they were held for, over the trace, by the number in field `name`."""
+    carried = in_use_at(trace, pool, trace.first)
+    remaining = float(len(trace) - trace.first)
+    totals: NDArray[np.float64] = np.bincount(carried[name], weights=carried["size"] * remaining).astype(
+        float
+    )
     for block in trace.blocks():
-        mine = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)
-        found = np.bincount(block[name][mine], weights=block["size"][mine], minlength=len(totals))
+        kinds = np.where(block["pool"] == pool, block["kind"], 0)
+        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
+        left = (len(trace) - block["seq"][at].astype(np.float64)) * block["size"][at]
+        # A FREE takes back what its ALLOCATE would have held to the end.
+        signed = np.where(kinds[at] == Kind.FREE, -left, left)
+        found = np.bincount(block[name][at], weights=signed, minlength=len(totals))
         totals = found.astype(np.float64) + np.pad(totals, (0, len(found) - len(totals)))
     return totals

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import legend_line
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring, colouring
 from bfcviz.figures.life_bands import Bands, bands_of, hover_points, names_on_bands
 from bfcviz.figures.look import PLAIN, Look, Selected
@@ -241,7 +240,7 @@ def _bands(seen: Lives, theme: Theme) -> list[dict[str, Any]]:
                 "mode": "lines",
                 "name": seen.colours.names[number] if named else "",
                 "showlegend": named,
-                "legend": legend_line(seen.colours, number),
+                "legend": seen.colours.legend_line(number),
                 "x": x,
                 "y": y / seen.divisor,
                 "fill": "toself",

@@ -6,7 +6,7 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.figures import hover, raster
-from bfcviz.figures.colouring import FREE, MOST_CLASSES, Colouring
+from bfcviz.figures.colouring import FREE, MOST_CLASSES
 from bfcviz.figures.drawing import Drawing
 from bfcviz.figures.map_marks import ALONE, lone, lone_pieces
 from bfcviz.figures.png import data_uri
@@ -21,7 +21,6 @@ _CELLS = 120_000  # many rows have fewer columns, so that no heap is slow to dra
 _FEWEST_COLUMNS = 120
 
 _MOST_FRAMES = 200  # rows; more frames than that would hide what they frame
-_LEGEND_LINE = 160  # characters, on a page 1,200 pixels wide
 
 
 def exact_traces(drawing: Drawing) -> list[dict[str, Any]]:
@@ -74,14 +73,13 @@ def _rectangles(drawing: Drawing, pieces: Pieces) -> list[dict[str, Any]]:
     """Free chunks, each class of chunks in use, and waste."""
     theme, colours, divisor = drawing.theme, drawing.colours, drawing.divisor
     classes = drawing.classes[pieces.source]
-    lines = _legend_lines(colours)
     traces = [rectangles("free", pieces.only(classes == FREE), divisor, theme.free, 0.7)]
     for number in range(MOST_CLASSES):
         if number < len(colours.names):
             mine = pieces.only(classes == number)
             paint = colours.paints[number] if drawing.by_state else _soft(colours.paints[number])
             trace = rectangles(colours.names[number], mine, divisor, paint, 0.7)
-            traces.append({**trace, "showlegend": True, "legend": lines[number]})
+            traces.append({**trace, "showlegend": True, "legend": colours.legend_line(number)})
         else:
             trace = rectangles("", no_pieces(), divisor, theme.other, 0.7)
             traces.append({**trace, "showlegend": False, "legend": 0})
@@ -101,14 +99,6 @@ def _waste(drawing: Drawing, pieces: Pieces) -> Pieces:
     chunks = drawing.chunks[drawing.chunks["in_use"]]
     spilled = chunks[chunks["requested"] < chunks["size"]]
     return drawing.cut(spilled["address"] + spilled["requested"], spilled["size"] - spilled["requested"])
-
-
-def _legend_lines(colours: Colouring) -> list[int]:
-    """The line of the legend each class is named in: beside `free`, below it, or on two lines below."""
-    if colours.name == "state":
-        return [0]
-    long = sum(len(name) + 8 for name in colours.names) > _LEGEND_LINE
-    return [1 + (long and number >= MOST_CLASSES // 2) for number in range(len(colours.names))]
 
 
 def _frame(drawing: Drawing) -> dict[str, Any]:

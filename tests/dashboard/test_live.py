@@ -66,13 +66,13 @@ class StandIn(widgets.VBox):
 
     def __init__(self, trace, *, follow=False, theme="auto"):
         super().__init__()
-        self._lock, self.came = threading.RLock(), threading.Condition()
+        self.lock, self.came = threading.RLock(), threading.Condition()
         self.trace, self.follow, self.theme = trace, follow, theme
         self.model = Model(trace)
         self.shown, self.threads, self.failing = [], set(), False
 
     def trace_grew(self):
-        with self._lock, self.came:
+        with self.lock, self.came:
             if self.failing:
                 raise ValueError("no picture")
             self.threads.add(threading.current_thread())
@@ -139,7 +139,7 @@ def test_where_nothing_happens_nothing_is_drawn(watch):
 def test_the_workload_never_waits_for_a_picture(watch):
     heap = new_heap()
     dashboard = watch(heap)
-    with dashboard.inspector._lock:  # a picture that takes for ever
+    with dashboard.inspector.lock:  # a picture that takes for ever
         head = work(heap, 2000)
     dashboard.inspector.wait_for(head)
 

@@ -49,15 +49,27 @@ def test_records_without_a_state_are_all_in_use():
     assert colouring(busy_trace(), 0, "state", LIGHT).classes(records, 0).tolist() == [0, 0, 0]
 
 
-def test_labels_with_the_most_bytes_are_named_and_the_rest_are_others():
+def test_labels_that_held_the_most_the_longest_are_named_and_the_rest_are_others():
     heap = PlainHeap(64 * MiB)
-    for number in range(9):
+    for number in reversed(range(9)):
         heap.allocate((number + 1) * 64 * KiB, f"op {number}", shape=f"[{number}]")
     heap.allocate(32 * KiB, "op 0", shape="[again]")  # the same name with other details: 96 KiB in all
     trace = heap.trace()
     made = colouring(trace, 0, "label", LIGHT)
     assert list(made.names) == [f"op {number}" for number in range(8, 1, -1)] + ["other"]
-    assert named(trace, "label", used(label=[9, 1, 2, 10, 0])) == ["op 8", *["other"] * 4]
+    assert named(trace, "label", used(label=[1, 9, 8, 10, 0])) == ["op 8", *["other"] * 4]
+
+
+def test_a_little_held_for_long_counts_more_than_much_for_a_moment():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(64 * KiB, "kept")
+    for _ in range(100):
+        heap.free(heap.allocate(MiB, "scratch"))
+        heap.free(heap.allocate(256, "other work"))
+    assert list(colouring(heap.trace(), 0, "label", LIGHT).names)[:2] == ["scratch", "kept"]
+    for _ in range(10_000):
+        heap.free(heap.allocate(256, "other work"))
+    assert colouring(heap.trace(), 0, "label", LIGHT).names[0] == "kept"
 
 
 def test_a_label_keeps_its_class_at_every_step():
