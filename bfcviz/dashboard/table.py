@@ -103,7 +103,7 @@ def button(does: Message, text: str, hint: str) -> str:
 
 def hinted(text: str, hint: str) -> str:
     """`text`, and what it says on hover."""
-    return f"<span title='{escape(hint)}'>{escape(text)}</span>"
+    return f"<span title='{harmless(hint, _LONGEST_HINT)}'>{harmless(text, _LONGEST_LABEL)}</span>"
 
 
 def bytes_cell(num_bytes: int) -> str:

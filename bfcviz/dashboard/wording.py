@@ -1,9 +1,12 @@
-"""The lines above the picture: what the last event did, the numbers of this moment, and a chunk's life."""
+"""The lines above the picture: how far the trace can be trusted, the last event, this moment, a chunk's life."""
 
 from html import escape
+from typing import Final
 
 import ipywidgets as widgets
 
+from bfcviz.events.origin import Origin, Status
+from bfcviz.figures.text import harmless
 from bfcviz.model import Model
 from bfcviz.model.fragmentation import external, internal
 from bfcviz.model.life import Life, life_words
@@ -16,16 +19,27 @@ from bfcviz.units import format_bytes
 _STYLE = "line-height: 1.4; overflow-wrap: anywhere; overflow-y: auto; height: "
 _TEXT, _NUMBERS = _STYLE + "7em", _STYLE + "3em"
 _NO_LIFE = "Click a chunk, in the picture or in the table of chunks, to see its life."
+_NOTICE = "line-height: 1.4; overflow-wrap: anywhere; border-left: 3px solid #F0A020; padding-left: 8px"
+_LONGEST: Final = 1200  # characters of a sentence, or of all reasons together
+
+_INCOMPLETE: Final = {
+    Status.TRUNCATED: "what is here is right, but the end is missing",
+    Status.DEGRADED: "something in it is missing or was guessed",
+}
 
 
 class Wording:
     """What happened and, beside it, the selected chunk's life; under both, the numbers.
+
+    Over them a line where the trace is not complete, and why.
 
     Attributes:
         widget: all of it.
     """
 
     def __init__(self) -> None:
+        self._notice = widgets.HTML(layout={"display": "none"})
+        self._notice.add_class("bfcviz-notice")
         self._event = widgets.HTML(layout={"flex": "3 1 380px", "min_width": "300px"})
         self._event.add_class("bfcviz-words")
         self._life = widgets.HTML(layout={"flex": "2 1 260px", "min_width": "220px", "margin": "0 0 0 16px"})
@@ -33,16 +47,17 @@ class Wording:
         self._numbers = widgets.HTML()
         self._numbers.add_class("bfcviz-numbers")
         beside = widgets.HBox([self._event, self._life], layout={"flex_flow": "row wrap"})
-        self.widget = widgets.VBox([beside, self._numbers])
+        self.widget = widgets.VBox([self._notice, beside, self._numbers])
         self._head = ""
 
     def show(self, model: Model, search: Search | None, life: Life | None) -> None:
         """What led to the model's step, and the life of the selected chunk."""
+        self._warn(notice(model.trace.origin))
         self._head = f"<b>step {model.step:,} of {len(model.trace):,}</b>"
         sentences = [explain_step(model)] + ([search_words(search)] if search is not None else [])
         self._say("status", " ".join(sentences))
         said = [_NO_LIFE] if life is None else life_words(life)
-        lines = "".join(f"<div>{escape(line)}</div>" for line in said)
+        lines = "".join(f"<div>{harmless(line, _LONGEST)}</div>" for line in said)
         self._life.value = (
             f"<div role='status' aria-live='polite' style='{_TEXT}'><b>selected chunk</b>{lines}</div>"
         )
@@ -53,9 +68,19 @@ class Wording:
         self._say("alert", sentence)
 
     def _say(self, role: str, sentence: str) -> None:
-        self._event.value = (
-            f"<div role='{role}' aria-live='polite' style='{_TEXT}'>{self._head} — {escape(sentence)}</div>"
-        )
+        said = f"{self._head} — {harmless(sentence, _LONGEST)}"
+        self._event.value = f"<div role='{role}' aria-live='polite' style='{_TEXT}'>{said}</div>"
+
+    def _warn(self, sentence: str) -> None:
+        self._notice.layout.display = None if sentence else "none"
+        self._notice.value = f"<div role='note' style='{_NOTICE}'>{harmless(sentence, _LONGEST)}</div>"
+
+
+def notice(origin: Origin) -> str:
+    """What to know of a trace that is not complete, and why it is not; empty for any other."""
+    if origin.status not in _INCOMPLETE:
+        return ""
+    return f"This trace is {origin.status}: {_INCOMPLETE[origin.status]}. {'; '.join(origin.reasons)}"
 
 
 def explain_step(model: Model) -> str:

@@ -31,6 +31,7 @@ CONFIG: Final[dict[str, Any]] = {
     # plotly offers to send the figure to its cloud: what is on these pictures stays here.
     "showSendToCloud": False,
     "plotlyServerURL": "",
+    "typesetMath": False,  # a label in dollar signs is no formula, and formulas can carry links
     "modeBarButtonsToRemove": ["select2d", "lasso2d"],  # they select points, which mean nothing here
 }
 """What plotly's script is told, wherever a figure is shown."""

@@ -10,7 +10,17 @@ LONGEST: Final = 90
 
 # Control characters and the marks that turn the direction of text could garble what follows a label.
 _UNPRINTABLE = dict.fromkeys(
-    [*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], " "
+    [
+        *range(32),
+        *range(127, 160),
+        0x2028,
+        0x2029,
+        0x200E,
+        0x200F,
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    ],
+    " ",
 )
 _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
@@ -18,14 +28,17 @@ _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 def harmless(text: str, longest: int = LONGEST) -> str:
     """`text` as one line that plotly, HTML and a neighbouring word cannot be changed by.
 
-    Markup is escaped, control characters become spaces, right-to-left text is isolated, and the middle of
-    what is longer than `longest` characters gives way to an ellipsis (op names differ at their ends).
+    Markup is escaped, control characters become spaces, right-to-left text is isolated, halves of characters,
+    which no message can carry, are escaped, and the middle of what is longer than `longest` characters gives way
+    to an ellipsis (op names differ at their ends).
     """
     line = text.translate(_UNPRINTABLE)
+    if not line.isascii():
+        line = line.encode("utf-8", "backslashreplace").decode()
     if len(line) > longest:
         head = longest // 3
         line = f"{line[:head]}…{line[head + 1 - longest :]}"
-    escaped = escape(line)
+    escaped = escape(line).replace("&quot;", "&#34;")  # plotly does not know the other
     return escaped if escaped.isascii() else f"{_ISOLATE}{escaped}{_END_ISOLATE}"
 
 

@@ -8,10 +8,12 @@ from bfcviz.figures.text import LONGEST, axis_unit, exact_bytes, harmless
     [
         ("plain/MatMul", "plain/MatMul"),
         ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
-        ("a&b \"q\" 'r'", "a&amp;b &quot;q&quot; &#x27;r&#x27;"),
+        ("a&b \"q\" 'r'", "a&amp;b &#34;q&#34; &#x27;r&#x27;"),
         ("two\nlines\x00", "two lines "),
         ("\u05d0\u05d1", "\u2068\u05d0\u05d1\u2069"),
         ("abc\u202egnp.exe", "abc gnp.exe"),
+        ("two\u2028lines\u2029", "two lines "),
+        ("half \ud83d", "half \\ud83d"),
     ],
 )
 def test_labels_are_harmless(label, shown):
