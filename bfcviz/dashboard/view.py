@@ -6,6 +6,7 @@ before, in one message.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +61,8 @@ class View:
                 self.widget.layout[key] = value
         relayout = {key: value for key, value in relayout.items() if key not in joining}
         if changed or relayout:
-            self.widget.plotly_update(restyle, relayout, changed)
+            # A copy: plotly writes a person's zoom into the very lists that it is given.
+            self.widget.plotly_update(restyle, deepcopy(relayout), changed)
         if joined := self._page.data[len(before.data) :]:
             self.widget.add_traces([dict(trace) for trace in joined])
 

@@ -60,3 +60,17 @@ def test_only_what_differs_of_a_layout_is_sent():
     before = {"xaxis": {"title": {"text": "a"}, "range": [0, 1]}, "height": 5}
     after = {"xaxis": {"title": {"text": "b"}, "range": [0, 1]}, "height": 5, "xaxis2": {"range": [0, 1]}}
     assert relayouting(before, after) == {"xaxis.title.text": "b", "xaxis2": {"range": [0, 1]}}
+
+
+def test_what_a_person_zooms_to_does_not_change_what_was_drawn():
+    study = Study(busy_trace(), 0)
+    study.model.seek(300)
+    view = View(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    study.model.seek(1)  # other ranges
+    view.show(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    drawn = {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()}
+    # As plotly does when the page tells of a zoom.
+    view.widget.plotly_relayout(
+        {f"yaxis{number}.range[0]": 0.125 for number in range(2, 6)} | {"yaxis.range[0]": 0.125}
+    )
+    assert {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()} == drawn
