@@ -23,6 +23,7 @@ BELOW: Final = 46
 # Fixed, for margins that plotly finds by itself move with every longer tick, and legends do not follow them.
 _LEFT: Final = 88
 _RIGHT: Final = 20
+_NOWHERE: Final = [0.0, 0.0005]  # plotly takes no narrower domain for one
 _FOOT: Final = 68  # under the last plot, whose ticks may be slanted
 
 CONFIG: Final[dict[str, Any]] = {
@@ -189,8 +190,9 @@ def _placed(panel: Panel, number: int, place: Place, sheet: _Sheet) -> dict[str,
 def _hidden(number: int) -> dict[str, Any]:
     x, y = axis_names(number)
     return {
-        f"xaxis{x[1:]}": {"visible": False},
-        f"yaxis{y[1:]}": {"visible": False},
+        # Out of the way: plotly paints a plot's ground, even an empty one's, over those it overlaps.
+        f"xaxis{x[1:]}": {"visible": False, "domain": _NOWHERE},
+        f"yaxis{y[1:]}": {"visible": False, "domain": _NOWHERE},
         "title": {"text": "", "showarrow": False, "visible": False},
     }
 
