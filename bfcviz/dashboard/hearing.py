@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from bfcviz.dashboard.layouts import NARROW_PX, names_in
+from bfcviz.dashboard.layouts import names_in
 from bfcviz.dashboard.page import Message
 from bfcviz.dashboard.said import Said
 from bfcviz.dashboard.windows import whole, zoomed
@@ -32,6 +32,7 @@ KEYS: Final = {
 """Key -> what it does."""
 
 _MOST_ROWS: Final = 1 << 53
+_GRAIN: Final = 40  # pixels: a page that is a little wider is drawn no other way
 
 
 def _theme(view: "Inspector", said: Said) -> None:
@@ -39,7 +40,7 @@ def _theme(view: "Inspector", said: Said) -> None:
 
 
 def _width(view: "Inspector", said: Said) -> None:
-    view.narrow = said.number("width") < NARROW_PX
+    view.width = max(int(said.number("width")) // _GRAIN * _GRAIN, _GRAIN)
 
 
 def _key(view: "Inspector", said: Said) -> None:

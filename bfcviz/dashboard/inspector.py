@@ -55,7 +55,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         wanted: bytes of a request; the share of free memory of no use to it is drawn. 0: none.
         follow: whether the newest event is shown as the trace grows; a move ends it.
         look: everything else that was chosen: what is zoomed to, and which chunk is selected.
-        page_theme, narrow: what the page has told of itself.
+        page_theme, width: what the page has told of itself.
         lock: whoever changes anything from another thread holds it.
         study, view, chunk_list, event_list: the parts, for what is heard from the page.
     """
@@ -70,7 +70,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     follow = traitlets.Bool(False)  # noqa: FBT003  its first value
     look = traitlets.Instance(Look, ())
     page_theme = traitlets.Enum(["light", "dark"], "light")
-    narrow = traitlets.Bool(False)  # noqa: FBT003  its first value
+    width = traitlets.Int(1200, help="pixels")
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         model.seek(self.step)
         self._show_controls()
         panels = self.study.panels(names_in(self.views), self.look)
-        self.view.show(panels, self.views, self.look.paints, narrow=self.narrow)
+        self.view.show(panels, self.views, self.look.paints, self.width)
         self._wording.show(model, self.study.search(), None if chosen is None else life_of(model, chosen))
         self._show_list()
 
@@ -231,7 +231,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self.observe(self._moved, "step")
         self.observe(self._change_pool, "pool")
         self.observe(self._choose, ["theme", "page_theme", "colour", "axis", "wanted"])
-        self.observe(self._draw_soon, ["look", "views", "narrow"])
+        self.observe(self._draw_soon, ["look", "views", "width"])
         self.observe(self._followed, "follow")
         self._tabs.observe(lambda _: self._show_list(), "selected_index")
 

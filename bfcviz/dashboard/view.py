@@ -13,8 +13,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
-from bfcviz.dashboard.layouts import arrange, names_in
-from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, compose, lay
+from bfcviz.dashboard.layouts import NARROW_PX, arrange, names_in
+from bfcviz.figures.fitting import fitted
+from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, compose, lay
 from bfcviz.figures.theme import Theme
 
 _PAGE_CONFIG: Final = CONFIG | {
@@ -22,6 +23,8 @@ _PAGE_CONFIG: Final = CONFIG | {
     "scrollZoom": True,
     "modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "autoScale2d", "resetScale2d", "toImage"],
 }
+
+_WIDTH: Final = 1200  # pixels, until the page tells
 
 Spec = Mapping[str, Any]
 """A trace in plotly's words."""
@@ -41,10 +44,13 @@ class View:
         self.widget = go.FigureWidget(data=self._page.data, layout=self._page.layout)
         self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
 
-    def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, *, narrow: bool = False) -> None:
-        """Changes the picture to `panels`, those that the layout names, sending only what differs."""
+    def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, width: int = _WIDTH) -> None:
+        """Changes the picture to `panels`, those that the layout names, sending only what differs.
+
+        `width`: pixels of the page.
+        """
         self.panels |= panels
-        before, self._page = self._page, self._lay(layout, theme, narrow=narrow)
+        before, self._page = self._page, self._lay(layout, theme, width)
         restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
         relayout = relayouting(before.layout, self._page.layout)
         # What plotly_update does not take: axes that are new, and a template.
@@ -66,9 +72,13 @@ class View:
         if joined := self._page.data[len(before.data) :]:
             self.widget.add_traces([dict(trace) for trace in joined])
 
-    def _lay(self, layout: str, theme: Theme, *, narrow: bool = False) -> Page:
-        places = arrange(layout, self.panels, narrow=narrow)
-        page = lay(list(self.panels.values()), [places.get(name) for name in self.panels], theme)
+    def _lay(self, layout: str, theme: Theme, width: int = _WIDTH) -> Page:
+        narrow = width < NARROW_PX
+        panels = dict(self.panels)
+        for name, place in arrange(layout, panels, narrow=narrow).items():
+            panels[name] = fitted(panels[name], (place.right - place.left) * (width - BESIDE))
+        places = arrange(layout, panels, narrow=narrow)  # once more, for now each has its lines of the legend
+        page = lay(list(panels.values()), [places.get(name) for name in panels], theme)
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True})
 
     def panel_at(self, number: int) -> Panel | None:

@@ -23,6 +23,8 @@ BELOW: Final = 46
 # Fixed, for margins that plotly finds by itself move with every longer tick, and legends do not follow them.
 _LEFT: Final = 88
 _RIGHT: Final = 20
+BESIDE: Final = _LEFT + _RIGHT
+"""Pixels of a page's width that are no plot's."""
 _NOWHERE: Final = [0.0, 0.0005]  # plotly takes no narrower domain for one
 _FOOT: Final = 68  # under the last plot, whose ticks may be slanted
 
