@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bfcviz.events.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
     from bfcviz.importers.opening import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
+    from bfcviz.live.labels import label as label
+    from bfcviz.live.numpy import serve_numpy as serve_numpy
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
 
@@ -36,6 +38,8 @@ _HOMES = {
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
     "Recording": ("bfcviz.events.recording", "Recording"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "label": ("bfcviz.live.labels", "label"),
+    "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "open": ("bfcviz.importers.opening", "open_trace"),
     "sample": ("bfcviz.samples", "sample"),

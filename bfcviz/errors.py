@@ -12,6 +12,7 @@
     │   │   └── ForeignPointer                  in no region of this heap
     │   ├── SubAllocatorError                   a sub-allocator broke its promise
     │   └── BrokenInvariant                     the heap's own books do not balance: a bug in bfcviz
+    ├── LiveError                           a framework cannot be watched this way now; it is as it was
     ├── Lapped                                  a reader was overtaken by the ring's writer
     ├── TraceError                              events that contradict each other
     ├── FileError          (also ValueError)    a file that cannot be read: names file, place and cause
@@ -105,6 +106,10 @@ class SubAllocatorError(AllocatorError):
 
 class BrokenInvariant(AllocatorError):
     """The heap's own books do not balance: a bug in bfcviz, found by `check_invariants()`."""
+
+
+class LiveError(BfcvizError):
+    """A framework cannot be served or watched as was asked; it works on as it did."""
 
 
 class Lapped(BfcvizError):

@@ -33,7 +33,6 @@ from bfcviz.allocator.closing import Closing
 from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.memory_map import Moment
-from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed
@@ -56,6 +55,24 @@ class CFunctions(NamedTuple):
     context: int
     allocate: int
     free: int
+
+
+class Hooks(NamedTuple):
+    """What `bfcviz.live` puts into frameworks: C entry points, valid while the allocator lives; all 0 uncompiled.
+
+    Each takes `context` first. `serve(num_bytes, label)` and `take_back(pointer)` are allocate and free, the latter
+    telling why it did nothing (native.FREE_...); `requested(pointer)` is 0 for what is no chunk's;
+    `totals(u64[3])` are bytes in the pool, in use, and of the largest free chunk; between `lock` and `unlock` the
+    books rest, for a fork.
+    """
+
+    context: int
+    serve: int
+    take_back: int
+    requested: int
+    totals: int
+    lock: int
+    unlock: int
 
 
 class BFCAllocator:
@@ -212,6 +229,10 @@ class BFCAllocator:
     def c_functions(self) -> CFunctions:
         """Entry points for C code."""
         return CFunctions(*cface.functions(self.heap))
+
+    def hooks(self) -> Hooks:
+        """Entry points for a framework's hooks."""
+        return Hooks(*cface.hooks(self.heap))
 
     # -- what it knows ------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 # The heap for C callers; cface.py beside this file is the same through ctypes (see bfcviz/native.pxd).
 
-from bfcviz._heap cimport Heap
-from bfcviz.native cimport u64
+from bfcviz cimport native
+from bfcviz._heap cimport Heap, requested_at
+from bfcviz.native cimport u32, u64
 
 # The context is a borrowed Heap: whoever handed it out keeps it alive.
 cdef inline void *c_allocate(void *context, size_t alignment, size_t num_bytes) noexcept nogil:
@@ -11,6 +12,39 @@ cdef inline void *c_allocate(void *context, size_t alignment, size_t num_bytes) 
 cdef inline void c_free(void *context, void *pointer) noexcept nogil:
     if pointer != NULL and (<Heap>context).free(<u64>pointer) != 0:
         (<Heap>context).reject()
+
+# For hooks of frameworks (bfcviz.live), which know more and want to know more.
+cdef inline void *c_serve(void *context, size_t num_bytes, u32 label) noexcept nogil:
+    cdef u64 address = (<Heap>context).allocate(num_bytes, 1, 0, label, 0)
+    return <void *>address if address >= 256 else NULL
+
+# 0, or why the pointer is no chunk's; of a closed heap none is.
+cdef inline int c_take_back(void *context, void *pointer) noexcept nogil:
+    return native.FREE_FOREIGN if (<Heap>context).closed else (<Heap>context).free(<u64>pointer)
+
+cdef inline u64 c_requested(void *context, void *pointer) noexcept nogil:
+    return requested_at(<Heap>context, <u64>pointer)
+
+# Bytes in the pool, in use, and of the largest free chunk.
+cdef inline void c_totals(void *context, u64 *totals) noexcept nogil:
+    native.spin_lock((<Heap>context).lock)
+    totals[0] = (<Heap>context).space.pool_bytes
+    totals[1] = (<Heap>context).space.bytes_in_use
+    totals[2] = (<Heap>context).space.largest_free()
+    native.spin_unlock((<Heap>context).lock)
+
+# Around a fork: nobody else is at the books then, so that the child's copy of them is whole.
+cdef inline void c_lock(void *context) noexcept nogil:
+    native.spin_lock((<Heap>context).lock)
+
+cdef inline void c_unlock(void *context) noexcept nogil:
+    native.spin_unlock((<Heap>context).lock)
+
+cdef inline tuple hooks(Heap heap):
+    return (
+        <size_t><void *>heap, <size_t>&c_serve, <size_t>&c_take_back, <size_t>&c_requested, <size_t>&c_totals,
+        <size_t>&c_lock, <size_t>&c_unlock,
+    )
 
 cdef inline tuple functions(Heap heap):
     return <size_t><void *>heap, <size_t>&c_allocate, <size_t>&c_free

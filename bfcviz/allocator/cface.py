@@ -8,6 +8,8 @@ from bfcviz import native
 if TYPE_CHECKING:
     from bfcviz.allocator.heap import Heap
 
+NO_HOOKS = (0,) * 7
+
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _kept: dict[int, Any] = {}
@@ -32,3 +34,8 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
         ctypes.cast(c_allocate, ctypes.c_void_p).value or 0,
         ctypes.cast(c_free, ctypes.c_void_p).value or 0,
     )
+
+
+def hooks(_heap: "Heap") -> tuple[int, ...]:
+    """Uncompiled there are none: a hook of a framework calls the heap's methods."""
+    return NO_HOOKS

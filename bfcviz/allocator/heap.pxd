@@ -13,7 +13,7 @@ from bfcviz.native cimport u16, u32, u64
 cdef class Heap:
     cdef Space space
     cdef SubAllocator source
-    cdef native.SpinLock *lock  # guards everything but the sub-allocator
+    cdef native.SpinLock *lock  # the log's: guards everything but the sub-allocator
     cdef native.Mutex *growth   # whoever holds it may call the sub-allocator, add and release regions
     cdef u64 limit
     cdef u64 next_region        # size of the next region to ask for

@@ -45,7 +45,7 @@ class Heap:
     ) -> None:
         self.space = Space(log)
         self.source = source
-        self.lock = native.spinlock_new()
+        self.lock = self.space.log.lock
         self.growth = native.mutex_new()
         self.limit = limit
         first = min(limit, native.FIRST_REGION) if allow_growth else limit
@@ -66,7 +66,6 @@ class Heap:
         self.freed = threading.Condition()
 
     def __dealloc__(self) -> None:
-        native.spinlock_delete(self.lock)
         native.mutex_delete(self.growth)
 
     # -- the two operations -------------------------------------------------------------------------------------

@@ -38,6 +38,9 @@ cpdef object handle_of(Heap heap, u64 address)
 @cython.locals(h=u32, c="memory.Chunk *", reason=int, requested=u64, size=u64, allocation_id=u64)
 cpdef object chunk_facts(Heap heap, u64 address)
 
+@cython.locals(h=u32, requested=u64)
+cdef u64 requested_at(Heap heap, u64 address) noexcept nogil
+
 @cython.locals(
     s=Space, allocs=u64, in_use=u64, requested=u64, peak=u64, largest_alloc=u64, pool=u64, peak_pool=u64,
     largest_free=u64, regions=u64, used=u64,

@@ -161,6 +161,17 @@ def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
     return reason, requested, size, allocation_id
 
 
+def requested_at(heap: Heap, address: int) -> int:
+    """Bytes asked for by whoever holds the chunk at an address; 0 where none in use begins there."""
+    requested = 0
+    native.spin_lock(heap.lock)
+    h = heap.space.table.find(address)
+    if h != native.NONE:
+        requested = memory.chunk_at(heap.space.table.chunks, h).requested
+    native.spin_unlock(heap.lock)
+    return requested
+
+
 def read_totals(heap: Heap) -> Stats:
     """The totals of this moment."""
     s = heap.space

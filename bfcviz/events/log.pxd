@@ -7,6 +7,7 @@ from bfcviz.native cimport i64, u8, u16, u32, u64
 @cython.final
 cdef class EventLog:
     cdef native.Event *window   # where record number `base` lies
+    cdef native.SpinLock *lock  # of the heap that writes
     cdef u64 base               # number of the first record of the window
     cdef u64 end                # number of the first record beyond it
     cdef u64 written            # records published so far
@@ -28,6 +29,9 @@ cdef class EventLog:
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept with gil
     cdef void leave_file(self) noexcept with gil
+    cdef void detach(self) noexcept nogil
+    @cython.locals(window="native.Event *", was_on_file=cython.bint)
+    cpdef object close(self)
 
     @cython.locals(r="native.Event *")
     cdef native.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil

@@ -10,7 +10,8 @@ again at its start, the file's moves on behind its end. The file is mapped, so a
 this process as soon as it is written; its `kind` byte is written last, so a half-written one is never taken
 for an event. Compiled, nothing a heap calls here needs the GIL.
 
-One log has one writer at a time: the heap that owns it, under the heap's lock.
+One log has one writer at a time: the heap that owns it, under `lock`, which is the heap's own too. So a log can
+be closed while its heap is at work.
 """
 # ruff: noqa: D102  an event has this many fields, with these names, told in schema
 
@@ -45,6 +46,7 @@ class EventLog:
         self, capacity: int = DEFAULT_CAPACITY, folder: str | os.PathLike[str] | None = None, pool: int = 0
     ) -> None:
         self.on_file = False
+        self.lock = native.spinlock_new()
         self.path: Path | None = None
         if capacity < 64 or capacity % 64:
             raise BfcvizError(
@@ -71,11 +73,13 @@ class EventLog:
         self.end = 0  # the first event maps the first window
 
     def __del__(self) -> None:
-        self.close()
+        if self.on_file:
+            self.close()
 
     def __dealloc__(self) -> None:
         # Compiled, it is this that ends a forgotten file: under the limited C interface nobody calls __del__.
         native.clock_delete(self.clock)
+        native.spinlock_delete(self.lock)
         if self.on_file:
             native.unmap_window(self.window, self.capacity * native.RECORD)
             os.ftruncate(self.fd, self.written * native.RECORD)
@@ -83,7 +87,8 @@ class EventLog:
 
     def use_ring(self) -> None:
         """Let the window be memory, from record number `written` on."""
-        self.ring = np.zeros(self.capacity, EVENT)
+        # Not from NumPy's memory: the heap whose lock is held now may be what serves it.
+        self.ring = np.frombuffer(bytearray(self.capacity * native.RECORD), EVENT)
         self.window = native.window_of(self.ring.ctypes.data)
         self.base = self.written
         self.end = self.written + self.capacity
@@ -124,6 +129,10 @@ class EventLog:
     def leave_file(self) -> None:
         """Take no more records to the file. The next one begins a ring in memory."""
         os.close(self.fd)
+        self.detach()
+
+    def detach(self) -> None:
+        """Forget file and window."""
         self.on_file = False
         self.on_disk = self.written
         self.window = native.no_window()
@@ -250,11 +259,17 @@ class EventLog:
         return np.concatenate([self.ring[first:], self.ring[: last - self.capacity]])
 
     def close(self) -> None:
-        """End the file behind the last event. A log in memory needs no closing."""
-        if not self.on_file:
-            return
-        os.ftruncate(self.fd, self.written * native.RECORD)
-        self.leave_to_parent()
+        """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""
+        native.spin_lock(self.lock)
+        was_on_file = self.on_file
+        window = self.window
+        if was_on_file:
+            self.detach()
+        native.spin_unlock(self.lock)
+        if was_on_file:
+            native.unmap_window(window, self.capacity * native.RECORD)
+            os.ftruncate(self.fd, self.on_disk * native.RECORD)
+            os.close(self.fd)
 
     def leave_to_parent(self) -> None:
         """Take no more records to the file, which is another process's after a fork: to a ring instead."""

@@ -17,6 +17,10 @@ cdef extern from *:
         skip = extra ? (alignment - begin % alignment) % alignment : 0;
         if (skip) munmap(p, skip);
         if (extra - skip) munmap((void *)(begin + skip + bytes), extra - skip);
+    #if defined(__linux__)
+        /* As NumPy does for its large arrays: far fewer page faults. */
+        if (bytes >= 4 << 20) madvise((void *)(begin + skip), bytes, MADV_HUGEPAGE);
+    #endif
         return begin + skip;
     }
     static uint64_t bfc_page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }

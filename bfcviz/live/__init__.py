@@ -1,0 +1,16 @@
+"""A framework and our heap, at work together: the framework's memory comes from a `BFCAllocator` (serve).
+
+::
+
+    NumPy -> handler (NEP 49) -> gate -> Heap -> regions of HostSubAllocator
+                                  `-> NumPy's own memory: small requests, forked processes, after the end
+
+In: a limit, options, where to record. Out: arrays as ever, and events in the heap's log. `numpy` is for people,
+`handler` what NumPy holds, `gate` the C functions it calls (compiled, no Python runs in them), `labels` what a
+thread is busy with, which every allocation carries. May import allocator, events, errors, units; never the model
+or pictures.
+"""
+
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._live")

@@ -1,0 +1,214 @@
+"""The functions NumPy calls for its memory, through ctypes: slow, for where nothing is compiled. In C: gate.pxd.
+
+The names are gate.pxd's, where more is told. A gate made here, and its heap, stay for as long as the process.
+
+Arrays are freed in the midst of errors too, where no Python code may run: it would lose the error. So `free` is C
+here as well: a function of Python's own that puts addresses into a hash table, which the next request empties.
+Frees are thus recorded a little late.
+"""
+# ruff: noqa: D102, D103, SLF001  the comments stand in gate.pxd; the hash table is CPython's private one
+
+import atexit
+import ctypes
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from bfcviz import native
+from bfcviz.allocator import survey
+
+if TYPE_CHECKING:
+    from bfcviz.allocator.bfc import BFCAllocator
+
+_SIZE, _POINTER = ctypes.c_size_t, ctypes.c_void_p
+_MALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _SIZE)
+_CALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _SIZE, _SIZE)
+_REALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _POINTER, _SIZE)
+_FREE = ctypes.PYFUNCTYPE(None, _POINTER, _POINTER, _SIZE)
+_VISIT = ctypes.PYFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, _SIZE, _POINTER)
+
+
+class _Functions(ctypes.Structure):
+    _fields_ = (
+        ("context", _POINTER),
+        ("malloc", _MALLOC),
+        ("calloc", _CALLOC),
+        ("realloc", _REALLOC),
+        ("free", _FREE),
+    )
+
+
+class _Handler(ctypes.Structure):
+    """NumPy's PyDataMem_Handler, version 1."""
+
+    _fields_ = (("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("functions", _Functions))
+
+
+class _Thread(threading.local):
+    inside = False
+    label = 0
+
+
+_thread = _Thread()
+
+
+class _Freed:
+    """A table of CPython's (pycore_hashtable.h): sizes by address."""
+
+    def __init__(self) -> None:
+        api = ctypes.pythonapi
+        api._Py_hashtable_new.restype = _POINTER
+        self.pointer = api._Py_hashtable_new(api._Py_hashtable_hash_ptr, api._Py_hashtable_compare_direct)
+
+    def take(self) -> list[tuple[int, int]]:
+        """What is in it, which must not grow meanwhile; it is empty then."""
+        found: list[tuple[int, int]] = []
+        table = _POINTER(self.pointer)
+
+        def note(_table: int, address: int, size: int, _: int) -> int:
+            found.append((address, size))
+            return 0
+
+        ctypes.pythonapi._Py_hashtable_foreach(table, _VISIT(note), None)
+        ctypes.pythonapi._Py_hashtable_clear(table)
+        return found
+
+
+class Gate:
+    """What the C struct of the same name is."""
+
+    def __init__(self, allocator: "BFCAllocator", plain: int, small: int, labels: int) -> None:
+        self.heap = allocator.heap
+        self.plain = _Handler.from_address(plain).functions
+        self.small = small
+        self.labels = labels
+        self.process = os.getpid()
+        self.is_open = False
+        self.passed = 0
+        self.failures = 0
+        self.failure = (0, 0, 0, 0)
+        self.freed, self.emptied = _Freed(), _Freed()
+        self.emptying = threading.Lock()
+        free = ctypes.cast(ctypes.pythonapi._Py_hashtable_set, _FREE)
+        functions = _Functions(
+            self.freed.pointer, _MALLOC(self.malloc), _CALLOC(self.calloc), _REALLOC(self.realloc), free
+        )
+        self.handler = _Handler(b"bfcviz", 1, functions)
+
+    def is_served(self, size: int) -> bool:
+        if not self.is_open:
+            return False
+        if size >= self.small and not _thread.inside and self.process == os.getpid():
+            return True
+        self.passed += 1
+        return False
+
+    def serve(self, size: int) -> int | None:
+        self.settle()
+        label = _thread.label & native.LOW_32 if _thread.label >> 32 == self.labels else 0
+        _thread.inside = True
+        address = self.heap.allocate(size or 1, 1, 0, label, 0)
+        if address < native.MIN_CHUNK:
+            totals = survey.read_totals(self.heap)
+            self.failure = (size, totals.pool_bytes, totals.bytes_in_use, totals.largest_free_chunk)
+            self.failures += 1
+        _thread.inside = False
+        return address if address >= native.MIN_CHUNK else None
+
+    def malloc(self, _context: int, size: int) -> int | None:
+        if self.is_served(size):
+            return self.serve(size)
+        address: int | None = self.plain.malloc(self.plain.context, size)
+        return address
+
+    def calloc(self, _context: int, count: int, item: int) -> int | None:
+        if not self.is_served(count * item):
+            address: int | None = self.plain.calloc(self.plain.context, count, item)
+            return address
+        address = self.serve(count * item)
+        if address is not None:
+            ctypes.memset(address, 0, count * item)
+        return address
+
+    def realloc(self, context: int, old: int | None, size: int) -> int | None:
+        if old is None:
+            return self.malloc(context, size)
+        had = 0 if _thread.inside else survey.requested_at(self.heap, old)
+        if had == 0:
+            plain: int | None = None if _thread.inside else self.plain.realloc(self.plain.context, old, size)
+            return plain
+        address = self.malloc(context, size)
+        if address is not None:
+            ctypes.memmove(address, old, min(had, size))
+            self.give_back(old, had)
+        return address
+
+    def give_back(self, address: int, size: int) -> None:
+        if self.process != os.getpid():
+            if survey.requested_at(self.heap, address) == 0:
+                self.plain.free(self.plain.context, address, size)
+            return
+        _thread.inside = True
+        reason = self.heap.free(address)
+        _thread.inside = False
+        if reason == native.FREE_FOREIGN:
+            self.plain.free(self.plain.context, address, size)
+
+    def settle(self) -> None:
+        """Carry out the frees that came."""
+        if not self.emptying.acquire(blocking=False):
+            return
+        try:
+            self.freed, self.emptied = self.emptied, self.freed
+            self.handler.functions.context = self.freed.pointer  # frees go there from here on
+            for address, size in self.emptied.take():
+                self.give_back(address, size)
+        finally:
+            self.emptying.release()
+
+    def outlive_python(self) -> None:
+        """Serve nothing from here on, and let what is freed lie: there may be no Python left to run."""
+        functions = self.handler.functions
+        functions.malloc, functions.calloc = self.plain.malloc, self.plain.calloc
+        functions.realloc = ctypes.cast(ctypes.pythonapi.PyErr_Occurred, _REALLOC)  # NULL: cannot
+
+
+_kept: list[Gate] = []
+_new_reference = ctypes.pythonapi.Py_IncRef
+_new_reference.argtypes = [ctypes.py_object]
+_new_reference.restype = None
+
+
+def new(allocator: "BFCAllocator", plain: int, small: int, labels: int) -> Gate:
+    gate = Gate(allocator, plain, small, labels)
+    for owner in (gate, allocator):
+        _new_reference(owner)  # never given back: arrays may be freed after this module is gone
+    atexit.register(gate.outlive_python)
+    return gate
+
+
+def delete(gate: Gate) -> None:
+    """It stays."""
+
+
+def capsule(gate: Gate, _keeper: object) -> object:
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [_POINTER, ctypes.c_char_p, _POINTER]
+    made: object = make(ctypes.addressof(gate.handler), b"mem_handler", None)
+    return made
+
+
+def settle(gate: Gate) -> None:
+    gate.settle()
+
+
+def failure(gate: Gate) -> tuple[Any, ...]:
+    return gate.failures, *gate.failure
+
+
+def label() -> int:
+    return _thread.label
+
+
+def set_label(value: int) -> None:
+    _thread.label = value

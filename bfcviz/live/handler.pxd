@@ -1,0 +1,9 @@
+cimport cython
+
+from bfcviz.live cimport gate
+
+
+@cython.no_gc_clear  # the gate, which goes last, needs the heap
+cdef class Handler:
+    cdef readonly object allocator
+    cdef gate.Gate *gate

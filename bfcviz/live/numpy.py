@@ -1,0 +1,194 @@
+"""serve_numpy: NumPy's arrays live on an instrumented heap of host memory.
+
+Arrays keep the handler that made them, and with it heap and memory, however long they live: after the `with`, in
+other threads, until Python ends. Whether memory is the heap's is known by its address; what is not goes to NumPy.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import ClassVar, Self
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.live import labels as names
+from bfcviz.live import numpy_api
+from bfcviz.live.handler import Handler
+from bfcviz.live.threads import Inheritance
+from bfcviz.units import format_bytes, parse_bytes
+
+OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""As suits a program among others: it begins small, and gives wholly free regions back before it fails."""
+
+
+class NumpyAllocator(BFCAllocator):
+    """The heap behind the arrays: it cannot be closed under them."""
+
+    is_serving = False
+
+    def close(self) -> None:
+        """Give all memory back; raises AllocatorError while arrays live in it, or new ones may."""
+        held = self.stats()
+        if self.is_serving or held.chunks_in_use:
+            raise AllocatorError(
+                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by NumPy arrays: leave "
+                "serve_numpy's `with` and drop them first; without arrays the heap closes by itself"
+            )
+        super().close()
+
+
+class Served:
+    """What `serve_numpy` returns. As a context manager it serves this context, and threads and tasks begun in it.
+
+    It can be entered again, and goes on with the same heap.
+
+    Attributes:
+        allocator: the heap, with its log, labels and statistics.
+    """
+
+    _under_way: ClassVar["Served | None"] = None
+
+    def __init__(self, allocator: NumpyAllocator, small: int) -> None:
+        self.allocator = allocator
+        plain = numpy_api.address_of(numpy_api.default_handler())
+        self._handler = Handler(allocator, plain, small, names.use(allocator.labels))
+        self._capsule = self._handler.capsule()
+        # Of the capsule alone: a cycle back to this object would keep the memory until garbage is collected.
+        self._inheritance = Inheritance(
+            partial(_is_here, self._capsule), partial(numpy_api.set_handler, self._capsule)
+        )
+        self._previous: object = None
+        self._failures = 0
+
+    @property
+    def left_to_numpy(self) -> int:
+        """Requests that were not served though made meanwhile: smaller than `small`, or of a forked process."""
+        return self._handler.passed
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers behind NumPy's last MemoryError, None if there was none; the heap may have changed since."""
+        failure = self._handler.failure()
+        if failure is None:
+            return None
+        return OutOfMemory(
+            requested=failure.requested,
+            rounded=(failure.requested + 255) // 256 * 256,
+            free_bytes=failure.pool - failure.in_use,
+            largest_free_chunk=failure.largest_free_chunk,
+            pool_bytes=failure.pool,
+            bytes_limit=self.allocator.memory_limit,
+        )
+
+    def settle(self) -> None:
+        """Record frees that were put off: uncompiled all are, until the next allocation."""
+        self._handler.settle()
+
+    def __enter__(self) -> Self:
+        if Served._under_way is not None:
+            limit = format_bytes(Served._under_way.allocator.memory_limit)
+            raise LiveError(
+                f"NumPy is served already, by a heap of {limit}: leave that `with` first; there is one heap for NumPy "
+                "at a time"
+            )
+        Served._under_way = self
+        names.use(self.allocator.labels)
+        last = self._handler.failure()
+        self._failures = last.number if last else 0
+        self.allocator.is_serving = self._handler.is_open = True
+        self._previous = numpy_api.set_handler(self._capsule)
+        self._inheritance.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inheritance.end()
+        if _is_here(self._capsule):
+            numpy_api.set_handler(self._previous)
+        self._previous = None
+        self.allocator.is_serving = self._handler.is_open = False
+        self.settle()
+        if Served._under_way is self:
+            Served._under_way = None
+        last = self._handler.failure()
+        if isinstance(error, MemoryError) and last is not None and last.number > self._failures:
+            error.add_note(f"bfcviz, of the heap NumPy was served from: {self.out_of_memory}")
+
+
+@contextmanager
+def unserved() -> Iterator[None]:
+    """NumPy's own memory in this context, and for threads begun here: for whoever watches, in the midst of it."""
+    previous = numpy_api.set_handler(numpy_api.default_handler())
+    try:
+        yield
+    finally:
+        numpy_api.set_handler(previous)
+
+
+def _is_here(capsule: object) -> bool:
+    return numpy_api.get_handler() is capsule
+
+
+def serve_numpy(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    small: int = 0,
+    options: AllocatorOptions = OPTIONS,
+) -> Served:
+    """Let NumPy's new arrays have their memory from an instrumented heap, for the length of a `with`.
+
+    ::
+
+        with serve_numpy("512MiB", log=recording) as served:
+            train()
+        served.allocator.stats()
+
+    Args:
+        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default all of the
+            machine's memory.
+        log: where events go; a recording brings its labels along. By default a ring in memory.
+        labels: where the names that `labels.label` gives are interned.
+        small: requests of fewer bytes are left to NumPy itself, unrecorded.
+        options: how the heap behaves.
+
+    Raises:
+        InvalidRequest: a limit or `small` that cannot be.
+        ValueError: a limit that is no size.
+        LiveError: on entering: NumPy is served already.
+    """
+    if not 0 <= small < 1 << 62:
+        raise InvalidRequest(f"small={small} was asked for; give a number of bytes from 0 to 2^62")
+    if isinstance(log, Recording):
+        labels = log.labels if labels is None else labels
+        log = log.log
+    allocator = NumpyAllocator(
+        HostSubAllocator(),
+        _physical_memory() if limit is None else parse_bytes(limit),
+        options,
+        name="numpy",
+        log=log,
+        labels=labels,
+    )
+    return Served(allocator, small)
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _forget_parent() -> None:
+    """In a forked process: it is the parent that is served, the child may be by a heap of its own."""
+    Served._under_way = None  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_forget_parent)
