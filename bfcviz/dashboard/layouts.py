@@ -10,6 +10,7 @@ NARROW_PX: Final = 760
 
 _HEIGHTS: Final = {"region_map": 300, "address_time": 260, "lifetimes": 220, "rate": 80}
 _HEIGHT: Final = 165  # of every other plot, in pixels
+_BELOW: Final = {"bin_chunks": 66}  # pixels under it: its ticks are slanted, and its axis has a name
 _GAP: Final = 0.08
 
 Rows = tuple[tuple[tuple[str, float], ...], ...]
@@ -55,5 +56,5 @@ def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False) -
             begin = left if left == 0 else left + _GAP / 2
             places[name] = Place(begin, min(right, 1.0), plot, _HEIGHTS.get(name, _HEIGHT))
             left += share
-        top = plot + max(places[name].height for name, _ in row) + BELOW
+        top = plot + max(places[name].height + _BELOW.get(name, BELOW) for name, _ in row)
     return places

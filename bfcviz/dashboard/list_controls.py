@@ -138,9 +138,10 @@ class Scroller:
         )
         self.slider.observe(lambda change: self.move_to(change["new"]), "value")
         self.buttons = {name: self._button(name, *how) for name, how in _BUTTONS.items()}
-        self.said = widgets.HTML(layout={"min_width": "190px", "margin": "0 0 0 8px"})
+        self.said = widgets.HTML(layout={"flex": "0 0 auto", "min_width": "190px", "margin": "0 0 0 8px"})
         self.widget = widgets.HBox(
-            [*self.buttons.values(), self.slider, self.said], layout={"align_items": "center"}
+            [*self.buttons.values(), self.slider, self.said],
+            layout={"flex_flow": "row wrap", "align_items": "center"},
         )
 
     @property
@@ -179,7 +180,7 @@ class Scroller:
         self.said.value = f"<span class='bfcviz-count'>{rows}</span>"
 
     def _button(self, name: str, icon: str, tooltip: str) -> widgets.Button:
-        button = widgets.Button(icon=icon, tooltip=tooltip, layout={"width": "34px"})
+        button = widgets.Button(icon=icon, tooltip=tooltip, layout={"flex": "0 0 34px"})
         button.on_click(lambda _: self.move_to(self._ways(name)))
         return button
 

@@ -16,8 +16,8 @@ from bfcviz.model.words import explain
 from bfcviz.units import format_bytes
 
 # Room for what is usually said: the picture must not jump because a sentence is longer than the one before.
-_STYLE = "line-height: 1.4; overflow-wrap: anywhere; overflow-y: auto; height: "
-_TEXT, _NUMBERS = _STYLE + "7em", _STYLE + "3em"
+_STYLE = "line-height: 1.4; overflow-wrap: anywhere; "
+_TEXT, _NUMBERS = _STYLE + "overflow-y: auto; height: 7em", _STYLE + "min-height: 3em"
 _NO_LIFE = "Click a chunk, in the picture or in the table of chunks, to see its life."
 _NOTICE = "line-height: 1.4; overflow-wrap: anywhere; border-left: 3px solid #F0A020; padding-left: 8px"
 _LONGEST: Final = 1200  # characters of a sentence, or of all reasons together
@@ -40,13 +40,15 @@ class Wording:
     def __init__(self) -> None:
         self._notice = widgets.HTML(layout={"display": "none"})
         self._notice.add_class("bfcviz-notice")
-        self._event = widgets.HTML(layout={"flex": "3 1 380px", "min_width": "300px"})
+        self._event = widgets.HTML(layout={"flex": "3 1 440px", "min_width": "300px"})
         self._event.add_class("bfcviz-words")
-        self._life = widgets.HTML(layout={"flex": "2 1 260px", "min_width": "220px", "margin": "0 0 0 16px"})
+        self._life = widgets.HTML(layout={"flex": "2 1 280px", "min_width": "220px"})
         self._life.add_class("bfcviz-life")
         self._numbers = widgets.HTML()
         self._numbers.add_class("bfcviz-numbers")
-        beside = widgets.HBox([self._event, self._life], layout={"flex_flow": "row wrap"})
+        beside = widgets.HBox(
+            [self._event, self._life], layout={"flex_flow": "row wrap", "grid_gap": "0 16px"}
+        )
         self.widget = widgets.VBox([self._notice, beside, self._numbers])
         self._head = ""
 

@@ -118,14 +118,16 @@ def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme
         "x": x,
         "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
         "text": [_tail(name) for name in names],
-        "textfont": {
-            "color": theme.text,
-            "size": 10,
-            "shadow": f"0 0 3px {theme.paper}, 0 0 3px {theme.paper}",
-        },
+        "textfont": {"color": theme.text, "size": 10, "shadow": _rim(theme.paper)},
         "showlegend": False,
         "hoverinfo": "skip",
     }
+
+
+def _rim(colour: str) -> str:
+    """A rim around letters: a name may reach over several bands, dark and light ones."""
+    sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
+    return ", ".join(sides)
 
 
 def _tail(name: str) -> str:
