@@ -4,21 +4,25 @@ What is on screen is drawn as rectangles to scale, one trace a class, when that 
 cost depends on its pixels, when they are many.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events
 from bfcviz.figures import map_marks, map_traces
 from bfcviz.figures.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.drawing import Drawing
+from bfcviz.figures.glance import Glance
 from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.rows import Part, Rows, lay_out
 from bfcviz.figures.table import chunk_table
 from bfcviz.figures.text import axis_unit
-from bfcviz.figures.touched import touched
+from bfcviz.figures.touched import SPAN, touched
 from bfcviz.model import Model
+from bfcviz.model.state import CHUNK
 
 EXACT_CHUNKS: Final = 3000
 """Up to this many pieces of chunks on screen are drawn as exact rectangles."""
@@ -68,23 +72,54 @@ def region_panel(
     exact = pieces <= EXACT_CHUNKS
     if len(seen) < len(chunks):
         chunks = chunks[seen]
-    divisor, unit = axis_unit(_span(rows, look))
+    divisor = axis_unit(_span(rows, look))[0]
     drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
     chosen = map_marks.selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
+    traces = [
+        *shape(drawing),
+        *map_marks.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
+        map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
+        map_traces.note(drawing),
+    ]
+    return _panel(drawing, traces, look, exact=exact)
+
+
+def moving_panel(glance: Glance, labels: Labels, look: Look) -> Panel:
+    """The whole map of a heap at work as an image, without what takes time to read: hover texts and outlines.
+
+    Args:
+        glance: what to show.
+        labels: of the heap's trace.
+        look: colours; a window of the map is not heeded.
+    """
+    rows, look = glance.rows, replace(look, map_window=None)
+    divisor = axis_unit(_span(rows, look))[0]
+    nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
+    drawing = Drawing(nobody, rows, rows.part(None), divisor, look.paints, glance.colours, none)
+    image, *others = map_traces.exact_traces(drawing)
+    no_spans = np.empty(0, SPAN)
+    traces = [
+        {**image, **glance.image(divisor)},
+        *others,
+        *map_marks.outlines(drawing, no_spans, no_spans),
+        map_traces.hover_points(drawing, labels, glance.step, exact=True),
+        map_traces.note(drawing),
+    ]
+    return _panel(drawing, traces, look, exact=False)
+
+
+def _panel(drawing: Drawing, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
+    rows, divisor = drawing.rows, drawing.divisor
     return Panel(
         name="region_map",
         title="Region map",
-        caption=f"addresses rise left to right, then down; widths to scale; coloured by {COLOURINGS[colours.name]}",
+        caption=f"addresses rise left to right, then down; widths to scale; "
+        f"coloured by {COLOURINGS[drawing.colours.name]}",
         definition=_DEFINITION,
-        traces=[
-            *shape(drawing),
-            *map_marks.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
-            map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
-            map_traces.note(drawing),
-        ],
-        xaxis=_xaxis(rows, look, divisor, unit, exact=exact),
-        yaxis=_yaxis(rows, part, look),
+        traces=traces,
+        xaxis=_xaxis(rows, look, exact=exact),
+        yaxis=_yaxis(rows, drawing.part, look),
         x_unit=divisor,
     )
 
@@ -135,7 +170,8 @@ def _span(rows: Rows, look: Look) -> float:
     return max(abs(window.bytes[1] - window.bytes[0]), 1.0)
 
 
-def _xaxis(rows: Rows, look: Look, divisor: int, unit: str, *, exact: bool) -> dict[str, Any]:
+def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
+    divisor, unit = axis_unit(_span(rows, look))
     low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
     mixed = "" if exact else "; each pixel mixes the colours of its bytes, zoom in for chunks to scale"
     tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))

@@ -11,6 +11,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.source import BLOCK
 from bfcviz.events.trace import Trace
+from bfcviz.model import raw
 from bfcviz.model.bins import bins_of
 from bfcviz.model.keyframes import decode
 from bfcviz.model.reduce import ChunkTable
@@ -106,6 +107,12 @@ class Model:
             chunks.flags.writeable = False
             self._chunks = (self.step, chunks)
         return self._chunks[1]
+
+    def in_use(self) -> NDArray[np.void]:
+        """The chunks in use in no order, shape (n,) of CHUNK_ROW: sooner to be had than `chunks`."""
+        rows = self._table.chunk_rows()
+        used: NDArray[np.void] = rows[rows["state"] == raw.CHUNK_IN_USE]
+        return used
 
     def regions(self) -> NDArray[np.void]:
         """Every region by ascending address, shape (n,) of REGION."""
