@@ -29,11 +29,12 @@ class Scene:
         return int(self.event[field])
 
     def chunk(self, handle: int, step: int | None = None) -> np.void:
-        """The chunk with this handle, of CHUNK, just before the event (or before event `step`)."""
+        """The chunk with this handle, of CHUNK_ROW, just before the event (or before event `step`)."""
         with self.model.visiting(self.step if step is None else step):
-            chunks = self.model.chunks()
-            row: np.void = chunks[np.flatnonzero(chunks["handle"] == handle)[0]]
-            return row
+            # Not `chunks()`, which would sort them, and again those of the step that is shown.
+            rows = self.model.table.chunk_rows()
+        row: np.void = rows[np.flatnonzero(rows["handle"] == handle)[0]]
+        return row
 
     def pool_bytes(self) -> int:
         """Bytes of the pool just before the event."""

@@ -20,6 +20,7 @@ from bfcviz.model import raw
 from bfcviz.model.bins import bin_numbers
 from bfcviz.model.operation import Operation, operation_of
 from bfcviz.model.replay import Model
+from bfcviz.model.rows import taken as picked
 from bfcviz.model.search_words import search_words as search_words
 from bfcviz.model.searched import Cut, Taken
 from bfcviz.model.searched import Search as Search
@@ -81,8 +82,7 @@ def _free_chunks(model: Model, step: int) -> NDArray[np.void]:
         rows = (
             model.table.chunk_rows()
         )  # a tenth of the cost of `chunks()`, whose kept array stays what it is
-    free: NDArray[np.void] = rows[rows["state"] == raw.CHUNK_FREE]
-    return free
+    return picked(rows, rows["state"] == raw.CHUNK_FREE)
 
 
 def _taken(model: Model, operation: Operation, rounded: int, max_waste: int | None) -> Taken:

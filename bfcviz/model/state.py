@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bfcviz.model import raw
 from bfcviz.model.reduce import ChunkTable
+from bfcviz.model.rows import taken
 
 CHUNK = np.dtype(
     [
@@ -20,7 +21,8 @@ CHUNK = np.dtype(
         ("stream", "<u2"),
         ("region", "<u2"),  # slot
         ("in_use", "?"),
-    ]
+    ],
+    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk where it lies
 )
 """One chunk, free or in use."""
 
@@ -54,11 +56,10 @@ class Stats:
 def chunks_of(table: ChunkTable) -> NDArray[np.void]:
     """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region."""
     rows = table.chunk_rows()
-    rows = rows[np.argsort(rows["address"])]
-    chunks = np.empty(len(rows), CHUNK)
-    for name in CHUNK.names[:-1] if CHUNK.names else ():
-        chunks[name] = rows[name]
-    chunks["in_use"] = rows["state"] == raw.CHUNK_IN_USE
+    rows = taken(rows, np.argsort(rows["address"]))
+    in_use = rows["state"] == raw.CHUNK_IN_USE
+    chunks = rows.view(CHUNK)
+    chunks["in_use"] = in_use
     return chunks
 
 
