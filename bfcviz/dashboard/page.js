@@ -109,9 +109,13 @@ function listen(plot, send) {
   let last = null;
   let waiting = 0;
   plot.on("plotly_click", (event) => {
-    last = event.event?.target?.dataset?.subplot ?? null;
-    if (last === null || event.event.detail > 1) return;
-    send({ do: "click", panel: number(last), x: event.xvals?.[0] ?? null, y: event.yvals?.[0] ?? null });
+    const { target, detail, clientX, clientY } = event.event ?? {};
+    last = target?.dataset?.subplot ?? null;
+    if (last === null || detail > 1) return;
+    // Not the event's own xvals: they are of the first panel's width.
+    const { xaxis, yaxis } = plot._fullLayout._plots[last];
+    const area = target.getBoundingClientRect();
+    send({ do: "click", panel: number(last), x: xaxis.p2d(clientX - area.x), y: yaxis.p2d(clientY - area.y) });
   });
   plot.on("plotly_doubleclick", () => last !== null && send({ do: "whole", panel: number(last) }));
   plot.on("plotly_relayout", (change) => {

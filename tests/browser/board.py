@@ -65,9 +65,13 @@ class Board:
         self.view.focus()
         self.page.keyboard.press(key)
 
-    def area(self, panel=1):
-        """Where the plot of a panel lies: x, y, width, height in pixels of the page."""
-        box = self.view.locator(f".js-plotly-plot .nsewdrag[data-subplot={subplot(panel)!r}]")
+    def number(self, panel):
+        """Of the axes of the panel of this name."""
+        return self.lab.python(f"list({self.name}.view.panels).index({panel!r}) + 1")
+
+    def area(self, panel):
+        """Where the plot of the panel of this name lies: x, y, width, height in pixels of the page."""
+        box = self.view.locator(f".js-plotly-plot .nsewdrag[data-subplot={subplot(self.number(panel))!r}]")
         box.scroll_into_view_if_needed()
         found = box.bounding_box()
         return found["x"], found["y"], found["width"], found["height"]

@@ -161,9 +161,27 @@ class Lab:
     def run_all(self):
         """Runs every cell to its end and fails on the first error among their outputs."""
         self.page.evaluate(_RUN_ALL, PAGE_LIMIT_MS)
+        self.wait_until_idle()
+
+    def start_cell(self, number):
+        """Runs one cell and does not wait for its end."""
+        self.page.evaluate(_START_CELL, number)
+
+    def wait_until_idle(self):
+        """Until no cell runs; fails on the first error among the outputs."""
         self.page.wait_for_function(_ALL_RUN)
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
+
+    def restart(self):
+        """Starts the kernel anew."""
+        self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+        self.page.wait_for_function(_READY)
+
+    def change_theme(self, *, dark):
+        """As from the settings menu."""
+        name = "JupyterLab Dark" if dark else "JupyterLab Light"
+        self.page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
 
     def python(self, code):
         """What `code`, an expression, gives in the notebook's kernel, through JSON."""
@@ -185,6 +203,12 @@ _READY = """() => {
   const session = widget && widget.context && widget.context.isReady && widget.sessionContext;
   const kernel = session && session.isReady && session.session && session.session.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
+}"""
+
+_START_CELL = """number => {
+  const panel = jupyterapp.shell.currentWidget;
+  panel.content.activeCellIndex = number;
+  jupyterapp.commands.execute('notebook:run-cell');
 }"""
 
 _RUN_ALL = """limit => Promise.race([
