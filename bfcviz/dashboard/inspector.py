@@ -192,9 +192,14 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self.look = self.look if look is None else look
             self.step = self.step if step is None else step
 
-    def trace_grew(self) -> None:
-        """Takes notice of events that came; shows the newest one where `follow` is set. From any thread."""
+    def trace_grew(self, *, moving: bool = False) -> None:
+        """Takes notice of events that came; shows the newest one where `follow` is set. From any thread.
+
+        Args:
+            moving: more will come at once: leave out what is only read at rest; `glance` may follow.
+        """
         with self._drawing():
+            self.study.moving = moving and self.follow
             self._last, self._changed = len(self._trace), True
             self.event_list.trace_grew()
             self._follows_on = True  # this move is not a person's: it does not end `follow`
@@ -202,6 +207,17 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 self.step = self._last if self.follow else max(self.step, self._trace.first)
             finally:
                 self._follows_on = False
+
+    def glance(self) -> bool:
+        """Brings only the region map's image to the newest event; False: that takes the whole picture.
+
+        From any thread, after `trace_grew(moving=True)`; the rest of the picture stays as it was then.
+        """
+        with self.lock:
+            image = self.study.glance()
+            if image is not None:
+                self.view.change("region_map", 0, image)
+            return image is not None
 
     @traitlets.validate("step")
     def _check_step(self, proposal: Any) -> int:
@@ -255,12 +271,13 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         with self._drawing():
             self._changed = True
             if not self._follows_on:
-                self.follow = False
+                self.follow = self.study.moving = False
 
     def _followed(self, change: dict[str, Any]) -> None:
         if change["new"]:
             self.trace_grew()
         else:
+            self.study.moving = False
             self._draw_soon()
 
     def _change_pool(self, _: object) -> None:

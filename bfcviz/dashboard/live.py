@@ -1,5 +1,6 @@
 """LiveDashboard: the Inspector of a heap that is at work, always at its newest event unless somebody looks back."""
 
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from html import escape
@@ -8,7 +9,9 @@ from typing import Any, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import kernel
+from bfcviz.dashboard.drain import Drain
 from bfcviz.dashboard.inspector import Inspector
+from bfcviz.dashboard.motion import Frame, Motion
 from bfcviz.dashboard.pulse import Pulse
 from bfcviz.dashboard.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.sources import name_of, trace_of
@@ -24,8 +27,10 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     """A view of one or more heaps while they work, drawn by a thread beside them.
 
     The heap's threads never wait for a picture: events are read from the heap's log, and the heap is asked for
-    its state only where the log has lost events (a lock of some microseconds). A picture takes at most `budget`
-    of a core on average: where it costs more, there are fewer.
+    its state only where the log has lost events (a lock of some microseconds). Pictures take at most `budget`
+    of a core on average: where they cost more, there are fewer. While events come one picture after the other,
+    the region map alone moves and the rest follows about once a second (see `motion`); when the heap rests, there
+    is all of it.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.
@@ -61,7 +66,9 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.traces = [trace_of(each, keep) for each in sources]
         self._options = options
         self._shown = 0
-        self._unseen = self._behind = False
+        self._unseen = False
+        self._motion = Motion()
+        self._drain = Drain(self.traces)
         self._work: Work[Any] | None = None
         self.pictures = 0
         self._pulse = Pulse()
@@ -94,10 +101,17 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def start(self) -> None:
         """Draw beside whatever runs, in a thread."""
+        self._drain.start()
         self.renderer.start()
 
+    def stop(self) -> None:
+        """Draw and read nothing more until `start`, and show where it stands; a heap with a ring goes on unseen."""
+        self.renderer.stop()
+        self._drain.stop()
+        self._rest()
+
     def pause(self) -> None:
-        """Draw nothing until `resume`; of a heap with a ring, events may be lost meanwhile."""
+        """Draw nothing until `resume`; events are still read, up to `keep` of a heap with a ring."""
         self._switch.value = True
 
     def resume(self) -> None:
@@ -105,15 +119,35 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._switch.value = False
 
     def refresh(self) -> bool:
-        """Take over what is new and show it, now; returns whether more may come. From any thread."""
+        """Take over what is new and show it all, now; returns whether more may come. From any thread."""
+        return self._show(now=True)
+
+    def _frame(self) -> bool:
+        """The renderer's picture: whichever is due; returns whether more may come."""
+        return self._show(now=False)
+
+    def _show(self, *, now: bool) -> bool:
         with self.inspector.lock:
-            self._behind |= self.trace.refresh() > 0
-            if self._behind:
-                self.inspector.trace_grew()
-                self._behind = False  # not where that failed: the next picture makes up for it
-                self.pictures += 1
+            came, going = self.trace.refresh() > 0, self.trace.following
+            frame = self._motion.due(came=came, followed=self.inspector.follow, ended=now or not going)
+            if frame is not Frame.NOTHING:
+                self._draw(frame)
             self._say()
-            return self.trace.following
+            return going
+
+    def _draw(self, frame: Frame) -> None:
+        began = time.thread_time()
+        if frame is not Frame.GLANCE or not self.inspector.glance():
+            frame = Frame.MOVING if frame is Frame.GLANCE else frame
+            self.inspector.trace_grew(moving=frame is Frame.MOVING)
+        self._motion.drew(frame, time.thread_time() - began)  # not where it failed: the next makes up for it
+        self.pictures += 1
+
+    def _rest(self) -> None:
+        """The whole picture of where it stands, where what is shown is only a part of it."""
+        with self.inspector.lock:
+            if self._motion.moving:
+                self._draw(Frame.WHOLE)
 
     def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
         """Run a workload in a thread of its own and leave this one free: clicks are then answered by any kernel.
@@ -122,6 +156,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         result; what it raised is also said in the dashboard.
         """
         self.renderer.stop()
+        self._drain.start()
         try:
             self.renderer.start_task()
         except BfcvizError:  # a script: no event loop
@@ -133,6 +168,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """End it: no more pictures, and the page forgets it."""
         if hasattr(self, "_bar"):  # Python closes one as well that was refused
             self.renderer.stop()
+            self._drain.stop()
             for part in (self.inspector, *self._bar.children, self._bar):
                 part.close()
         super().close()
@@ -155,6 +191,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def _let_draw(self) -> None:
         if self._switch.value or self._unseen:
             self.renderer.pause()
+            self._rest()
         else:
             self.renderer.resume()
 
@@ -162,6 +199,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         before = self.inspector
         with before.lock:
             self._shown = self._menu.value
+            self._motion = Motion()
             self.trace.refresh()
             self.inspector = self._inspect()
             kernel.route([self.inspector])
@@ -194,7 +232,7 @@ def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
 
     def frame() -> bool:
         there = where()
-        return there is not None and there.refresh()
+        return there is not None and there._frame()  # noqa: SLF001
 
     return frame
 

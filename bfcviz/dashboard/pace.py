@@ -1,7 +1,11 @@
 """Pace: how long to wait between two pictures, so that they cost a workload little."""
 
+import math
 import time
 from typing import Final
+
+SAVED_S: Final = 1.0
+"""Seconds whose budget may be spent at once: a dear picture among cheap ones does not halt them."""
 
 LONGEST_S: Final = 2.0
 """Seconds from one picture to the next at most, whatever they cost: a single slow one must not stop the rest."""
@@ -20,6 +24,8 @@ class Pace:
         self.period_s = 1 / rate
         self._budget = budget
         self._began = self._began_cpu = 0.0
+        self._spent = 0.0  # seconds of processor time for which the budget has not come in yet
+        self._counted = -math.inf  # when it last came in
         self.cost_s = 0.0
         self.frames = 0
 
@@ -31,6 +37,8 @@ class Pace:
         """It is made; returns the seconds to wait before the next."""
         self.cost_s = time.thread_time() - self._began_cpu
         self.frames += 1
-        longest = max(LONGEST_S, self.period_s)
-        due = self._began + min(max(self.period_s, self.cost_s / self._budget), longest)
+        self._spent = max(self._spent - (self._began - self._counted) * self._budget, 0.0) + self.cost_s
+        self._counted = self._began
+        owed = self._spent / self._budget - SAVED_S
+        due = self._began + min(max(self.period_s, owed), max(LONGEST_S, self.period_s))
         return max(due - time.monotonic(), 0.0)

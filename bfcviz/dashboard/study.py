@@ -15,12 +15,13 @@ from bfcviz.figures.bin_histogram import bin_panels
 from bfcviz.figures.colouring import Colouring, colouring
 from bfcviz.figures.event_rate import rate_panel
 from bfcviz.figures.fragmentation_timeline import fragmentation_panel
+from bfcviz.figures.glance import Glance
 from bfcviz.figures.history import History, history
 from bfcviz.figures.lifetimes import INSTEAD_OF_STATE, Lives, life_at, lifetimes_panel, lives
 from bfcviz.figures.look import Look, Selected
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.passage import Passage, lifetime_at
-from bfcviz.figures.region_map import chunk_at, region_panel
+from bfcviz.figures.region_map import chunk_at, moving_panel, region_panel
 from bfcviz.figures.stats_timeline import stats_panel
 from bfcviz.figures.timelines import Clock
 from bfcviz.figures.touched import last_event
@@ -38,10 +39,14 @@ class Study:
 
     Attributes:
         model: at the step that is shown.
+        moving: the heap is at work and its newest step shown: the whole region map is a `Glance`, and no search
+            is looked for.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.model = Model(trace, pool)
+        self.moving = False
+        self._glance: Glance | None = None
         self._kept: dict[str, tuple[Hashable, Any]] = {}
 
     @property
@@ -61,15 +66,25 @@ class Study:
             "lifetimes": lambda: _named(lifetimes_panel(self.lives(look), self.model.step, look)),
         }
         made: dict[str, Panel] = {}
+        self._glance = None
         for name in names:
             if name in makers:
                 made |= makers[name]()
         return made
 
+    def glance(self) -> dict[str, Any] | None:
+        """What changes of the moving map's image up to the newest event; None: that takes the whole picture."""
+        glance, trace = self._glance, self.trace
+        if not self.moving or glance is None or not glance.moves or glance.step < trace.first:
+            return None
+        for block in trace.blocks(glance.step):
+            glance.take(block)
+        return glance.image()
+
     def search(self) -> Search | None:
-        """The search made by the operation whose event led to the model's step."""
+        """The search made by the operation whose event led to the model's step; none is looked for in motion."""
         step = self.model.step
-        event = last_event(self.model)
+        event = None if self.moving else last_event(self.model)
         if event is None or event["kind"][0] not in (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE, Kind.OOM):
             return None
         return self._keep("search", step, lambda: search_of(self.trace, step - 1, self.model))
@@ -140,6 +155,9 @@ class Study:
         return (int(at[0]), None) if len(at) else (None, None)
 
     def _region_map(self, look: Look) -> dict[str, Panel]:
+        if self.moving and look.map_window is None:
+            self._glance = Glance(self.model, self.colours(look), look.paints)
+            return _named(moving_panel(self._glance, self.trace.labels, look))
         return _named(region_panel(self.model, last_event(self.model), look, self.colours(look)))
 
     def _fragmentation(self, look: Look) -> dict[str, Panel]:

@@ -7,6 +7,7 @@ before, in one message.
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -71,6 +72,19 @@ class View:
             self.widget.plotly_update(restyle, deepcopy(relayout), changed)
         if joined := self._page.data[len(before.data) :]:
             self.widget.add_traces([dict(trace) for trace in joined])
+
+    def change(self, name: str, number: int, values: Spec) -> None:
+        """Changes values of one trace of the panel called `name`, and compares nothing else."""
+        place = number
+        for panel in self.panels.values():
+            if panel.name == name:
+                break
+            place += len(panel.traces)
+        traces, data = list(self.panels[name].traces), list(self._page.data)
+        traces[number], data[place] = {**traces[number], **values}, {**data[place], **values}
+        self.panels[name] = replace(self.panels[name], traces=traces)
+        self._page = replace(self._page, data=data)
+        self.widget.plotly_update({key: [value] for key, value in values.items()}, {}, [place])
 
     def _lay(self, layout: str, theme: Theme, width: int = _WIDTH) -> Page:
         narrow = width < NARROW_PX

@@ -27,11 +27,13 @@ class Source:
         path: of the file or folder, None in memory.
         following: more events may come.
         first: the first step that can be seen, 0 for all sources that keep everything.
+        slack: events that may come between two calls of `fetch` before any is lost; None: none ever is.
     """
 
     path: Path | None = None
     following = False
     first = 0
+    slack: int | None = None
 
     def __init__(self, labels: Labels, origin: Origin, length: int) -> None:
         self._labels = labels
@@ -49,6 +51,10 @@ class Source:
 
     def refresh(self) -> int:
         """Look for new events; returns how many came."""
+        return 0
+
+    def fetch(self) -> int:
+        """Put new events where they are not lost; returns how many. From any thread."""
         return 0
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:  # noqa: ARG002  most have none

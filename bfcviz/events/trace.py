@@ -134,6 +134,18 @@ class Trace:
         """
         return self._source.refresh()
 
+    @property
+    def slack(self) -> int | None:
+        """Events that may come between two calls of `fetch` before any is lost; None: none ever is."""
+        return self._source.slack
+
+    def fetch(self) -> int:
+        """Put new events where they are not lost before the next `refresh`, which shows them; returns how many.
+
+        From any thread: nothing that can be seen changes.
+        """
+        return self._source.fetch()
+
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last stored keyframe at or before `step`: the step it is the state at, and its bytes."""
         return self._source.keyframe_before(step)

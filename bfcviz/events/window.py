@@ -12,6 +12,7 @@ older, so the window then begins anew, where the heap itself tells its state.
 
 from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -106,6 +107,10 @@ class WindowSource(Source):
         self._piece = 1 << min(keep // 8, BLOCK).bit_length() - 1
         self._log = log
         self._reader = Reader(log, 0)
+        self.slack = log.capacity if log.path is None else None
+        self._fetching = Lock()  # guards the reader, and what it read that cannot be seen yet
+        self._fetched: list[Events] = []
+        self._lapped = False  # nothing is fetched until the window begins anew
         self._keyframes = keyframes
         self._begin = begin
         self._keyframe: bytes | None = None
@@ -135,16 +140,34 @@ class WindowSource(Source):
     def refresh(self) -> int:
         """Take over the events up to now; returns how many steps further the trace goes."""
         before, goal = self.length, self._log.head
-        lapped = False
-        while self.following and self._reader.position < goal:
-            try:
-                self._take(self._reader.read(BLOCK))
-            except Lapped:
-                if lapped:  # again, at once: the heap is too fast, the next refresh will try
+        mended = False
+        while self.following and self.length < goal:
+            self.fetch()
+            with self._fetching:
+                fetched, self._fetched = self._fetched, []
+                lapped = self._lapped
+            for events in fetched:
+                self._take(events)
+            if lapped:
+                if mended:  # again, at once: the heap is too fast, the next refresh will try
                     break
-                lapped = True
+                mended = True
                 self._mend()
         return self.length - before
+
+    def fetch(self) -> int:
+        """Read the log, at most `keep` events ahead of what can be seen; see `Trace.fetch`."""
+        with self._fetching:
+            before, goal = self._reader.position, self._log.head
+            ahead = sum(map(len, self._fetched))
+            while not self._lapped and self._reader.position < goal and ahead < self.keep:
+                try:
+                    self._fetched.append(self._reader.read(min(BLOCK, self.keep - ahead)))
+                except Lapped:
+                    self._lapped = True
+                    break
+                ahead += len(self._fetched[-1])
+            return self._reader.position - before
 
     def _take(self, events: Events) -> None:
         if self._log.pool:
@@ -198,7 +221,9 @@ class WindowSource(Source):
         self._keyframe = found.keyframe
         self.first = self.length = found.first
         self._take(found.events)
-        self._reader.position = self.length
+        with self._fetching:
+            self._fetched, self._lapped = [], False
+            self._reader.position = self.length
         self._tell()
         return True
 

@@ -18,6 +18,7 @@ from bfcviz.figures import raster
 from bfcviz.figures.colouring import Colouring
 from bfcviz.figures.png import data_uri
 from bfcviz.figures.rows import lay_out
+from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Theme, rgb
 from bfcviz.model import Model
 from bfcviz.model.state import CHUNK
@@ -43,11 +44,13 @@ class Glance:
     Attributes:
         step: what is shown.
         rows: where addresses lie.
+        divisor: bytes that 1 on the map's x axis stands for.
     """
 
     def __init__(self, model: Model, colours: Colouring, theme: Theme) -> None:
         self.step = model.step
         self.rows = lay_out(model.regions())
+        self.divisor = axis_unit(float(self.rows.width))[0]
         self.colours = colours
         self._pool, self._theme = model.pool, theme
         self._columns = int(np.clip(_CELLS // max(len(self.rows), 1), _FEWEST_COLUMNS, _MOST_COLUMNS))
@@ -76,12 +79,12 @@ class Glance:
             chunks if self._by_state else _owned(chunks), np.where(chunks["kind"] == Kind.FREE, -1.0, 1.0)
         )
 
-    def image(self, divisor: int) -> dict[str, Any]:
-        """What changes of plotly's image trace; `divisor`: bytes that 1 on the x axis stands for."""
+    def image(self) -> dict[str, Any]:
+        """What changes of plotly's image trace."""
         if not len(self.rows):
             return {"visible": False}
         pixels = raster.paint(self._shares(), self._theme, waste=self._by_state)
-        dx, dy = self.rows.width / divisor / self._columns, len(self.rows) / pixels.shape[0]
+        dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / pixels.shape[0]
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": data_uri(pixels), **place}
 

@@ -94,13 +94,12 @@ def moving_panel(glance: Glance, labels: Labels, look: Look) -> Panel:
         look: colours; a window of the map is not heeded.
     """
     rows, look = glance.rows, replace(look, map_window=None)
-    divisor = axis_unit(_span(rows, look))[0]
     nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
-    drawing = Drawing(nobody, rows, rows.part(None), divisor, look.paints, glance.colours, none)
+    drawing = Drawing(nobody, rows, rows.part(None), glance.divisor, look.paints, glance.colours, none)
     image, *others = map_traces.exact_traces(drawing)
     no_spans = np.empty(0, SPAN)
     traces = [
-        {**image, **glance.image(divisor)},
+        {**image, **glance.image()},
         *others,
         *map_marks.outlines(drawing, no_spans, no_spans),
         map_traces.hover_points(drawing, labels, glance.step, exact=True),

@@ -38,11 +38,20 @@ def test_cheap_pictures_come_at_the_rate(clock):
 
 def test_dear_pictures_come_as_often_as_the_budget_allows(clock):
     pace = Pace(10, 0.05)
-    began = clock.now
-    for cost in (0.02, 0.05, 0.01, 0.03):
+    began, costs = clock.now, (0.02, 0.05, 0.01, 0.03) * 20
+    for cost in costs:
         clock.draw(pace, 2 * cost, cost)
-    assert (0.02 + 0.05 + 0.01 + 0.03) / (clock.now - began) == pytest.approx(0.05)
-    assert (pace.frames, pace.cost_s) == (4, pytest.approx(0.03))
+    saved = 0.05 * module.SAVED_S
+    assert sum(costs) - saved == pytest.approx((clock.now - began) * 0.05)
+    assert (pace.frames, pace.cost_s) == (80, pytest.approx(0.03))
+
+
+def test_one_dear_picture_among_cheap_ones_does_not_halt_them(clock):
+    pace = Pace(10, 0.05)
+    for _ in range(3):
+        assert clock.draw(pace, 0.03, 0.03) == pytest.approx(0.07)
+        for _ in range(9):
+            assert clock.draw(pace, 0.001, 0.001) == pytest.approx(0.099)
 
 
 def test_waiting_for_others_costs_nothing(clock):

@@ -39,7 +39,7 @@ def test_going_on_over_events_is_the_same_as_beginning_there(name):
         glance.take(trace.read(glance.step, stop))
         assert glance.step == stop
         if len(at_step(trace, stop).regions()) == regions:
-            assert glance.image(1) == glance_at(trace, stop, name).image(1)
+            assert glance.image() == glance_at(trace, stop, name).image()
 
 
 @pytest.mark.parametrize("step", [150, 400, 609])
@@ -57,8 +57,8 @@ def test_a_chunk_is_where_it_is():
     for _ in range(2):
         heap.allocate(16 * MiB)
     glance = glance_at(heap.trace(), len(heap.events))
-    row, *_ = np.flatnonzero(pixels(glance.image(1))[:, 0, 3])  # the first is a gap
-    picture = pixels(glance.image(1))
+    row, *_ = np.flatnonzero(pixels(glance.image())[:, 0, 3])  # the first is a gap
+    picture = pixels(glance.image())
     used, free = (np.rint(rgb(paint.fill)) for paint in (LIGHT.in_use, LIGHT.free))
     lines = len(picture) // len(glance.rows)
     shown = picture[row::lines, :, :3].reshape(-1, 3)
@@ -74,15 +74,15 @@ def test_regions_that_come_later_are_left_out():
     heap.allocate(MiB)
     trace = heap.trace()
     glance = glance_at(trace, before)
-    image = glance.image(1)
+    image = glance.image()
     glance.take(trace.read(before, len(trace)))
-    assert glance.image(1) == image
+    assert glance.image() == image
 
 
 def test_a_heap_without_a_region_has_no_image():
     glance = glance_at(busy_trace(), 0)
     glance.take(busy_trace().read(0, 300))
-    assert glance.image(1) == {"visible": False}
+    assert glance.image() == {"visible": False}
 
 
 @pytest.mark.parametrize("step", [0, 1, 400])
