@@ -2,7 +2,7 @@
 # A compiled module does `from bfcviz cimport native` in its .pxd and `from bfcviz import native` in its .py:
 # `native.ticks()` is then the C function when compiled and the Python one when not.
 
-from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 ctypedef uint8_t u8
 ctypedef uint16_t u16
@@ -139,6 +139,11 @@ cdef extern from *:
         void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, (off_t)offset);
         return p == MAP_FAILED ? NULL : (bfc_event *)p;
     }
+    /* Zeroed memory that begins with a cache line; NULL where there is none. */
+    static bfc_event *bfc_new_window(uint64_t bytes) {
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return p == MAP_FAILED ? NULL : (bfc_event *)p;
+    }
     static void bfc_unmap_window(bfc_event *window, uint64_t bytes) { if (window) munmap(window, bytes); }
     static inline uint64_t bfc_u64(PyObject *x) {   /* ~0 where an integer is negative or too large */
         unsigned long long value = PyLong_AsUnsignedLongLong(x);
@@ -194,7 +199,9 @@ cdef extern from *:
     void bfc_prefetch(Event *) noexcept nogil
     void bfc_publish_kind(Event *, u8) noexcept nogil
     Event *bfc_map_window(int, u64, u64) noexcept nogil
+    Event *bfc_new_window(u64) noexcept nogil
     void bfc_unmap_window(Event *, u64) noexcept nogil
+    int close(int) noexcept nogil
     int bfc_errno() noexcept nogil
     u64 bfc_u64(object) noexcept
     int bfc_low_bit(u64) noexcept nogil
@@ -314,8 +321,15 @@ cdef inline void spin_unlock(SpinLock *lock) noexcept nogil:
     bfc_spin_leave(lock)
 
 # ---- records ----
-cdef inline Event *window_of(uintptr_t address) noexcept nogil:
-    return <Event *>address
+cdef inline Event *new_window(u64 num_bytes) noexcept nogil:
+    return bfc_new_window(num_bytes)
+
+# Only as long as the window is there.
+cdef extern from "Python.h":
+    object PyMemoryView_FromMemory(char *, Py_ssize_t, int)
+
+cdef inline object buffer_of(Event *window, u64 num_bytes):
+    return PyMemoryView_FromMemory(<char *>window, num_bytes, 0x200)    # PyBUF_WRITE
 
 cdef inline Event *no_window() noexcept nogil:
     return NULL
@@ -337,6 +351,9 @@ cdef inline Event *map_window(int fd, u64 offset, u64 num_bytes) noexcept nogil:
 
 cdef inline void unmap_window(Event *window, u64 num_bytes) noexcept nogil:
     bfc_unmap_window(window, num_bytes)
+
+cdef inline void close_file(int fd) noexcept nogil:
+    close(fd)
 
 cdef inline int last_error() noexcept nogil:
     return bfc_errno()

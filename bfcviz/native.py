@@ -176,9 +176,12 @@ def spin_unlock(lock: SpinLock) -> None:
     _interrupts.let_go()
 
 
-def window_of(address: int) -> Window:
-    """The window over the buffer at `address`; as large as memory, the log minds its end."""
-    return ctypes.cast(address, ctypes.POINTER(Event))
+def new_window(num_bytes: int) -> Window:
+    return (Event * (num_bytes // ctypes.sizeof(Event)))()
+
+
+def buffer_of(window: Window, num_bytes: int) -> Any:  # noqa: ARG001  C needs the size
+    return window
 
 
 def no_window() -> Window:
@@ -217,6 +220,10 @@ def map_window(fd: int, offset: int, num_bytes: int) -> Window:
 
 def unmap_window(window: Window, num_bytes: int) -> None:
     """The mapping goes with its last reference."""
+
+
+def close_file(fd: int) -> None:
+    os.close(fd)
 
 
 def last_error() -> int:

@@ -21,14 +21,14 @@ cdef class EventLog:
     cdef readonly int error     # errno that ended recording to disk, 0 = none
     cdef readonly u64 capacity
     cdef readonly u64 on_disk            # records that went to the file before `error`
-    cdef object ring            # the ring as an array; None while the file takes the records
+    cdef bint has_ring          # the window is the ring, and stays it
     cdef readonly object path   # of the file, or None
 
     cdef void tick(self) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil
-    cdef void use_ring(self) noexcept with gil
-    cdef void leave_file(self) noexcept with gil
+    cdef void use_ring(self) noexcept nogil
+    cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil
     @cython.locals(window="native.Event *", was_on_file=cython.bint)
     cpdef object close(self)

@@ -61,10 +61,12 @@ class EventLog:
         self.time = 0
         self.thread = 0
         self.replaying = False
-        self.ring: Events | None = None
+        self.has_ring = False
         self.clock = native.clock_new()
         if folder is None:
             self.use_ring()
+            if native.is_no_window(self.window):
+                raise MemoryError(f"no memory for a log of {capacity} records")
             return
         self.path = Path(folder) / EVENTS_FILE
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -84,12 +86,14 @@ class EventLog:
             native.unmap_window(self.window, self.capacity * native.RECORD)
             os.ftruncate(self.fd, self.written * native.RECORD)
             os.close(self.fd)
+        if self.has_ring:
+            native.unmap_window(self.window, self.capacity * native.RECORD)
 
     def use_ring(self) -> None:
-        """Let the window be memory, from record number `written` on."""
-        # Not from NumPy's memory: the heap whose lock is held now may be what serves it.
-        self.ring = np.frombuffer(bytearray(self.capacity * native.RECORD), EVENT)
-        self.window = native.window_of(self.ring.ctypes.data)
+        """Let the window be memory, from record number `written` on; there is no way back."""
+        # No Python object, least of all an array: the heap whose lock is held may be what serves NumPy.
+        self.window = native.new_window(self.capacity * native.RECORD)
+        self.has_ring = True
         self.base = self.written
         self.end = self.written + self.capacity
 
@@ -128,7 +132,7 @@ class EventLog:
 
     def leave_file(self) -> None:
         """Take no more records to the file. The next one begins a ring in memory."""
-        os.close(self.fd)
+        native.close_file(self.fd)
         self.detach()
 
     def detach(self) -> None:
@@ -240,7 +244,7 @@ class EventLog:
     @property
     def oldest(self) -> int:
         """Number of the oldest event that can still be read."""
-        if self.ring is None or self.written - self.on_disk < self.capacity:
+        if not self.has_ring or self.written - self.on_disk < self.capacity:
             return 0
         return self.written - self.capacity + 1  # the slot before may be half overwritten
 
@@ -248,15 +252,16 @@ class EventLog:
         """A copy of events [start, stop); the caller checks `oldest` after it, for the ring may be overwritten."""
         if start >= stop:
             return np.empty(0, EVENT)
-        if self.ring is None or stop <= self.on_disk:
+        if not self.has_ring or stop <= self.on_disk:
             return np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
         if start < self.on_disk:
             return np.concatenate([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
+        ring = np.frombuffer(native.buffer_of(self.window, self.capacity * native.RECORD), EVENT)
         first = (start - self.on_disk) % self.capacity
         last = first + stop - start
         if last <= self.capacity:
-            return self.ring[first:last].copy()
-        return np.concatenate([self.ring[first:], self.ring[: last - self.capacity]])
+            return ring[first:last].copy()
+        return np.concatenate([ring[first:], ring[: last - self.capacity]])
 
     def close(self) -> None:
         """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from bfcviz import native
-from bfcviz.allocator import survey
+from bfcviz.errors import AllocatorError, InvalidFree
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
@@ -78,7 +78,7 @@ class Gate:
     """What the C struct of the same name is."""
 
     def __init__(self, allocator: "BFCAllocator", plain: int, small: int, labels: int) -> None:
-        self.heap = allocator.heap
+        self.allocator = allocator
         self.plain = _Handler.from_address(plain).functions
         self.small = small
         self.labels = labels
@@ -107,13 +107,15 @@ class Gate:
         self.settle()
         label = _thread.label & native.LOW_32 if _thread.label >> 32 == self.labels else 0
         _thread.inside = True
-        address = self.heap.allocate(size or 1, 1, 0, label, 0)
-        if address < native.MIN_CHUNK:
-            totals = survey.read_totals(self.heap)
+        try:
+            return self.allocator.allocate(size or 1, 1, label)
+        except (MemoryError, AllocatorError):
+            totals = self.allocator.stats()
             self.failure = (size, totals.pool_bytes, totals.bytes_in_use, totals.largest_free_chunk)
             self.failures += 1
-        _thread.inside = False
-        return address if address >= native.MIN_CHUNK else None
+            return None
+        finally:
+            _thread.inside = False
 
     def malloc(self, _context: int, size: int) -> int | None:
         if self.is_served(size):
@@ -133,9 +135,11 @@ class Gate:
     def realloc(self, context: int, old: int | None, size: int) -> int | None:
         if old is None:
             return self.malloc(context, size)
-        had = 0 if _thread.inside else survey.requested_at(self.heap, old)
+        if _thread.inside:
+            return None
+        had = self.requested(old)
         if had == 0:
-            plain: int | None = None if _thread.inside else self.plain.realloc(self.plain.context, old, size)
+            plain: int | None = self.plain.realloc(self.plain.context, old, size)
             return plain
         address = self.malloc(context, size)
         if address is not None:
@@ -143,28 +147,31 @@ class Gate:
             self.give_back(old, had)
         return address
 
+    def requested(self, address: int) -> int:
+        try:
+            return self.allocator.requested_size(address)
+        except InvalidFree:
+            return 0
+
     def give_back(self, address: int, size: int) -> None:
-        if self.process != os.getpid():
-            if survey.requested_at(self.heap, address) == 0:
-                self.plain.free(self.plain.context, address, size)
-            return
-        _thread.inside = True
-        reason = self.heap.free(address)
-        _thread.inside = False
-        if reason == native.FREE_FOREIGN:
+        if self.requested(address) == 0:
             self.plain.free(self.plain.context, address, size)
+        elif self.process == os.getpid():  # in a forked one the books are the parent's, and its chunks stay
+            self.allocator.free(address)
 
     def settle(self) -> None:
         """Carry out the frees that came."""
-        if not self.emptying.acquire(blocking=False):
+        if _thread.inside:
             return
+        _thread.inside = True
         try:
-            self.freed, self.emptied = self.emptied, self.freed
-            self.handler.functions.context = self.freed.pointer  # frees go there from here on
-            for address, size in self.emptied.take():
-                self.give_back(address, size)
+            with self.emptying:
+                self.freed, self.emptied = self.emptied, self.freed
+                self.handler.functions.context = self.freed.pointer  # frees go there from here on
+                for address, size in self.emptied.take():
+                    self.give_back(address, size)
         finally:
-            self.emptying.release()
+            _thread.inside = False
 
     def outlive_python(self) -> None:
         """Serve nothing from here on, and let what is freed lie: there may be no Python left to run."""

@@ -7,7 +7,7 @@ from shared import ROOT
 TESTS = ROOT / "tests"
 FILES = sorted(
     path
-    for room in ("allocator", "events", "model")
+    for room in ("allocator", "events", "live", "model")
     for path in (TESTS / room).glob("test_*.py")
     if path.name != "test_uncompiled.py"
 )

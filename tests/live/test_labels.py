@@ -1,0 +1,95 @@
+"""Labels: what a thread is busy with stands in its allocations."""
+
+import threading
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.recording import Recording
+from bfcviz.events.schema import Kind
+from bfcviz.live.labels import label
+from bfcviz.live.numpy import serve_numpy, unserved
+
+
+def labels_of(service):
+    """The label of each allocation, in order."""
+    with unserved():
+        events = service.allocator.log.copy(0, service.allocator.log.head)
+        numbers = events["label"][events["kind"] == Kind.ALLOCATE].tolist()
+    return [service.allocator.labels.name(number) for number in numbers]
+
+
+def test_allocations_carry_the_innermost_label():
+    with serve_numpy("1MiB") as service:
+        np.empty(1)
+        with label("encoder"):
+            np.empty(1)
+            with label("encoder/layer3"):
+                np.empty(1)
+            np.empty(1)
+        np.empty(1)
+    assert labels_of(service) == ["", "encoder", "encoder/layer3", "encoder", ""]
+
+
+def test_it_decorates_and_gives_way_to_errors():
+    @label("step")
+    def step():
+        np.empty(1)
+        raise KeyError
+
+    with serve_numpy("1MiB") as service:
+        for _ in range(2):
+            try:
+                step()
+            except KeyError:
+                np.empty(1)
+    assert labels_of(service) == ["step", "", "step", ""]
+
+
+def test_each_thread_has_its_own():
+    def work():
+        np.empty(1)
+        with label("theirs"):
+            np.empty(1)
+
+    with serve_numpy("1MiB") as service, label("mine"):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        np.empty(1)
+    assert [name for name in labels_of(service) if name] == ["theirs", "mine"]
+
+
+def test_a_label_around_the_with_counts_too():
+    with label("run"), serve_numpy("1MiB") as first:
+        np.empty(1)
+    with serve_numpy("1MiB") as second, label("other"):
+        np.empty(1)
+    assert (labels_of(first), labels_of(second)) == (["run"], ["other"])
+
+
+def test_a_label_of_another_table_is_not_written():
+    labels = Labels()
+    first = serve_numpy("1MiB", labels=labels)
+    with label("of the first"):
+        second = serve_numpy("1MiB")
+        with first:
+            np.empty(1)
+        with second:
+            np.empty(1)
+    assert (labels_of(first), labels_of(second)) == (["of the first"], ["of the first"])
+    assert "of the first" in labels.names
+
+
+def test_a_recording_brings_its_table(tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        with serve_numpy("1MiB", log=recording), label("forward"):
+            np.empty(1)
+        trace = recording.trace()
+    events = trace.read(0, len(trace))
+    assert trace.labels.name(int(events["label"][events["kind"] == Kind.ALLOCATE][0])) == "forward"
+
+
+def test_without_a_heap_it_does_nothing():
+    with label("nothing"):
+        assert np.ones(3).sum() == 3

@@ -1,0 +1,99 @@
+"""What is left when Python ends, or a process forks, while NumPy is served."""
+
+import pytest
+from processes import COMPILED, run_code
+
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+
+BEGIN = """
+import os, sys, threading
+import numpy as np
+from bfcviz import Recording, serve_numpy
+from numpy import ones
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "recording.close()",
+        "sys.exit()",
+        "del service",
+        "import atexit; atexit.register(lambda: ones(1000).resize(5, refcheck=False))",
+        "sys.kept = array; cycle = [array]; cycle.append(cycle); del array",
+        "class Late:\n    def __del__(self): self.array = self.ones(100)\nlate = Late(); late.ones = ones",
+        "threading.Thread(target=lambda: [ones(100) for _ in iter(int, 1)], daemon=True).start()",
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_arrays_may_live_until_python_ends(end, inside, tmp_path):
+    code = f"""
+recording = Recording({str(tmp_path / "run")!r})
+service = serve_numpy("64MiB", log=recording)
+service.__enter__()
+array = ones(1000)
+held = [ones(100) for _ in range(100)]
+if not {inside}: service.__exit__(None, None, None)
+print(array.sum())
+{end}
+"""
+    assert run_code(BEGIN + code) == "1000.0\n"
+    trace = Trace.open(tmp_path / "run")
+    assert (trace.read(0, len(trace))["kind"] == Kind.ALLOCATE).sum() >= 101
+
+
+def test_a_forked_process_is_not_served_and_leaves_the_parents_books_alone(tmp_path):
+    code = f"""
+recording = Recording({str(tmp_path / "run")!r})
+with serve_numpy("64MiB", log=recording) as service:
+    kept, dropped = ones(1000), ones(500)
+    before = service.allocator.log.head
+    child = os.fork()
+    if child == 0:
+        del dropped
+        made = np.arange(5000)
+        kept.resize(2000, refcheck=False)
+        fine = kept[:1000].all() and not kept[1000:].any() and made.sum() == 12497500
+        fine = fine and service.left_to_numpy > 0 and service.allocator.log.head == before
+        with serve_numpy("1MiB") as own:
+            made = np.empty(10)
+        fine = fine and own.allocator.stats().num_allocs == 1
+        del kept, made, own, service
+        os._exit(0 if fine else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert service.allocator.log.head == before and service.left_to_numpy == 0
+    kept += dropped[0]
+    del dropped
+print(int(kept.sum()))
+"""
+    assert run_code(BEGIN + code) == "2000\n"
+
+
+@pytest.mark.skipif(not COMPILED, reason="uncompiled, threads take turns anyway")
+def test_a_fork_finds_the_books_whole_whatever_other_threads_do():
+    code = """
+with serve_numpy("64MiB") as service:
+    goes_on = True
+    def work():
+        while goes_on:
+            [ones(n) for n in (1, 1000, 30)]
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    for thread in threads: thread.start()
+    for _ in range(100):
+        array = ones(100)
+        child = os.fork()
+        if child == 0:
+            array.resize(200, refcheck=False)
+            del array
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    goes_on = False
+    for thread in threads: thread.join()
+del array
+assert service.allocator.stats().chunks_in_use == 0
+service.allocator.check_invariants()
+print("whole")
+"""
+    assert run_code("import warnings; warnings.simplefilter('ignore')\n" + BEGIN + code) == "whole\n"
