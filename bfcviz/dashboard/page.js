@@ -139,11 +139,14 @@ function ranges(plot) {
   return found;
 }
 
-// ipywidgets' tooltips become titles, which screen readers do not always say.
+// ipywidgets writes what an input is for on a label beside it, where screen readers do not look.
+const UNNAMED = ["input", "select", "textarea", "[role=slider]"].map((each) => `${each}:not([aria-label])`).join();
 function name_inputs(root) {
-  for (const input of root.querySelectorAll("input:not([aria-label]), select:not([aria-label]), textarea:not([aria-label])")) {
-    const holder = input.closest("[title]") ?? input.parentElement;
-    const name = input.title || holder?.title || holder?.querySelector("label")?.textContent;
-    if (name) input.setAttribute("aria-label", name);
+  for (const input of root.querySelectorAll(UNNAMED)) {
+    let holder = input.parentElement;
+    while (holder !== root && !holder.querySelector("label")) holder = holder.parentElement;
+    const label = holder.querySelector("label");
+    const texts = new Set([label?.textContent, label?.title || input.title].filter(Boolean));
+    if (texts.size) input.setAttribute("aria-label", [...texts].join(": "));
   }
 }

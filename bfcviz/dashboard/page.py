@@ -21,6 +21,15 @@ import anywidget
 
 _SCRIPT: Final = Path(__file__).with_name("page.js")
 
+# JupyterLab and ipywidgets take the mark of the focus away from menus, sliders and boxes; the class stands there
+# three times to count for more than theirs.
+_STYLE: Final = """
+.bfcviz-dashboard:focus-visible, .bfcviz-dashboard.bfcviz-dashboard.bfcviz-dashboard :focus-visible {
+  outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
+}
+.bfcviz-dashboard tr:focus-visible { outline-offset: -2px }
+"""
+
 Message = Mapping[str, Any]
 
 
@@ -28,6 +37,7 @@ class PageSide(anywidget.AnyWidget):
     """Lies, without height, above the figure and is as wide as it should be."""
 
     _esm = _SCRIPT
+    _css = _STYLE
 
     def __init__(self, hear: Callable[[Message], None]) -> None:
         super().__init__()
