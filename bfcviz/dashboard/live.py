@@ -67,6 +67,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._options = options
         self._shown = 0
         self._unseen = False
+        self._length = len(self.traces[0])
         self._motion = Motion()
         self._drain = Drain(self.traces)
         self._work: Work[Any] | None = None
@@ -128,7 +129,9 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def _show(self, *, now: bool) -> bool:
         with self.inspector.lock:
-            came, going = self.trace.refresh() > 0, self.trace.following
+            self.trace.refresh()
+            before, self._length = self._length, len(self.trace)
+            came, going = self._length > before, self.trace.following
             frame = self._motion.due(came=came, followed=self.inspector.follow, ended=now or not going)
             if frame is not Frame.NOTHING:
                 self._draw(frame)
@@ -201,6 +204,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self._shown = self._menu.value
             self._motion = Motion()
             self.trace.refresh()
+            self._length = len(self.trace)
             self.inspector = self._inspect()
             kernel.route([self.inspector])
             self.children = [self._bar, self.inspector]

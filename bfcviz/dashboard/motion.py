@@ -38,6 +38,7 @@ class Motion:
     def __init__(self) -> None:
         self.moving = False
         self._owed = False  # events came that no picture at rest shows
+        self._again = False  # events came the last time
         self._came = self._whole_due = 0.0
 
     def due(self, *, came: bool, followed: bool, ended: bool = False) -> Frame:
@@ -49,13 +50,12 @@ class Motion:
             ended: no more will come.
         """
         now = time.monotonic()
-        again = came and now - self._came < REST_S
-        self._came = now if came else self._came
+        at_work = now - self._came < REST_S or (came and self._again)
+        self._came, self._again = now if came else self._came, came
         self._owed |= came
         if not self._owed:
             return Frame.NOTHING
-        if ended or (not again and now - self._came >= REST_S) or (came and not again and followed):
-            self.moving = False
+        if ended or not at_work:
             return Frame.WHOLE
         self.moving = followed
         if now >= self._whole_due:

@@ -1,5 +1,7 @@
 """LiveDashboard with the real Inspector, on a heap whose first steps are long gone."""
 
+from dataclasses import replace
+
 import pytest
 from heaps import MIB, new_heap
 
@@ -8,6 +10,7 @@ from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.moves import MOVES
 from bfcviz.events.log import EventLog
 from bfcviz.figures import FIGURES
+from bfcviz.figures.look import MapWindow
 
 
 def work(heap, times):
@@ -70,3 +73,84 @@ def test_every_figure_can_be_had_of_what_is_kept(live, name):
     for step in (dashboard.trace.first, len(dashboard.trace)):
         dashboard.inspector.step = step
         assert dashboard.inspector._draw(name)
+
+
+def moving_map(dashboard):
+    return dashboard.inspector.view.panels["region_map"].traces[0]["source"]
+
+
+def test_at_work_the_map_alone_moves_and_at_rest_there_is_all(live):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.trace_grew(moving=True)
+    step, words = inspector.step, inspector._wording._event.value
+    before = moving_map(dashboard)
+    kept = [heap.allocate(100_000) for _ in range(40)]
+    dashboard.trace.refresh()
+    assert inspector.glance()
+    assert moving_map(dashboard) != before
+    assert inspector.view.widget.data[0].source == moving_map(dashboard)
+    assert (inspector.step, inspector._wording._event.value) == (step, words)
+    hover = inspector.view.panels["region_map"].traces[-2]
+    assert hover["hovertemplate"] == []
+    dashboard.refresh()
+    assert inspector.step == heap.log.head
+    hover = inspector.view.panels["region_map"].traces[-2]
+    assert len(hover["hovertemplate"]) > len(kept)
+
+
+def test_a_persons_move_ends_the_moving_picture(live):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.trace_grew(moving=True)
+    assert inspector.study.moving
+    inspector.step -= 1
+    assert not inspector.study.moving
+    work(heap, 5)
+    dashboard.trace.refresh()
+    assert not inspector.glance()
+    inspector.follow = True
+    assert not inspector.study.moving
+
+
+@pytest.mark.parametrize("change", [{"views": "time"}, {"colour": "age"}])
+def test_what_events_cannot_bring_up_to_date_takes_the_whole_picture(live, change):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.set_trait(*next(iter(change.items())))
+    inspector.trace_grew(moving=True)
+    work(heap, 5)
+    dashboard.trace.refresh()
+    assert not inspector.glance()
+
+
+def test_zoomed_in_the_map_is_exact_also_at_work(live):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.look = replace(inspector.look, map_window=MapWindow((0.0, 65536.0), (0.0, 1.0)))
+    inspector.trace_grew(moving=True)
+    work(heap, 5)
+    dashboard.trace.refresh()
+    assert not inspector.glance()
+    assert inspector.view.panels["region_map"].traces[0]["visible"] is False
+
+
+def test_what_was_lost_takes_the_whole_picture(live):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.trace_grew(moving=True)
+    work(heap, 1000)
+    dashboard.trace.refresh()
+    assert dashboard.trace.first > inspector.step
+    assert not inspector.glance()
+
+
+def test_a_pause_shows_all_of_where_it_stands(live):
+    heap, dashboard = live
+    for _ in range(3):
+        work(heap, 5)
+        dashboard._frame()
+    assert dashboard.inspector.study.moving
+    dashboard.pause()
+    assert not dashboard.inspector.study.moving
+    assert dashboard.inspector.step == len(dashboard.trace)
