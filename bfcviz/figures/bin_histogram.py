@@ -5,6 +5,7 @@ chunk of 256 bytes and a gigabyte must both be seen.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ def _hover(bins: NDArray[np.void], state: str) -> list[str]:
     ]
 
 
+@cache
 def _range(number: int) -> str:
     least = MIN_CHUNK << number
     if number == NUM_BINS - 1:

@@ -156,7 +156,8 @@ def template(theme: Theme) -> go.layout.Template:
                 "align": "left",
             },
             "xaxis": axis,
-            "yaxis": axis,
+            # Labels beside a plot never reach beyond the page: plotly need not measure each to see whether they do.
+            "yaxis": axis | {"ticklabeloverflow": "allow"},
         }
     )
 

@@ -49,11 +49,14 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
         model = Model(trace, operation.pool)
     requested = int(operation.end["requested"])
     rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
-    free = _free_chunks(model, operation.begin)
+    rows = _chunks(model, operation.begin)
+    free = picked(rows, rows["state"] == raw.CHUNK_FREE)
     max_waste = _max_waste(trace, operation.pool)
     taken = None
     if operation.end["kind"] == Kind.ALLOCATE:
-        taken = _taken(model, operation, rounded, max_waste)
+        if operation.taken_at != operation.begin:
+            rows = _chunks(model, operation.taken_at)
+        taken = _taken(rows, operation, rounded, max_waste)
     made_room = bool(operation.extends or operation.releases)
     first = bin_of(rounded)
     last = NUM_BINS - 1 if taken is None or made_room else max(taken.bin, first)
@@ -76,18 +79,13 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
     )
 
 
-def _free_chunks(model: Model, step: int) -> NDArray[np.void]:
-    """Rows of the chunks that are free at a step, in no order."""
+def _chunks(model: Model, step: int) -> NDArray[np.void]:
+    """Rows of the chunks at a step, in no order: sooner had than `chunks()`, whose kept array stays."""
     with model.visiting(step):
-        rows = (
-            model.table.chunk_rows()
-        )  # a tenth of the cost of `chunks()`, whose kept array stays what it is
-    return picked(rows, rows["state"] == raw.CHUNK_FREE)
+        return model.table.chunk_rows()
 
 
-def _taken(model: Model, operation: Operation, rounded: int, max_waste: int | None) -> Taken:
-    with model.visiting(operation.taken_at):
-        rows = model.table.chunk_rows()
+def _taken(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste: int | None) -> Taken:
     chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
     size, rest, padding, split = int(chunk["size"]), 0, 0, False
     for event in operation.splits:
