@@ -24,7 +24,9 @@ MOST_TEXTS: Final = 1000
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
 _ROWS_ON_GRID = 250
-_APART = 0.06  # of the screen's width: the points along a long piece
+_APART = 0.06  # of the screen's width: the points along a long piece, at most
+_CLOSEST = 0.015  # likewise, at least
+_SQUARE = 0.24  # a map's height, as a part of its width, as a rule
 _INSIDE = 0.01  # likewise: from its ends
 
 
@@ -40,7 +42,10 @@ def points_in_pieces(
     right = np.minimum(pieces.right, part.right)
     screen = max(part.right - part.left, 1e-9)
     inner = np.maximum(right - left - 2 * _INSIDE * screen, 0.0)
-    along = np.where(inner > 0, np.ceil(inner / (_APART * screen)) + 1, 1).astype(np.intp)
+    # No farther apart than rows are high, or the nearest point would be one of the next row.
+    rows = max(len(part), 1)
+    apart = max(min(_SQUARE / rows, _APART), _CLOSEST, rows / _MOST_POINTS) * screen
+    along = np.where(inner > 0, np.ceil(inner / apart) + 1, 1).astype(np.intp)
     piece = np.repeat(np.arange(len(pieces)), along)
     nth = np.arange(len(piece)) - np.repeat(np.cumsum(along) - along, along)
     first = np.where(along > 1, left + _INSIDE * screen, (left + right) / 2)

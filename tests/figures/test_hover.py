@@ -55,3 +55,25 @@ def test_a_grid_has_no_more_points_than_fit_however_many_rows():
         assert 100 <= len(points["x"]) <= 1000
         assert len(points["x"]) == len(points["y"]) == len(points["hovertemplate"])
         assert np.ptp(points["y"]) >= 0.9 * (len(rows) - 1)
+
+
+def test_points_are_no_farther_apart_than_rows_are_high():
+    """In a map 1,000 pixels wide and 300 high: plotly takes the nearest point, and a row has one in its middle."""
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(30 * MiB)
+    model = Model(heap.trace())
+    model.seek(len(heap.events))
+    rows = lay_out(model.regions())
+    points = points_of(model, rows)
+    for row in range(7):  # those with nothing but this chunk
+        x = np.sort(points["x"][np.floor(points["y"]) == row]) / rows.width * 1000
+        assert np.diff(x).max() / 2 < 300 / len(rows) / 2
+
+
+def test_as_many_rows_as_there_may_be_have_not_too_many_points():
+    heap = PlainHeap(4 * KiB, regions=1500, gap=4 * KiB)
+    for _ in range(1500):
+        heap.allocate(4 * KiB)
+    model = Model(heap.trace())
+    model.seek(len(heap.events))
+    assert len(points_of(model, lay_out(model.regions()))["x"]) <= 6000
