@@ -16,7 +16,7 @@ TARGETS: Final = (ANY, *(kind.name for kind in Kind), OF_CHUNK, OF_LABEL)
 """What next and previous can look for."""
 
 MOVES: Final = {
-    "first": "first: before the first event (Home)",
+    "first": "first: before the first event that is known (Home)",
     "back": "back: undo one event (left arrow)",
     "forward": "forward: apply one event (right arrow)",
     "last": "last: after the last event (End)",
@@ -89,7 +89,7 @@ def _one(place: Place, *, forward: bool) -> int:
     look = next_step if forward else previous_step
     found = look(place.trace, place.step, list(Kind), place.pool)
     if found is None:
-        return len(place.trace) if forward else 0
+        return len(place.trace) if forward else place.trace.first
     return found
 
 
@@ -101,7 +101,7 @@ def _oom(place: Place) -> int:
 
 
 _MOVES: Final[dict[str, Callable[[Place], int]]] = {
-    "first": lambda _: 0,
+    "first": lambda place: place.trace.first,
     "back": lambda place: _one(place, forward=False),
     "forward": lambda place: _one(place, forward=True),
     "last": lambda place: len(place.trace),

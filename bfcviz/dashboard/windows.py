@@ -68,5 +68,5 @@ def _steps(x: Sequence[float], clock: Clock) -> tuple[int, int]:
     first, last = clock.step_at(float(x[0])), clock.step_at(float(x[1]))
     if last <= first:  # a window narrower than an event
         last = min(first + 1, clock.last)
-        first = max(last - 1, 0)
+        first = max(last - 1, clock.first)
     return first, last

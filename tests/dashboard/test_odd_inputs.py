@@ -10,7 +10,9 @@ from heaps import new_heap
 
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.layouts import LAYOUTS
+from bfcviz.dashboard.sources import trace_of
 from bfcviz.dashboard.wording import notice
+from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.recording import Recording
 from bfcviz.events.trace import Trace
@@ -131,6 +133,21 @@ def test_a_trace_grows_from_nothing(views, tmp_path):
         trace.refresh()
         inspector.trace_grew()
         assert inspector.step == 1
+
+
+def test_the_first_step_is_the_first_that_is_kept():
+    heap = new_heap(1 << 20, log=EventLog(1024))
+    for size in range(900):
+        heap.free(heap.allocate(1000 + size))
+    trace = trace_of(heap, keep=512)
+    inspector = Inspector(trace, follow=True)
+    assert inspector.step == len(trace) > trace.first > 0
+    for move in ("first", "back"):
+        inspector.act(move)
+        assert inspector.step == trace.first
+    inspector._hear({"do": "zoom", "ranges": {"2": {"x": [-9e9, -8e9], "y": [0, 1]}}})
+    assert inspector.look.steps[0] >= trace.first
+    assert_fit_for_a_page(inspector)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------
