@@ -125,7 +125,10 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def _frame(self) -> bool:
         """The renderer's picture: whichever is due; returns whether more may come."""
-        return self._show(now=False)
+        with self.inspector.lock:
+            if self.renderer.paused:  # since this frame began: the whole picture is there already
+                return self.trace.following
+            return self._show(now=False)
 
     def _show(self, *, now: bool) -> bool:
         with self.inspector.lock:

@@ -154,3 +154,6 @@ def test_a_pause_shows_all_of_where_it_stands(live):
     dashboard.pause()
     assert not dashboard.inspector.study.moving
     assert dashboard.inspector.step == len(dashboard.trace)
+    work(heap, 5)
+    assert dashboard._frame()  # was under way when the pause came
+    assert dashboard.inspector.step == len(dashboard.trace)
