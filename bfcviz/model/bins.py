@@ -30,10 +30,10 @@ def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:
     """The 21 bins of an array of CHUNK."""
     bins = np.zeros(NUM_BINS, BIN)
     bins["bin"] = np.arange(NUM_BINS)
-    numbers = bin_numbers(chunks["size"])
-    for state, mask in (("free", ~chunks["in_use"]), ("in_use", chunks["in_use"])):
-        bins[f"{state}_chunks"] = np.bincount(numbers[mask], minlength=NUM_BINS)
-        totals = np.zeros(NUM_BINS, np.uint64)
-        np.add.at(totals, numbers[mask], chunks["size"][mask])  # bincount's weights would be float64
-        bins[f"{state}_bytes"] = totals
+    cells = bin_numbers(chunks["size"]) + NUM_BINS * chunks["in_use"]
+    counts = np.bincount(cells, minlength=2 * NUM_BINS)
+    totals = np.zeros(2 * NUM_BINS, np.uint64)
+    np.add.at(totals, cells, chunks["size"])  # bincount's weights would be float64
+    for state, part in (("free", slice(NUM_BINS)), ("in_use", slice(NUM_BINS, None))):
+        bins[f"{state}_chunks"], bins[f"{state}_bytes"] = counts[part], totals[part]
     return bins
