@@ -2,9 +2,10 @@
 
     python tests/bench/dashboard.py [--only 100k,10M] [--runs 9]
 
-End to end: from the click or the mouse's release in the page (headless Chromium) to the moment plotly has drawn the
-new picture (`plotly_afterplot`), and to the second animation frame after it, when it is on screen. In the kernel: from the
-change of the trait to the last message sent, and what those messages weigh. Medians, and the worst in brackets.
+End to end: from the click or the mouse's release in the page (headless Chromium) to the moment plotly has drawn
+the new picture (`plotly_afterplot`), and to the second animation frame after it, when it is on screen. In the
+kernel: from the change of the trait to the last message sent, and what those messages weigh. Medians, and the worst
+in brackets.
 """
 
 import argparse
@@ -130,7 +131,11 @@ def measure(lab: Lab, name: str, runs: int) -> None:
         drawn, shown = zip(*time_in_page(board, watch, steps[:-2]), strict=True)
         kernel = board.lab.python(_kernel_code(what, steps[:-2]))
         held = board.get("study.model.chunks().size")
-        print(_row(name, held, events, what, drawn, shown, kernel), flush=True)
+        goal, kernel_goal = GOALS[what] if name == "100k" else (None, None)
+        ends = f"| {_ms(drawn)}{_goal(goal)} | {_ms(shown)} "
+        inside = f"| {_ms(kernel['wall'])} | {_ms(kernel['cpu'])}{_goal(kernel_goal)} "
+        weight = f"| {statistics.median(kernel['kB']):,.0f} | {statistics.median(kernel['messages']):.0f} |"
+        print(f"| {held:,} | {events:,} | {what} {ends}{inside}{weight}", flush=True)
 
 
 def _kernel_code(what: str, steps: list[int]) -> str:
@@ -140,14 +145,6 @@ def _kernel_code(what: str, steps: list[int]) -> str:
         steps = [steps[0] + run for run in range(len(steps) + 1)]
         return f"{{name: values[1:] for name, values in bench.steps_cost(seen, {steps}).items()}}"
     return f"bench.steps_cost(seen, {steps})"
-
-
-def _row(name, held, events, what, drawn, shown, kernel) -> str:
-    goal, kernel_goal = GOALS[what] if name == "100k" else (None, None)
-    ends = f"| {_ms(drawn)}{_goal(goal)} | {_ms(shown)} "
-    inside = f"| {_ms(kernel['wall'])} | {_ms(kernel['cpu'])}{_goal(kernel_goal)} "
-    weight = f"| {statistics.median(kernel['kB']):,.0f} | {statistics.median(kernel['messages']):.0f} |"
-    return f"| {held:,} | {events:,} | {what} {ends}{inside}{weight}"
 
 
 def _ms(values) -> str:
@@ -181,8 +178,9 @@ def main(options: argparse.Namespace) -> None:
     print("| chunks | events | what | drawn | on screen | kernel, wall | kernel, CPU | kB | messages |")
     print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
     with sync_playwright() as playwright:
+        # Without --disable-gpu Chromium plays one in software, where there is none.
         browser = playwright.chromium.launch(
-            executable_path=find_browser(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=find_browser(), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         )
         for name in options.only.split(",") if options.only else CASES:
             run_case(browser, name, options.runs)
