@@ -61,7 +61,7 @@ def printed(place):
 
 
 def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
-    assert sum(language == "python" for language, _ in BLOCKS) == 3
+    assert sum(language == "python" for language, _ in BLOCKS) == 4
     made = {path.name for path in place.iterdir()}
     assert made == {"first_run", "map.html", "fragmentation.csv", "first_run.parquet", "logs"}
     assert len(printed) == len(BLOCKS)

@@ -65,6 +65,7 @@ class Controls:
             layout={"flex": "1 1 auto", "min_width": "160px"},
             style={"description_width": "34px"},
         )
+        self.slider.add_class("bfcviz-slider")
         self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "96px"})
         self.of = widgets.HTML(layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"})
         self.speed = _menu("", SPEEDS, "speed of play", 142)

@@ -98,9 +98,7 @@ class Board:
 
     def wait_for(self, condition, *arguments):
         """Until a JavaScript condition holds, of the plot and arguments."""
-        self.page.wait_for_function(
-            f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments]
-        )
+        self.page.wait_for_function(f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments])
 
     def drawing(self, name):
         """What the page's svg holds for a trace: its path."""

@@ -181,7 +181,9 @@ class Lab:
     def change_theme(self, *, dark):
         """As from the settings menu."""
         name = "JupyterLab Dark" if dark else "JupyterLab Light"
-        self.page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
+        self.page.evaluate(
+            "name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name
+        )
 
     def python(self, code):
         """What `code`, an expression, gives in the notebook's kernel, through JSON."""

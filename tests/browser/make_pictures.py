@@ -1,61 +1,155 @@
-"""Makes notebooks/pictures/*.png: the Inspector of notebook 01 in a real JupyterLab page.
+"""Makes notebooks/pictures/*.png: dashboards of the bundled runs in a real JupyterLab page.
 
-    python tests/browser/make_pictures.py
+    python tests/browser/make_pictures.py [NAME ...]
 
-Each picture shows the bundled training run where its heap is fragmented the worst.
+stepping       a real run where its heap is fragmented the worst, and what that step did
+live           the same run's requests, served by a heap at this moment
+zoomed         three training steps, chunk by chunk: who held which addresses when
+fragmentation  the share of free memory that no request of 8 MiB could use, in the dark
 """
 
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from browser.board import Board, write_notebook  # noqa: E402
 from browser.lab import Lab, find_browser, serve  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
-NOTEBOOK = "01_step_through.ipynb"
 PICTURES = ROOT / "notebooks" / "pictures"
-SIZE = (1560, 1500)
+SIZE = (1480, 1500)
+
+OPEN = """
+import time
+from dataclasses import replace
+
+import bfcviz
+from bfcviz.events.schema import Kind
+from bfcviz.model.find import worst_fragmentation
+
+run = bfcviz.open(bfcviz.sample("conv"))
+"""
+STEPPING = """
+view = bfcviz.Inspector(run, step=worst_fragmentation(run))
+view
+"""
+LIVE = """
+log = bfcviz.EventLog(1 << 18)
+options = bfcviz.AllocatorOptions(allow_growth=True)
+heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 128 << 20, options, log=log)
+
+def train(first, last):
+    held = {}
+    for event in run.read(first, last):
+        if event["kind"] == Kind.ALLOCATE:
+            name = run.labels.name(int(event["label"]))
+            held[int(event["seq"])] = heap.allocate(int(event["requested"]), label=name)
+        elif event["kind"] == Kind.FREE and int(event["other"]) in held:
+            heap.free(held.pop(int(event["other"])))
+        time.sleep(0.001)
+    for address in held.values():
+        heap.free(address)
+
+def train_on():
+    for _ in range(50):
+        train(33_000, 35_900)
+
+live = bfcviz.LiveDashboard(heap)
+view = live.inspector
+live
+----
+training = live.run(train_on)
+"""
+ZOOMED = """
+view = bfcviz.Inspector(run, step=33_817, views="time", colour="label")
+view.look = replace(view.look, steps=(33_000, 36_000))
+view
+"""
+FRAGMENTATION = """
+view = bfcviz.Inspector(run, step=worst_fragmentation(run), wanted=8 << 20)
+view.look = replace(view.look, steps=(32_800, 36_200))
+view
+"""
+
+LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* pictures')"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What one picture shows: its cells, and whether the lab is dark."""
+
+    cells: str
+    dark: bool = False
+
+
+SHOTS = {
+    "stepping": Shot(STEPPING),
+    "live": Shot(LIVE),
+    "zoomed": Shot(ZOOMED),
+    "fragmentation": Shot(FRAGMENTATION, dark=True),
+}
 
 
 def main():
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        for theme in ("light", "dark"):
-            picture = PICTURES / ("inspector.png" if theme == "light" else "inspector_dark.png")
+        for name in sys.argv[1:] or SHOTS:
             with tempfile.TemporaryDirectory() as place:
-                _take(browser, Path(place), theme, picture)
-            print(f"{picture.relative_to(ROOT)}: {picture.stat().st_size / 1024:.0f} KiB")
+                _take(browser, Path(place), SHOTS[name], PICTURES / f"{name}.png")
+            print(f"{name}.png: {(PICTURES / f'{name}.png').stat().st_size / 1024:.0f} KiB")
         browser.close()
 
 
-def _take(browser, place, theme, picture):
+def _take(browser, place, shot, picture):
     served, home = place / "served", place / "home"
     served.mkdir()
     home.mkdir()
-    source = (ROOT / "notebooks" / NOTEBOOK).read_text()
-    (served / NOTEBOOK).write_text(source.replace("step=worst)", f"step=worst, theme='{theme}')"))
-    with serve(served, home, dark=theme == "dark") as server:
+    write_notebook(served / "shot.ipynb", OPEN, *shot.cells.split("----"))
+    with serve(served, home, dark=shot.dark) as server:
         lab = Lab(browser, server, size=SIZE)
-        lab.open(NOTEBOOK)
+        lab.open("shot.ipynb")
         lab.run_all()
         lab.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
-        view = lab.page.locator(".bfcviz-dashboard").nth(1)
-        step = lab.python("real.step")
-        view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
-        plot = view.locator(".js-plotly-plot")
-        plot.locator(".cartesianlayer .subplot").nth(4).wait_for(state="attached")
-        view.scroll_into_view_if_needed()
-        lab.page.wait_for_function(
-            "([plot, view]) => Math.abs(plot.querySelector('.main-svg').getBoundingClientRect().width"
-            " - view.getBoundingClientRect().width) < 40",
-            arg=[plot.element_handle(), view.element_handle()],
+        board = Board(lab, "view")
+        if "live" in shot.cells:
+            lab.page.locator(LIVELY).wait_for()
+            board.view.locator(".bfcviz-numbers :text-matches('in use [2-5][0-9]')").wait_for()
+        else:
+            board.wait_until_drawn()
+        board.wait_for(f"return plot._fullLayout.paper_bgcolor === '{'#111111' if shot.dark else '#FFFFFF'}'")
+        whole = lab.page.locator(
+            ".jp-OutputArea-output:has(> .bfcviz-dashboard), .widget-vbox:has(> .bfcviz-dashboard)"
         )
-        view.screenshot(path=picture)
+        (whole if whole.count() else board.view).first.scroll_into_view_if_needed()
+        board.wait_for(
+            "const width = element => element.getBoundingClientRect().width;"
+            "return Math.abs(width(plot.querySelector('.main-svg')) - width(args[0])) < 40",
+            board.view.element_handle(),
+        )
+        _shoot(board, picture)
         lab.close()
+
+
+def _shoot(board, picture):
+    """The controls, the words and the figure; the lists under them are left out."""
+    box = board.view.bounding_box()
+    foot = board.view.locator(".jupyter-widget-tab, .widget-tab").first.bounding_box()
+    above = 34 if board.page.locator(".bfcviz-live").count() else 0
+    board.page.screenshot(
+        path=picture,
+        clip={
+            "x": box["x"],
+            "y": box["y"] - above,
+            "width": box["width"],
+            "height": foot["y"] - box["y"] + above,
+        },
+        full_page=True,
+    )
 
 
 if __name__ == "__main__":

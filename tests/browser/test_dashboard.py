@@ -58,7 +58,16 @@ def test_every_view_is_drawn(small):
     small.set(views="everything")
     small.view.locator(".annotation-text:has-text('Region map')").wait_for()
     shown = " ".join(small.view.locator(".js-plotly-plot .annotation-text").all_text_contents())
-    titles = ("Region map", "Address-time map", "Stats", "Fragmentation", "Bytes by bin", "Chunks by bin", "Active memory", "Events a second")
+    titles = (
+        "Region map",
+        "Address-time map",
+        "Stats",
+        "Fragmentation",
+        "Bytes by bin",
+        "Chunks by bin",
+        "Active memory",
+        "Events a second",
+    )
     for title in titles:
         assert title in shown
     small.set(views="heap")
@@ -90,7 +99,9 @@ def test_zoom_shows_exact_chunks_and_back(many):
     many.go_to(20000)
     many.wait_for("return plot.data[0].type === 'image' && plot.data[0].visible === true")
     many.drag("region_map", (0.2, 0.02), (0.3, 0.12))
-    many.wait_for("return plot.data[0].visible === false && plot.data.find(t => t.name === 'in use').x.length > 100")
+    many.wait_for(
+        "return plot.data[0].visible === false && plot.data.find(t => t.name === 'in use').x.length > 100"
+    )
     assert many.get("look.map_window.rows")[1] < 3
     many.page.mouse.dblclick(*many.at("region_map", 0.5, 0.5))
     many.wait_for("return plot.data[0].visible === true")
@@ -114,7 +125,9 @@ def test_a_click_selects_a_chunk_in_every_view(small):
     small.view.locator(".bfcviz-life:has-text('0x')").wait_for()
     chosen = small.get("look.selected.address")
     assert f"{chosen & 0xFFFF:x}" in small.life()
-    small.wait_for("return plot.data.some(t => t.name === 'selected' && t.visible !== false && t.x.length > 4)")
+    small.wait_for(
+        "return plot.data.some(t => t.name === 'selected' && t.visible !== false && t.x.length > 4)"
+    )
     small.view.locator("tr[aria-current=true]").first.wait_for()
     small.key("Escape")
     small.view.locator(".bfcviz-life:has-text('Click a chunk')").wait_for()
@@ -142,7 +155,9 @@ def test_a_zoom_of_one_timeline_zooms_all(small):
     assert small.trace("in use", "x") == whole
 
 
-@pytest.mark.parametrize(("suffix", "starts"), [("csv", b'"address"'), ("html", b"<!doctype html>"), ("svg", b"<svg")])
+@pytest.mark.parametrize(
+    ("suffix", "starts"), [("csv", b'"address"'), ("html", b"<!doctype html>"), ("svg", b"<svg")]
+)
 def test_what_is_shown_can_be_downloaded(small, suffix, starts):
     small.go_to(500)
     small.view.get_by_role("tab", name="export").click()
@@ -163,7 +178,7 @@ def test_the_code_of_a_picture_is_shown(small):
     small.press("export-code")
     shown = small.view.locator(".bfcviz-code textarea")
     shown.wait_for()
-    assert "draw(\"region_map\", trace, 500" in shown.input_value().replace("'", '"')
+    assert 'draw("region_map", trace, 500' in shown.input_value().replace("'", '"')
 
 
 def test_the_event_list_follows_and_leads(small):

@@ -50,7 +50,9 @@ job = bfcviz.LiveDashboard("job")
 job
 """
 
-RUNNING = "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
+RUNNING = (
+    "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
+)
 SAID = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
 NEWER = f"([board, before]) => Number({SAID}[1].replaceAll(',', '')) > before"
 LONGER = f"([board, before]) => Number({SAID}[2].replaceAll(',', '')) > before"

@@ -1,6 +1,7 @@
 """Notebook 01 in a real page: the first Inspector shows ten allocations, the second a real run."""
 
 import pytest
+from browser.board import Board
 from browser.lab import Lab
 
 import bfcviz
@@ -10,48 +11,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 NOTEBOOK = "01_step_through.ipynb"
 
-
-class Page:
-    """The page with the notebook run, and the Inspector in it that is called `name` in the notebook."""
-
-    def __init__(self, lab, name, number):
-        self.lab, self.name, self.page = lab, name, lab.page
-        self.view = lab.page.locator(".bfcviz-dashboard").nth(number)
-
-    def go_to(self, step):
-        """Moves by Python, and waits until words and picture have followed."""
-        self.lab.python(f"setattr({self.name}, 'step', {step})")
-        self.wait_for_step(step)
-
-    def wait_for_step(self, step):
-        self.view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
-        self.page.wait_for_function(
-            "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.x.length === 2)"
-            ".every(t => t.x[0] === step)",
-            arg=[self.plot(), step],
-        )
-
-    def plot(self):
-        return self.view.locator(".js-plotly-plot").element_handle()
-
-    def step(self):
-        return self.lab.python(f"{self.name}.step")
-
-    def words(self):
-        return self.view.locator(".bfcviz-words").inner_text()
-
-    def press(self, button):
-        self.view.locator(f".bfcviz-{button}").click()
-
-    def drawing(self, name):
-        """What the page's svg holds for a trace of the region map: its path."""
-        return self.page.evaluate(
-            "([plot, name]) => {"
-            "const index = plot.data.findIndex(t => t.name === name);"
-            "const uid = plot._fullData[index].uid;"
-            "return [...plot.querySelectorAll(`.trace${uid} path`)].map(p => p.getAttribute('d')).join(' ');}",
-            [self.plot(), name],
-        )
+_ALL_DRAWN = """() => [...document.querySelectorAll('.bfcviz-dashboard')].filter(
+  one => one.querySelectorAll('.js-plotly-plot .nsewdrag').length >= 5).length === 3"""
 
 
 @pytest.fixture(scope="module")
@@ -59,23 +20,19 @@ def lab(browser, server):
     lab = Lab(browser, server)
     lab.open(NOTEBOOK)
     lab.run_all()
-    lab.page.wait_for_function(
-        "() => document.querySelectorAll('.bfcviz-words').length === 2 &&"
-        "[...document.querySelectorAll('.bfcviz-dashboard .js-plotly-plot')].filter("
-        "plot => plot.querySelectorAll('.cartesianlayer .subplot').length === 5).length === 2"
-    )
+    lab.page.wait_for_function(_ALL_DRAWN)
     yield lab
     lab.close()
 
 
 @pytest.fixture
 def small(lab):
-    return Page(lab, "inspector", 0)
+    return Board(lab, "inspector", 0)
 
 
 @pytest.fixture
 def real(lab):
-    return Page(lab, "real", 1)
+    return Board(lab, "real", 1)
 
 
 def test_the_inspector_renders_its_four_pictures(small):
@@ -113,9 +70,10 @@ def test_forward_and_back_change_words_and_picture(small):
     assert small.drawing("touched by this step") == outline
 
 
-def test_next_split_and_next_oom_jump(small):
+def test_next_goes_to_the_chosen_kind_and_next_oom_jumps(small):
     small.go_to(15)
-    small.press("split")
+    small.view.get_by_label("what next and previous look for").select_option("SPLIT")
+    small.press("next")
     small.wait_for_step(18)
     assert "was split: 3.0 MiB handed to logits" in small.words()
     small.press("oom")
@@ -127,7 +85,7 @@ def test_next_split_and_next_oom_jump(small):
 def test_the_slider_moves_through_a_real_run(real):
     real.go_to(1000)
     before = real.drawing("in use")
-    handle = real.view.locator(".widget-slider .noUi-handle")
+    handle = real.view.locator(".bfcviz-slider .noUi-handle")
     handle.focus()
     handle.press("End")
     real.wait_for_step(real.lab.python("len(run)"))
@@ -139,16 +97,16 @@ def test_the_slider_moves_through_a_real_run(real):
 
 def test_dragging_the_slider_ends_where_it_is_let_go(real):
     real.go_to(1000)
-    box = real.view.locator(".widget-slider .slider-container").bounding_box()
+    box = real.view.locator(".bfcviz-slider .slider-container").bounding_box()
     mouse = real.page.mouse
-    handle = real.view.locator(".widget-slider .noUi-handle").bounding_box()
+    handle = real.view.locator(".bfcviz-slider .noUi-handle").bounding_box()
     y = handle["y"] + handle["height"] / 2
     mouse.move(handle["x"] + handle["width"] / 2, y)
     mouse.down()
     for part in range(1, 11):
         mouse.move(box["x"] + box["width"] * (0.1 + 0.04 * part), y)
     mouse.up()
-    at = real.view.locator(".widget-slider .noUi-handle").get_attribute("aria-valuenow")
+    at = real.view.locator(".bfcviz-slider .noUi-handle").get_attribute("aria-valuenow")
     step = round(float(at))
     assert 0.3 < step / real.lab.python("len(run)") < 0.7
     real.wait_for_step(step)
@@ -167,32 +125,8 @@ def test_play_runs_until_paused(small):
 
 def test_nothing_offers_to_send_a_figure_away(lab):
     offered = lab.page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
-    assert offered.count("Zoom") == 3  # two Inspectors and the figure at the end
+    assert offered.count("Zoom") == 4  # three Inspectors and the figure at the end
     assert "Share chart..." not in offered
-
-
-def test_hovering_tells_the_chunk(small):
-    small.go_to(20)
-    area = small.page.evaluate(
-        "plot => { const box = plot.querySelector('.xy .plot, .draglayer .xy .nsewdrag').getBoundingClientRect();"
-        "return [box.x, box.y, box.width, box.height]; }",
-        small.plot(),
-    )
-    small.page.mouse.move(area[0] + area[2] * 0.3, area[1] + area[3] * 0.1)
-    small.view.locator(".hoverlayer .hovertext:has-text('weights')").wait_for()
-    small.page.mouse.move(0, 0)
-
-
-@pytest.mark.parametrize(("suffix", "starts"), [("csv", b'"address"'), ("html", b"<!doctype html>")])
-def test_export_offers_the_file(real, suffix, starts):
-    real.go_to(500)
-    real.press(f"export-{suffix}")
-    link = real.view.locator(f".bfcviz-download a[download$='.{suffix}']")
-    link.wait_for()
-    with real.page.expect_download() as download:
-        link.click()
-    assert download.value.suggested_filename == f"bfcviz-region_map-step500.{suffix}"
-    assert download.value.path().read_bytes().startswith(starts)
 
 
 def test_an_exported_page_works_by_itself(browser, tmp_path):
