@@ -61,6 +61,7 @@ class EventLog:
         self.time = 0
         self.thread = 0
         self.replaying = False
+        self.window = native.no_window()
         self.has_ring = False
         self.clock = native.clock_new()
         if folder is None:
@@ -71,7 +72,6 @@ class EventLog:
         self.path = Path(folder) / EVENTS_FILE
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         self.on_file = True
-        self.window = native.no_window()
         self.end = 0  # the first event maps the first window
 
     def __del__(self) -> None:
