@@ -1,6 +1,6 @@
 """How fast the Inspector answers, in a real JupyterLab page and in its kernel.
 
-    python tests/bench/dashboard.py [--only 100k,10M] [--runs 9]
+    python tests/bench/dashboard.py [--only "100k,10M events"] [--runs 9]
 
 End to end: from the click or the mouse's release in the page (headless Chromium) to the moment plotly has drawn
 the new picture (`plotly_afterplot`), and to the second animation frame after it, when it is on screen. In the
