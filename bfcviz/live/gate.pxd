@@ -103,8 +103,8 @@ cdef extern from *:
     /* A chunk may have been used before. The pages of a large one go, and come back as zeros when they are touched. */
     static void bfc_clear(char *p, size_t size) {
     #if defined(__linux__)
-        size_t page = (size_t)sysconf(_SC_PAGESIZE), head = (page - (uintptr_t)p % page) % page;
         if (size >= BFC_FORGET_FROM) {
+            size_t page = (size_t)sysconf(_SC_PAGESIZE), head = (page - (uintptr_t)p % page) % page;
             size_t whole = (size - head) / page * page;
             if (madvise(p + head, whole, MADV_DONTNEED) == 0) {
                 memset(p, 0, head);

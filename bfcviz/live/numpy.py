@@ -153,6 +153,9 @@ def serve_numpy(
             train()
         served.allocator.stats()
 
+    Threads started inside by `threading`, and asyncio tasks begun inside, are served too; other processes are not.
+    Where bfcviz is not compiled an allocation takes some 40 microseconds, and frees are recorded with the next one.
+
     Args:
         limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default all of the
             machine's memory.

@@ -58,6 +58,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name for name in names if name.endswith(".so")} == {
         "bfcviz/_heap.abi3.so",
+        "bfcviz/_live.abi3.so",
         "bfcviz/_model.abi3.so",
     }
 
@@ -83,13 +84,13 @@ def test_the_command_is_installed_and_brings_the_notebook(compiled, tmp_path):
 
 
 def test_with_a_compiler_it_is_compiled_and_silent(compiled):
-    done = compiled.run("python", "-c", "import bfcviz.allocator, bfcviz.model, sys; print(*sys.modules)")
-    assert {"bfcviz._heap", "bfcviz._model"} <= {*done.stdout.split()}
+    done = compiled.run("python", "-c", "import bfcviz.live, bfcviz.model, sys; print(*sys.modules)")
+    assert {"bfcviz._heap", "bfcviz._live", "bfcviz._model"} <= {*done.stdout.split()}
     assert done.stderr == ""
 
 
 def test_without_a_compiler_it_says_so_once(uncompiled):
-    code = "import bfcviz.allocator, bfcviz.model, bfcviz._compiled as c; c.load('bfcviz._heap')"
+    code = "import bfcviz.live, bfcviz.model, bfcviz._compiled as c; c.load('bfcviz._heap')"
     err = uncompiled.run("python", "-c", code).stderr
     assert err.count("UncompiledWarning") == 1
     assert "apt install gcc" in err
