@@ -29,7 +29,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     The heap's threads never wait for a picture: events are read from the heap's log, and the heap is asked for
     its state only where the log has lost events (a lock of some microseconds). Pictures take at most `budget`
     of a core on average: where they cost more, there are fewer. While events come one picture after the other,
-    the region map alone moves and the rest follows about once a second (see `motion`); when the heap rests, there
+    the region map alone moves and the rest follows every second or two (see `motion`); when the heap rests, there
     is all of it.
 
     Args:

@@ -1,7 +1,7 @@
 """Motion: which picture of a heap is due, while it works and when it rests.
 
 A whole picture costs tens of milliseconds, ten of them a second a third of a core. So while events come one picture
-after the other, only the region map moves: the rest follows about once a second. As soon as the heap rests, or
+after the other, only the region map moves: the rest follows every second or two. As soon as the heap rests, or
 somebody looks back, there is the whole picture, with all that is only read at rest.
 """
 
@@ -13,10 +13,10 @@ REST_S: Final = 0.3
 """Seconds without an event after which a heap rests."""
 
 WHOLE_S: Final = 1.0
-"""Seconds from one whole picture of a heap at work to the next, at least."""
+"""Seconds from one whole picture of a heap at work to the next, at least; dear ones come less often."""
 
-_SHARE: Final = 0.025
-_LONGEST_S: Final = 2.0
+_SHARE: Final = 0.015  # of one core, for whole pictures of a heap at work
+_LONGEST_S: Final = 3.0
 
 
 class Frame(Enum):
