@@ -56,16 +56,10 @@ class View:
         relayout = relayouting(before.layout, self._page.layout)
         # What plotly_update does not take: axes that are new, and a template.
         joining = {
-            key: value for key, value in relayout.items() if key not in before.layout and "." not in key
+            key for key in relayout if key == "template" or (key not in before.layout and "." not in key)
         }
-        if "template" in relayout:
-            joining["template"] = relayout["template"]
-        with self.widget.batch_update():
-            for (
-                key,
-                value,
-            ) in joining.items():  # not update_layout: it tells the page of an axis and its parts at once
-                self.widget.layout[key] = value
+        for key in joining:  # not update_layout: it tells the page of an axis and its parts at once
+            self.widget.layout[key] = relayout[key]
         relayout = {key: value for key, value in relayout.items() if key not in joining}
         if changed or relayout:
             # A copy: plotly writes a person's zoom into the very lists that it is given.
@@ -111,13 +105,28 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     """What `plotly_update` needs to turn the first of each pair into the second: values, numbers of traces.
 
     A key that changes in one trace is sent for every trace that changes at all: where a value is left out,
-    the copy of the figure that new views are made from forgets the one it had.
+    the copy of the figure that new views are made from forgets the one it had. It would even hold an empty
+    `marker`, on which plotly stumbles: so parts of such a container are sent, never the whole.
     """
-    changes = [difference(before, after) for before, after in traces]
+    pairs = [
+        (before, after) if before is after else (_flat(before), _flat(after)) for before, after in traces
+    ]
+    changes = [{} if before is after else difference(before, after) for before, after in pairs]
     changed = [number for number, change in enumerate(changes) if change]
     keys = sorted({key for change in changes for key in change})
-    values = {key: [traces[number][1].get(key, Undefined) for number in changed] for key in keys}
+    values = {key: [pairs[number][1].get(key, Undefined) for number in changed] for key in keys}
     return values, changed
+
+
+def _flat(trace: Spec) -> Spec:
+    """{"line": {"width": 1}} as {"line.width": 1}; `meta` is ours, and plotly knows no parts of it."""
+    flat: dict[str, Any] = {}
+    for key, value in trace.items():
+        if isinstance(value, dict) and key != "meta":
+            flat |= {f"{key}.{part}": inner for part, inner in _flat(value).items()}
+        else:
+            flat[key] = value
+    return flat
 
 
 def difference(before: Spec, after: Spec) -> dict[str, Any]:

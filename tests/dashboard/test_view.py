@@ -27,6 +27,19 @@ def test_changed_traces_send_all_keys_that_change_anywhere():
     assert values == {"text": [Undefined, 6], "x": [7, 1]}
 
 
+def test_of_a_marker_only_parts_are_sent():
+    """Else a trace that has none would get an empty one in the page, where plotly stumbles on it."""
+    dots = {"x": 1, "marker": {"size": 1, "line": {"width": 1}}, "meta": {"a": 1}}
+    line = {"x": 1}
+    moved = dots | {"marker": {"size": 2, "line": {"width": 3}}, "meta": {"a": 2}}
+    values, changed = restyling([(dots, moved), (line, {"x": 2})])
+    assert changed == [0, 1]
+    assert values["marker.size"] == [2, Undefined]
+    assert values["marker.line.width"] == [3, Undefined]
+    assert values["meta"] == [{"a": 2}, Undefined]
+    assert "marker" not in values
+
+
 def test_a_panel_joins_when_it_is_first_shown_and_then_only_hides():
     study, look = Study(busy_trace(), 0), Look()
     study.model.seek(300)
