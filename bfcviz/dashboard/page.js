@@ -24,7 +24,14 @@ export default {
       if (found && found !== plot && found.on) listen((plot = found), send);
       fit(el, plot, send);
     };
-    const changed = new MutationObserver(look);
+    let due = 0; // once a frame at most: looking makes the browser lay out the page
+    const look_soon = () => {
+      due ||= requestAnimationFrame(() => {
+        due = 0;
+        look();
+      });
+    };
+    const changed = new MutationObserver(look_soon);
     const resized = new ResizeObserver(() => {
       look();
       if (root) changed.observe(root, { childList: true, subtree: true });
@@ -33,7 +40,10 @@ export default {
     const themed = new MutationObserver(() => send({ do: "theme", theme: theme() }));
     themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
     send({ do: "theme", theme: theme() });
-    return () => [changed, resized, themed].forEach((each) => each.disconnect(), gone.abort());
+    return () => {
+      gone.abort();
+      for (const observer of [changed, resized, themed]) observer.disconnect();
+    };
   },
 };
 
@@ -58,7 +68,7 @@ function prepare(root, send, signal) {
   root.dataset.lmSuppressShortcuts = "true"; // or the lab would take our keys for its own commands
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step, question mark in the help lists all keys");
+  root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
   root.addEventListener("click", (event) => on_marked(event, send), { signal });
   root.addEventListener("wheel", (event) => on_wheel(event, send), { signal, passive: false });
