@@ -233,7 +233,8 @@ class NaiveTrace:
         assert 0 <= start <= stop <= len(self)
         return self.events[start:stop]
 
-    def blocks(self, start: int = 0, stop: int | None = None):
+    def blocks(self, start: int | None = None, stop: int | None = None):
+        start = self.first if start is None else start
         stop = len(self) if stop is None else stop
         for at in range(start, stop, 10):
             yield self.read(at, min(at + 10, stop))

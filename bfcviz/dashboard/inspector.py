@@ -140,7 +140,9 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         model, chosen = self.study.model, self.look.selected
         model.seek(self.step)
         panels = self.study.panels(names_in(self.views), self.look)
-        self.view.show(panels, self.views, self.look.paints, self.width)  # first: the page takes longest for it
+        self.view.show(
+            panels, self.views, self.look.paints, self.width
+        )  # first: the page takes longest for it
         self._show_controls()
         self._wording.show(model, self.study.search(), None if chosen is None else life_of(model, chosen))
         self._show_list()

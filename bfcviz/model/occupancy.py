@@ -129,18 +129,10 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     """
     start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
-    if not trace.first <= start <= stop <= len(trace) or min(columns, lines) < 1:
-        raise TraceError(
-            f"the occupancy of steps {start} to {stop} in {columns} x {lines} cells was asked for, "
-            f"of {len(trace)} events"
-        )
     layout = layout or Layout.of(trace, pool)
     low, high = positions or (0.0, float(max(layout.total, 1)))
-    if not high > low:
-        raise TraceError(
-            f"the occupancy of positions {low:g} to {high:g} was asked for: there are none between"
-        )
     grid = Grid(start, stop, low, high, columns, lines, axis)
+    _check(trace, grid)
     across = _Across(trace, grid)
     held = _Held(grid, classes)
     _add_carried(held, layout, in_use_at(trace, pool, start, model))
@@ -150,6 +142,18 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
         for first in range(0, len(at), _BATCH):
             _add_events(held, layout, across, block, at[first : first + _BATCH])
     return Occupancy(grid, held.sums(), _pool(grid, layout, across))
+
+
+def _check(trace: Trace, grid: Grid) -> None:
+    if not trace.first <= grid.start <= grid.stop <= len(trace) or min(grid.columns, grid.lines) < 1:
+        raise TraceError(
+            f"the occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells was asked "
+            f"for, of {len(trace)} events"
+        )
+    if not grid.high > grid.low:
+        raise TraceError(
+            f"the occupancy of positions {grid.low:g} to {grid.high:g} was asked for: there are none between"
+        )
 
 
 def _add_carried(held: "_Held", layout: Layout, chunks: NDArray[np.void]) -> None:

@@ -52,7 +52,8 @@ class SlowBrowser:
 
 def content(row, file):
     found = re.fullmatch(
-        r"<a download='(.*)' href='data:([^;]*);base64,([^']*)' .*>Download \1</a> \([^()]*B\)", row.link.value
+        r"<a download='(.*)' href='data:([^;]*);base64,([^']*)' .*>Download \1</a> \([^()]*B\)",
+        row.link.value,
     )
     assert found[1] == file
     return found[2], base64.b64decode(found[3])

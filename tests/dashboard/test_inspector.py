@@ -164,7 +164,10 @@ def test_the_words_are_those_of_the_event_and_cannot_inject():
 
 def test_the_numbers_carry_their_definitions(inspector):
     inspector.step = 300
-    assert re.search(r"external fragmentation \d+\.\d% \(1 - largest free chunk / free\)", inspector._wording._numbers.value)
+    assert re.search(
+        r"external fragmentation \d+\.\d% \(1 - largest free chunk / free\)",
+        inspector._wording._numbers.value,
+    )
 
 
 def test_the_touched_chunk_is_outlined(inspector):

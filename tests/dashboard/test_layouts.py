@@ -4,7 +4,9 @@ from bfcviz.dashboard.layouts import LAYOUTS, arrange, names_in
 from bfcviz.figures.panel import BELOW, Panel
 
 PANELS = {
-    name: Panel(name, "title", "caption", [{"legend": 1}], {}, {}) for layout in LAYOUTS for name in names_in(layout)
+    name: Panel(name, "title", "caption", [{"legend": 1}], {}, {})
+    for layout in LAYOUTS
+    for name in names_in(layout)
 }
 
 

@@ -55,7 +55,9 @@ def test_without_a_selected_chunk_it_says_what_to_do(target):
 
 @pytest.mark.parametrize("move", ["next", "previous"])
 def test_nowhere_to_go_is_said(move):
-    with pytest.raises(BfcvizError, match=r"there is no (further|earlier) RELEASE event (after|before) this step"):
+    with pytest.raises(
+        BfcvizError, match=r"there is no (further|earlier) RELEASE event (after|before) this step"
+    ):
         destination(move, place(300, "RELEASE"))
 
 

@@ -44,7 +44,9 @@ def test_a_window_narrower_than_an_event_holds_one():
     look = zoomed(Look(), {"stats": panel("stats")}, {"stats": {"x": [3.2, 3.4], "y": [16.0, -0.2]}}, CLOCK)
     assert look.steps == (3, 4)
     end = float(CLOCK.last)
-    look = zoomed(Look(), {"stats": panel("stats")}, {"stats": {"x": [end + 1, end + 2], "y": [16.0, -0.2]}}, CLOCK)
+    look = zoomed(
+        Look(), {"stats": panel("stats")}, {"stats": {"x": [end + 1, end + 2], "y": [16.0, -0.2]}}, CLOCK
+    )
     assert look.steps == (CLOCK.last - 1, CLOCK.last)
 
 
