@@ -21,7 +21,7 @@ from browser.lab import Lab, find_browser, serve  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 PICTURES = ROOT / "notebooks" / "pictures"
-SIZE = (1480, 1500)
+SIZE = (1480, 1900)
 
 OPEN = """
 import time
@@ -66,7 +66,7 @@ training = live.run(train_on)
 """
 ZOOMED = """
 view = bfcviz.Inspector(run, step=33_817, views="time", colour="label")
-view.look = replace(view.look, steps=(33_000, 36_000))
+view.look = replace(view.look, steps=(33_000, 36_000), addresses=(62 << 20, 126 << 20))
 view
 """
 FRAGMENTATION = """
