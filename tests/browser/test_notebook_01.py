@@ -72,7 +72,7 @@ def test_forward_and_back_change_words_and_picture(small):
 
 def test_next_goes_to_the_chosen_kind_and_next_oom_jumps(small):
     small.go_to(15)
-    small.view.get_by_label("what next and previous look for").select_option("SPLIT")
+    small.view.get_by_label("go to", exact=True).select_option("SPLIT")
     small.press("next")
     small.wait_for_step(18)
     assert "was split: 3.0 MiB handed to logits" in small.words()
