@@ -37,7 +37,7 @@ def lab(browser, server):
     write_notebook(server.folder / NOTEBOOK, MANY, SMALL)
     lab = Lab(browser, server)
     lab.open(NOTEBOOK)
-    lab.run_all()
+    lab.run_all_and_draw(2)
     yield lab
     lab.close()
 
@@ -201,7 +201,7 @@ def test_it_is_as_dark_as_the_lab(lab, small):
 
 def test_it_comes_back_after_a_restart_of_the_kernel(lab, small):
     lab.restart()
-    lab.run_all()
+    lab.run_all_and_draw(2)
     again = Board(lab, "small", 1).wait_until_drawn()
     again.go_to(77)
     again.key("ArrowRight")

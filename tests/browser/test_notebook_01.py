@@ -11,16 +11,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 NOTEBOOK = "01_step_through.ipynb"
 
-_ALL_DRAWN = """() => [...document.querySelectorAll('.bfcviz-dashboard')].filter(
-  one => one.querySelectorAll('.js-plotly-plot .nsewdrag').length >= 5).length === 3"""
-
 
 @pytest.fixture(scope="module")
 def lab(browser, server):
     lab = Lab(browser, server)
     lab.open(NOTEBOOK)
-    lab.run_all()
-    lab.page.wait_for_function(_ALL_DRAWN)
+    lab.run_all_and_draw(3)
     yield lab
     lab.close()
 
