@@ -56,28 +56,33 @@ class FigureKind:
     draw: Callable[[Model, Events | None, Look], Picture]
 
 
+def _over_time(figure: Callable[..., Picture]) -> Callable[[Model, Events | None, Look], Picture]:
+    """A picture of the whole trace, asked for as those of one step are."""
+    return lambda model, _, look: figure(model.trace, model.step, pool=model.pool, look=look)
+
+
 FIGURES: Final = {
     "region_map": FigureKind("region map", region_map),
     "bin_histogram": FigureKind("bin histogram", bin_histogram),
     "stats_timeline": FigureKind(
         "stats timeline",
-        lambda model, _, look: stats_timeline(model.trace, model.step, pool=model.pool, look=look),
+        _over_time(stats_timeline),
     ),
     "fragmentation_timeline": FigureKind(
         "fragmentation timeline",
-        lambda model, _, look: fragmentation_timeline(model.trace, model.step, pool=model.pool, look=look),
+        _over_time(fragmentation_timeline),
     ),
     "address_time": FigureKind(
         "address-time map",
-        lambda model, _, look: address_time(model.trace, model.step, pool=model.pool, look=look),
+        _over_time(address_time),
     ),
     "active_memory": FigureKind(
         "active memory",
-        lambda model, _, look: active_memory(model.trace, model.step, pool=model.pool, look=look),
+        _over_time(active_memory),
     ),
     "event_rate": FigureKind(
         "events a second",
-        lambda model, _, look: event_rate(model.trace, model.step, pool=model.pool, look=look),
+        _over_time(event_rate),
     ),
 }
 """Name -> picture."""

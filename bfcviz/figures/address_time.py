@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures import timelines
-from bfcviz.figures.boxes import Boxes, box_trace
+from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.colouring import MOST_CLASSES, Colouring
 from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
@@ -220,16 +220,7 @@ def _classes(seen: Passage) -> list[dict[str, Any]]:
 
 def _frames(seen: Passage, theme: Theme) -> dict[str, Any]:
     boxes = _grants(seen, drawn=len(seen.layout.grants) <= _MOST_FRAMES)
-    x, y = boxes.corners()
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "region",
-        "x": x,
-        "y": y,
-        "line": {"color": theme.pool.line, "width": 1},
-        "hoverinfo": "skip",
-    }
+    return box_outlines("region", boxes, theme.pool.line, 1)
 
 
 def _note(seen: Passage, theme: Theme) -> dict[str, Any]:
@@ -248,17 +239,8 @@ def _note(seen: Passage, theme: Theme) -> dict[str, Any]:
 
 def _selected(seen: Passage, look: Look, theme: Theme) -> dict[str, Any]:
     """The outline of the allocation a person clicked."""
-    x, y = _selected_box(seen, look).corners()
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "selected",
-        "showlegend": False,
-        "x": x,
-        "y": y,
-        "line": {"color": theme.highlight, "width": 2.5},
-        "hoverinfo": "skip",
-    }
+    outline = box_outlines("selected", _selected_box(seen, look), theme.highlight, 2.5)
+    return outline | {"showlegend": False}
 
 
 def _selected_box(seen: Passage, look: Look) -> Boxes:

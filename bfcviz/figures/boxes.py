@@ -48,6 +48,12 @@ class Boxes:
 
 def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
     """Filled rectangles as one trace; `border` is the width of their lines in pixels."""
+    filled = {"fill": "toself", "fillcolor": paint.fill}
+    return box_outlines(name, boxes, paint.line, border) | filled
+
+
+def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str, Any]:
+    """Empty rectangles as one trace, their lines `width` pixels wide."""
     x, y = boxes.corners()
     return {
         "type": "scatter",
@@ -55,8 +61,6 @@ def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str,
         "name": name,
         "x": x,
         "y": y,
-        "fill": "toself",
-        "fillcolor": paint.fill,
-        "line": {"color": paint.line, "width": border},
+        "line": {"color": colour, "width": width},
         "hoverinfo": "skip",
     }

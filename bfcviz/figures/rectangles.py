@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.figures.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.rows import Pieces, Rows
 from bfcviz.figures.theme import Paint
 
@@ -21,46 +22,17 @@ def no_pieces() -> Pieces:
     return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
 
 
-def corners(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Closed rectangles, NaN after each, as plotly's `toself` takes them; one NaN where there are none.
-
-    (A trace without any point would drop out of the legend.)
-    """
-    if not len(pieces):
-        return np.full(1, np.nan), np.full(1, np.nan)
-    left, right = pieces.left / divisor, pieces.right / divisor
-    top, bottom = pieces.row + _TOP, pieces.row + _BOTTOM
-    gap = np.full(len(pieces), np.nan)
-    x = np.column_stack([left, right, right, left, left, gap]).ravel()
-    y = np.column_stack([top, top, bottom, bottom, top, gap]).ravel()
-    return x, y
+def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
+    """Pieces as rectangles, in axis units."""
+    row = pieces.row.astype(np.float64)
+    return Boxes(pieces.left / divisor, pieces.right / divisor, row + _TOP, row + _BOTTOM)
 
 
 def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: float) -> dict[str, Any]:
     """Filled rectangles as one trace; `border` is the width of their lines in pixels."""
-    x, y = corners(pieces, divisor)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "fill": "toself",
-        "fillcolor": paint.fill,
-        "line": {"color": paint.line, "width": border},
-        "hoverinfo": "skip",
-    }
+    return box_trace(name, boxes_of(pieces, divisor), paint, border)
 
 
 def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
     """Empty rectangles as one trace, their lines `width` pixels wide."""
-    x, y = corners(pieces, divisor)
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"color": colour, "width": width},
-        "hoverinfo": "skip",
-    }
+    return box_outlines(name, boxes_of(pieces, divisor), colour, width)
