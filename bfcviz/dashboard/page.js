@@ -4,9 +4,8 @@
 // plotly's FigureWidget, and a message that is lost costs one click.
 
 const SETTLED_MS = 70; // a storm of wheel events is one zoom
-const KEYS = new Set(
-  ["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "c", "C", "l", "L", "o", "w", "k", "f", "z", "Escape"],
-);
+// Those that Python knows: bfcviz/dashboard/hearing.py says what each does.
+const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
 export default {
   render({ model, el }) {
@@ -90,13 +89,7 @@ function on_marked(event, send) {
   const marked = event.target.closest("[data-bfcviz]");
   if (!marked) return false;
   event.preventDefault();
-  const message = JSON.parse(marked.dataset.bfcviz);
-  if (message.do === "copy") {
-    const text = marked.closest(".bfcviz-dashboard").querySelector(".bfcviz-code textarea")?.value ?? "";
-    navigator.clipboard?.writeText(text);
-  } else {
-    send(message);
-  }
+  send(JSON.parse(marked.dataset.bfcviz));
   return true;
 }
 
