@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import bfcviz
 
 START_LIMIT_S = 60
@@ -154,9 +156,21 @@ class Lab:
             route.abort()
 
     def open(self, notebook):
-        """Opens a notebook and waits until its kernel is idle."""
-        self.page.goto(f"{self.server.url}/lab/tree/{notebook}?token={self.server.token}&reset")
-        self.page.wait_for_function(_READY)
+        """Opens a notebook and waits until its kernel is idle; loads the page again where that takes too long.
+
+        JupyterLab may miss the first words of a kernel that starts on a busy machine, and then waits for ever.
+        """
+        from playwright.sync_api import TimeoutError as TookTooLong  # noqa: PLC0415  slow to import
+
+        address = f"{self.server.url}/lab/tree/{notebook}?token={self.server.token}&reset"
+        for _ in range(3):
+            self.page.goto(address)
+            try:
+                self.page.wait_for_function(_READY, timeout=PAGE_LIMIT_MS / 2)
+            except TookTooLong:
+                continue
+            return
+        pytest.fail(f"{notebook} did not come up: {self.page.evaluate(_STATE)}")
 
     def run_all_and_draw(self, dashboards):
         """Runs every cell until so many dashboards are drawn.
@@ -208,7 +222,8 @@ class Lab:
         return json.loads(text)
 
     def close(self):
-        """Closes the page; fails if it asked for anything outside, or had an error."""
+        """Closes the page and ends its kernel; fails if it asked for anything outside, or had an error."""
+        self.page.evaluate(_SHUT_DOWN)
         self.context.close()
         assert not self.outside, f"the page asked for {self.outside}"
         errors = [error for error in self.errors if error != WIDGET_LATE]
@@ -221,6 +236,18 @@ _READY = """() => {
   const kernel = session && session.isReady && session.session && session.session.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
+
+_STATE = """() => {
+  const widget = window.jupyterapp && jupyterapp.shell.currentWidget, session = widget && widget.sessionContext;
+  const kernel = session && session.session && session.session.kernel;
+  return JSON.stringify({
+    app: !!window.jupyterapp, document: widget && widget.title.label, session: session && session.isReady,
+    connection: kernel && kernel.connectionStatus, kernel: kernel && kernel.status,
+    dialog: document.querySelector('.jp-Dialog')?.innerText,
+  });
+}"""
+
+_SHUT_DOWN = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.shutdown()"
 
 _START_CELL = """number => {
   const panel = jupyterapp.shell.currentWidget;
