@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
@@ -51,8 +51,10 @@ class Served:
 
     Attributes:
         allocator: the heap, with its log, labels and statistics.
+        way: how NumPy is watched.
     """
 
+    way: Final = "serve"
     _under_way: ClassVar["Served | None"] = None
 
     def __init__(self, allocator: NumpyAllocator, small: int) -> None:
@@ -66,6 +68,19 @@ class Served:
         )
         self._previous: object = None
         self._failures = 0
+
+    @property
+    def trace_sources(self) -> list[NumpyAllocator]:
+        """What a `LiveDashboard` can watch: the heap."""
+        return [self.allocator]
+
+    @property
+    def says(self) -> str:
+        """How NumPy is watched, in words."""
+        return (
+            "NumPy is served: new arrays have their memory from bfcviz's own heap of at most "
+            f"{format_bytes(self.allocator.memory_limit)}, so every split, merge and extension is seen"
+        )
 
     @property
     def left_to_numpy(self) -> int:
@@ -176,7 +191,7 @@ def serve_numpy(
         log = log.log
     allocator = NumpyAllocator(
         HostSubAllocator(),
-        _physical_memory() if limit is None else parse_bytes(limit),
+        physical_memory() if limit is None else parse_bytes(limit),
         options,
         name="numpy",
         log=log,
@@ -185,7 +200,8 @@ def serve_numpy(
     return Served(allocator, small)
 
 
-def _physical_memory() -> int:
+def physical_memory() -> int:
+    """Bytes of memory that this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -349,3 +349,13 @@ def test_the_heap_behaves_as_told():
         np.ones(1)
     assert service.allocator.stats().pool_bytes == 8 * MIB
     assert service.allocator.options is options
+
+
+def test_it_says_how_numpy_is_watched():
+    with served("512MiB") as service:
+        assert service.trace_sources == [service.allocator]
+        assert service.way == "serve"
+        assert service.says == (
+            "NumPy is served: new arrays have their memory from bfcviz's own heap of at most 512.0 MiB, so every "
+            "split, merge and extension is seen"
+        )
