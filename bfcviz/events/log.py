@@ -234,6 +234,41 @@ class EventLog:
         r.label = label
         self.commit(r, native.MARK)
 
+    # -- for writers in Python, who saw what another allocator did ------------------------------------------------
+
+    def begin_operation(self, time: int) -> int:
+        """Events of `put` happen at `time` from now on (never earlier than before; below 0: now), by this thread.
+
+        Returns the thread's number.
+        """
+        native.spin_lock(self.lock)
+        if time < 0:
+            self.tick()
+        else:
+            self.time = time if time > self.time else self.time
+            self.thread = native.thread_number()
+        thread = self.thread
+        native.spin_unlock(self.lock)
+        return thread
+
+    def put(
+        self, kind: int, chunk: int, region: int, address: int, size: int, requested: int, other: int,
+        label: int, thread: int, stream: int, bin: int, flags: int,
+    ) -> int:  # fmt: skip
+        """Write one event; returns its `seq`."""
+        native.spin_lock(self.lock)
+        seq = self.written
+        r = self.begin(chunk, region, address, size, bin)
+        r.requested = requested
+        r.other = other
+        r.label = label
+        r.thread = thread
+        r.stream = stream
+        r.flags = flags
+        self.commit(r, kind)
+        native.spin_unlock(self.lock)
+        return seq
+
     # -- the readers' side --------------------------------------------------------------------------------------
 
     @property

@@ -1,0 +1,236 @@
+"""ObservedHeap: another allocator's heap as it is seen from outside, written down as the events of ours."""
+
+import operator
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from bfcviz import _interrupts, native
+from bfcviz.allocator.memory_map import MEMORY_MAP, REGION, Moment
+from bfcviz.allocator.stats import Stats
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.events.schema import Kind, bin_of
+from bfcviz.live.doubts import Doubts
+from bfcviz.live.tiles import Tiles
+
+
+@dataclass(frozen=True)
+class ObservedOptions:
+    """What is known of the allocator that is observed: sizes are rounded up to multiples of `unit` bytes."""
+
+    unit: int = 1
+    observed: bool = True
+
+
+class ObservedHeap:
+    """Writes events for what is said to have happened elsewhere; a LiveDashboard can watch it like a heap.
+
+    ::
+
+        heap = ObservedHeap(log, labels, name="cupy")
+        heap.grant(0x7000, 1 << 20)                 # where that is known
+        heap.allocate(0x7000, 512, requested=400, label=3, stream=1)
+        heap.free(0x7000)
+
+    Memory that was neither granted nor ever in use is in no region. What cannot be - a free of what was never
+    allocated, an allocation over memory in use - is left out and counted in `doubts`; nothing is made up for it.
+
+    Any number of threads may report; also a finalizer in the midst of a report, whose own is carried out just after.
+
+    Args:
+        log: where events go, a ring in memory by default; a recording brings its labels along. It has no other writer.
+        labels: the table of the label numbers given.
+        name: what this memory is called.
+        limit: bytes the allocator may get at most, where that is known.
+        unit: sizes are rounded up to multiples of it, in bytes.
+
+    Attributes:
+        memory_limit: the `limit`, None where it is not known.
+    """
+
+    def __init__(
+        self,
+        log: EventLog | Recording | None = None,
+        labels: Labels | None = None,
+        *,
+        name: str = "observed",
+        limit: int | None = None,
+        unit: int = 1,
+    ) -> None:
+        if unit < 1 or (limit is not None and not 1 <= limit <= 1 << 62):
+            raise InvalidRequest(f"unit {unit} and limit {limit} were given; both are bytes, from 1 up")
+        self.log, self.labels = log_and_labels(log, labels)
+        self.name = name
+        self.memory_limit = limit
+        self.options = ObservedOptions(unit)
+        self._tiles = Tiles(self.log)
+        self._reported: deque[tuple[int, Callable[[], object]]] = deque()
+        self._lock = threading.RLock()
+        self._busy = False
+
+    # -- what happened ------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        address: int,
+        size: int,
+        requested: int | None = None,
+        label: str | int = 0,
+        stream: int = 0,
+        time: int | None = None,
+    ) -> None:
+        """Memory [address, address + size) came into use.
+
+        Args:
+            address: where it begins.
+            size: bytes, rounded up to the unit.
+            requested: bytes asked for; by default `size`.
+            label: what it is for: text or the number of a label.
+            stream: number of its stream, below 2^16.
+            time: nanoseconds since the log's start; by default now. Times never go back.
+
+        Raises:
+            InvalidRequest: numbers no memory can have.
+        """
+        size, asked = operator.index(size), operator.index(size if requested is None else requested)
+        rounded = -(-size // self.options.unit) * self.options.unit
+        _check_range("an allocation", address, rounded)
+        if not 0 <= asked <= rounded or not 0 <= stream < 1 << 16:
+            raise InvalidRequest(
+                f"{asked} requested bytes of {rounded} and stream {stream} were given; give at most the size, and a "
+                "stream from 0 to 65,535"
+            )
+        number = self._label_id(label)
+        self._report(time, partial(self._tiles.allocate, address, rounded, asked, number, stream))
+
+    def free(self, address: int, time: int | None = None) -> None:
+        """The memory that begins at an address is not in use any more; 0 is nothing."""
+        if address != 0:
+            self._report(time, partial(self._tiles.free, operator.index(address)))
+
+    def grant(self, address: int, size: int, *, join: bool = False, time: int | None = None) -> None:
+        """The allocator got [address, address + size) from whatever is below it.
+
+        With `join` it lengthens the grant that ends where it begins; both then go back as one.
+        """
+        _check_range("a grant", address, size)
+        self._report(time, partial(self._tiles.grant, address, size, join=join))
+
+    def release(self, address: int, time: int | None = None) -> None:
+        """The grant that begins at an address went back."""
+        self._report(time, partial(self._tiles.release, operator.index(address)))
+
+    def oom(self, requested: int, label: str | int = 0, stream: int = 0, time: int | None = None) -> None:
+        """A request of so many bytes failed."""
+        _check_range("a failed request", 0, requested)
+        number = self._label_id(label)
+        self._report(time, partial(self._oom, requested, number, stream))
+
+    def mark(self, label: str | int, value: int = 0) -> None:
+        """Put a mark of the user's own into the log: a step, a phase, a note."""
+        number = self._label_id(label)
+        self._report(None, partial(self.log.put, Kind.MARK, 0, 0, 0, value, 0, 0, number, 0, 0, -1, 0))
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def doubts(self) -> Doubts:
+        """What was seen that cannot be; see there."""
+        return self._tiles.doubts
+
+    def settle(self) -> None:
+        """Wait until all that was reported is in the log."""
+        self._carry_out()
+
+    def stats(self) -> Stats:
+        """Totals of this moment; `bytes_limit` is 0 where no limit is known."""
+        with self._lock:
+            books = self._tiles.books
+            return Stats(
+                num_allocs=books.allocations,
+                bytes_in_use=books.bytes_in_use,
+                requested_bytes_in_use=books.requested_in_use,
+                peak_bytes_in_use=books.peak_in_use,
+                largest_alloc_size=books.largest_alloc,
+                bytes_limit=self.memory_limit or 0,
+                pool_bytes=books.pool_bytes,
+                peak_pool_bytes=books.peak_pool,
+                free_bytes=books.pool_bytes - books.bytes_in_use,
+                largest_free_chunk=books.largest_hole,
+                regions=len(books.regions),
+                chunks_in_use=len(books.used),
+            )
+
+    def moment(self) -> Moment:
+        """The whole heap between two events, and how many there were: where a reader of its log can begin."""
+        with self._lock:
+            books = self._tiles.books
+            chunks = [
+                (at, c.size, c.requested, -1, True, c.handle, 1, 0, 0, 0, c.slot, c.label, c.thread, c.stream,
+                 c.born & native.LOW_32, False)
+                for at, c in books.used.items()
+            ]  # fmt: skip
+            chunks += [
+                (at, h.size, 0, bin_of(h.size), False, h.handle, 0, 0, 0, 0, h.slot, 0, 0, 0, 0, True)
+                for at, h in books.holes.items()
+            ]
+            regions = [(at, region.size, region.slot) for at, region in books.regions.items()]
+            numbers = (books.allocations, books.peak_in_use, books.largest_alloc, books.peak_pool)
+            step = self.log.head
+        return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
+
+    # -- one report after the other -----------------------------------------------------------------------------
+
+    def _report(self, time: int | None, carry_out: Callable[[], object]) -> None:
+        self._reported.append((-1 if time is None else time, carry_out))
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Carry out what is reported, unless this very thread is about that already, further out."""
+        with self._lock:
+            while self._reported and not self._busy:
+                _interrupts.hold()
+                self._busy = True
+                try:
+                    time, carry_out = self._reported.popleft()
+                    self._tiles.books.thread = self.log.begin_operation(time)
+                    carry_out()
+                finally:
+                    self._busy = False
+                    _interrupts.let_go()
+
+    def _label_id(self, label: str | int) -> int:
+        if isinstance(label, str):
+            return self.labels.intern(label)
+        if not 0 <= label < len(self.labels):
+            raise InvalidRequest(
+                f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
+            )
+        return label
+
+    def _oom(self, requested: int, label: int, stream: int) -> None:
+        books = self._tiles.books
+        free, largest = books.pool_bytes - books.bytes_in_use, books.largest_hole
+        where = bin_of(requested)
+        self.log.put(Kind.OOM, 0, 0, free, largest, requested, 0, label, books.thread, stream, where, 0)
+
+
+def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:
+    """Where to write: a recording brings its labels along; by default a ring in memory and a table of its own."""
+    if isinstance(log, Recording):
+        return log.log, log.labels if labels is None else labels
+    return EventLog() if log is None else log, Labels() if labels is None else labels
+
+
+def _check_range(what: str, address: int, size: int) -> None:
+    if not 0 <= address < 1 << 63 or not 0 < size <= 1 << 62:
+        raise InvalidRequest(
+            f"{what} of {size} bytes at {address:#x} was reported; memory has 1 to 2^62 bytes, below 2^63"
+        )
