@@ -1,0 +1,111 @@
+"""Keeper: what the lanes ask Python for: more lanes, and frees that must wait until other streams are done."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from bfcviz.live.lanes import Lanes
+
+
+class Event(Protocol):
+    """What a stream had to do when it was recorded; CUDA events of any framework are such."""
+
+    def query(self) -> bool:
+        """Whether all of it is done."""
+
+    def synchronize(self) -> None:
+        """Wait until it is."""
+
+
+class Streams(Protocol):
+    """The framework's streams."""
+
+    def record(self, device: int, stream: int) -> Event:
+        """An event behind all that was put into a stream so far."""
+
+    def synchronize(self, device: int) -> None:
+        """Wait for everything on a device."""
+
+
+class _Held(NamedTuple):
+    pointer: int
+    device: int
+    stream: int
+    events: tuple[Event, ...]
+
+
+class Keeper:
+    """Holds memory back that a second stream still reads: its own stream would use it again at once.
+
+    Methods that lanes call take `(pointer, device, stream)`; several threads may be here, and a finalizer in the midst.
+
+    Args:
+        lanes: whose memory it is.
+        more: makes spare lanes for a device.
+        streams: of the framework.
+    """
+
+    def __init__(self, lanes: "Lanes", more: Callable[[int], Any], streams: Streams) -> None:
+        self._lanes = lanes
+        self._more = more
+        self._streams = streams
+        self._noted: dict[int, set[int]] = {}
+        self._held: deque[_Held] = deque()
+        self._lock = RLock()
+
+    def more(self, _pointer: int, device: int, _stream: int) -> bool:
+        """A stream came for which there is no lane."""
+        self._more(device)
+        return True
+
+    def note(self, pointer: int, _device: int, stream: int) -> bool:
+        """A stream reads memory that another one allocated (`record_stream`)."""
+        with self._lock:
+            self._noted.setdefault(pointer, set()).add(stream)
+            self._count()
+        return True
+
+    def hold(self, pointer: int, device: int, stream: int) -> bool:
+        """Memory is freed: whether it is held back."""
+        with self._lock:
+            readers = self._noted.pop(pointer, set()) - {stream}
+            self._count()
+        return self.hold_for(pointer, device, stream, readers)
+
+    def hold_for(self, pointer: int, device: int, stream: int, readers: Iterable[int]) -> bool:
+        """Hold memory back until these streams have done what they were told so far; False where there are none."""
+        try:
+            events = tuple(self._streams.record(device, reader) for reader in sorted(readers))
+        except Exception:  # noqa: BLE001  a stream that is gone, say: whatever it is, wait rather than corrupt
+            self._streams.synchronize(device)
+            return False
+        if not events:
+            return False
+        with self._lock:
+            self._held.append(_Held(pointer, device, stream, events))
+            self._count()
+        return True
+
+    def let_go(self, _pointer: int, _device: int, _stream: int) -> bool:
+        """Carry out the frees that need not wait any more; whether there were any."""
+        with self._lock:
+            done = [held for held in self._held if all(event.query() for event in held.events)]
+            for held in done:
+                self._held.remove(held)
+            self._count()
+        for held in done:
+            self._lanes.give_back(held.pointer, held.device, held.stream)
+        return bool(done)
+
+    def wait(self, pointer: int, device: int, stream: int) -> bool:
+        """Memory ran out: wait for all that is held back on the device; whether that was anything."""
+        with self._lock:
+            waiting = [event for held in self._held if held.device == device for event in held.events]
+        for event in waiting:
+            event.synchronize()
+        return self.let_go(pointer, device, stream)
+
+    def _count(self) -> None:
+        self._lanes.count(len(self._noted), len(self._held))

@@ -1,0 +1,205 @@
+# The functions PyTorch calls for its memory, in C; pluggable.py beside this file is the same through ctypes.
+
+from bfcviz.live cimport gate
+from bfcviz.native cimport u32, u64
+
+cdef extern from *:
+    """
+    #include <stdio.h>
+
+    /* One heap, for one stream of one device. PyTorch hands no context to its functions, so these are all there are,
+       newest first, and they stay for as long as the process: memory of theirs may be freed at any time. */
+    typedef struct bfc_lane {
+        struct bfc_lane *next;
+        int device;
+        int taken;                      /* 0: a spare one, for the next stream of its device that comes */
+        void *stream;
+        uint32_t service;               /* number of the service it belongs to */
+        uint32_t labels;                /* number of the table of labels its heap writes */
+        void *heap;
+        void *(*serve)(void *, size_t, uint32_t);
+        int (*take_back)(void *, void *);
+        void (*totals)(void *, uint64_t *);
+        PyObject *allocator;            /* never given back */
+        uint64_t failures;              /* number of the last failure, counted over all lanes; 0 = none */
+        uint64_t failure[4];            /* requested; pool, in use, largest free chunk after it */
+    } bfc_lane;
+
+    static bfc_lane *bfc_lanes = NULL;
+    static pthread_mutex_t bfc_taking = PTHREAD_MUTEX_INITIALIZER;
+    static uint32_t bfc_service = 0;    /* whose lanes serve now, 0 = none */
+    static uint64_t bfc_lane_failures = 0;
+    static void (*bfc_throw)(const char *) = NULL;
+    static PyObject *bfc_keeper = NULL; /* makes lanes, and holds frees back: `lanes.Keeper` */
+    static int bfc_noted = 0;           /* addresses that more streams than their own read */
+    static int bfc_held = 0;            /* frees that wait for such a stream */
+
+    static bfc_lane *bfc_lane_taken(uint32_t service, int device, void *stream) {
+        for (bfc_lane *l = __atomic_load_n(&bfc_lanes, __ATOMIC_ACQUIRE); l; l = l->next)
+            if (l->service == service && l->device == device && __atomic_load_n(&l->taken, __ATOMIC_ACQUIRE)
+                && l->stream == stream) return l;
+        return NULL;
+    }
+    static bfc_lane *bfc_lane_take(uint32_t service, int device, void *stream) {
+        pthread_mutex_lock(&bfc_taking);
+        bfc_lane *l = bfc_lane_taken(service, device, stream);
+        if (!l) {                       /* the oldest spare one */
+            for (bfc_lane *s = bfc_lanes; s; s = s->next)
+                if (!s->taken && s->service == service && s->device == device) l = s;
+            if (l) { l->stream = stream; __atomic_store_n(&l->taken, 1, __ATOMIC_RELEASE); }
+        }
+        pthread_mutex_unlock(&bfc_taking);
+        return l;
+    }
+
+    /* Calls of the keeper's Python, on rare paths; what it answers, 0 where there is no Python any more. */
+    static long bfc_ask(const char *method, void *pointer, int device, void *stream) {
+        if (!Py_IsInitialized()) return 0;
+        PyGILState_STATE state = PyGILState_Ensure();
+        long answer = 0;
+        if (bfc_keeper) {
+            PyObject *type, *value, *trace, *keeper = bfc_keeper;
+            PyErr_Fetch(&type, &value, &trace);     /* a tensor may be freed in the midst of an error */
+            Py_INCREF(keeper);
+            PyObject *result = PyObject_CallMethod(
+                keeper, method, "KiK", (unsigned long long)(size_t)pointer, device,
+                (unsigned long long)(size_t)stream);
+            if (result) answer = PyObject_IsTrue(result); else PyErr_WriteUnraisable(keeper);
+            Py_XDECREF(result);
+            Py_DECREF(keeper);
+            PyErr_Restore(type, value, trace);
+        }
+        PyGILState_Release(state);
+        return answer;
+    }
+
+    /* A message for `what()`, and the throw. No frame between here and PyTorch has anything to clean up. */
+    static void bfc_raise(bfc_lane *l, int device, size_t size) {
+        static __thread char text[400];
+        if (!l) snprintf(text, sizeof text, "CUDA out of memory. bfcviz has no heap for this stream of cuda:%d", device);
+        else snprintf(text, sizeof text,
+            "CUDA out of memory. bfcviz's heap of cuda:%d was asked for %llu bytes: %llu are free, in pieces of at most "
+            "%llu; it has %llu bytes and can get no more", device, (unsigned long long)size,
+            (unsigned long long)(l->failure[1] - l->failure[2]), (unsigned long long)l->failure[3],
+            (unsigned long long)l->failure[1]);
+        bfc_throw(text);
+    }
+
+    static void *bfc_lane_serve(bfc_lane *l, size_t size) {
+        void *p = l->serve(l->heap, size, bfc_label >> 32 == l->labels ? (uint32_t)bfc_label : 0);
+        if (p) return p;
+        l->failure[0] = size;
+        l->totals(l->heap, l->failure + 1);
+        __atomic_store_n(&l->failures, __atomic_add_fetch(&bfc_lane_failures, 1, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
+        return NULL;
+    }
+
+    static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
+        uint32_t service = __atomic_load_n(&bfc_service, __ATOMIC_ACQUIRE);
+        if (size <= 0) return NULL;
+        if (__atomic_load_n(&bfc_held, __ATOMIC_RELAXED)) bfc_ask("let_go", NULL, device, stream);
+        bfc_lane *l = bfc_lane_taken(service, device, stream);
+        if (!l) l = bfc_lane_take(service, device, stream);
+        if (!l && bfc_ask("more", NULL, device, stream)) l = bfc_lane_take(service, device, stream);
+        void *p = l ? bfc_lane_serve(l, (size_t)size) : NULL;
+        if (!p && l && __atomic_load_n(&bfc_held, __ATOMIC_RELAXED) && bfc_ask("wait", NULL, device, stream))
+            p = bfc_lane_serve(l, (size_t)size);
+        if (!p && bfc_throw) bfc_raise(l, device, (size_t)size);
+        return p;
+    }
+
+    /* Its own stream's lanes are asked first: there it nearly always is. */
+    static void bfc_lane_give_back(void *p, int device, void *stream) {
+        for (int others = 0; others < 2; others++)
+            for (bfc_lane *l = __atomic_load_n(&bfc_lanes, __ATOMIC_ACQUIRE); l; l = l->next)
+                if (l->device == device && (l->stream != stream) == others
+                    && l->take_back(l->heap, p) != 3 /* native.FREE_FOREIGN */) return;
+    }
+    static void bfc_torch_free(void *p, size_t size, int device, void *stream) {
+        (void)size;
+        if (!p) return;
+        if (__atomic_load_n(&bfc_noted, __ATOMIC_ACQUIRE) && bfc_ask("hold", p, device, stream)) return;
+        bfc_lane_give_back(p, device, stream);
+    }
+    static void bfc_torch_record(void *p, void *stream) { if (p) bfc_ask("note", p, -1, stream); }
+
+    static int bfc_lane_add(const size_t *hooks, PyObject *allocator, int device, uint32_t service, uint32_t labels) {
+        bfc_lane *l = (bfc_lane *)calloc(1, sizeof *l);
+        if (!l) return -1;
+        l->device = device;
+        l->service = service;
+        l->labels = labels;
+        l->heap = (void *)hooks[0];
+        l->serve = (void *(*)(void *, size_t, uint32_t))hooks[1];
+        l->take_back = (int (*)(void *, void *))hooks[2];
+        l->totals = (void (*)(void *, uint64_t *))hooks[4];
+        Py_INCREF(allocator);
+        l->allocator = allocator;
+        pthread_mutex_lock(&bfc_taking);
+        l->next = bfc_lanes;
+        __atomic_store_n(&bfc_lanes, l, __ATOMIC_RELEASE);
+        pthread_mutex_unlock(&bfc_taking);
+        return 0;
+    }
+    static PyObject *bfc_lanes_of(uint32_t service) {
+        PyObject *found = PyList_New(0);
+        for (bfc_lane *l = bfc_lanes; found && l; l = l->next) {
+            if (l->service != service) continue;
+            PyObject *row = Py_BuildValue(
+                "OiiKK(KKKK)", l->allocator, l->device, __atomic_load_n(&l->taken, __ATOMIC_ACQUIRE),
+                (unsigned long long)(size_t)l->stream,
+                (unsigned long long)__atomic_load_n(&l->failures, __ATOMIC_ACQUIRE),
+                (unsigned long long)l->failure[0], (unsigned long long)l->failure[1],
+                (unsigned long long)l->failure[2], (unsigned long long)l->failure[3]);
+            if (!row || PyList_Append(found, row)) Py_CLEAR(found);
+            Py_XDECREF(row);
+        }
+        return found;
+    }
+    static void bfc_lanes_serve(uint32_t service, size_t thrower, PyObject *keeper) {
+        PyObject *before = bfc_keeper;
+        Py_INCREF(keeper);
+        bfc_keeper = keeper;
+        bfc_throw = (void (*)(const char *))thrower;
+        __atomic_store_n(&bfc_service, service, __ATOMIC_RELEASE);
+        Py_XDECREF(before);
+    }
+    static void bfc_lanes_count(int noted, int held) {
+        __atomic_store_n(&bfc_held, held, __ATOMIC_RELEASE);
+        __atomic_store_n(&bfc_noted, noted, __ATOMIC_RELEASE);
+    }
+    """
+    void *bfc_torch_alloc(Py_ssize_t, int, void *) nogil
+    void bfc_torch_free(void *, size_t, int, void *) nogil
+    void bfc_torch_record(void *, void *) nogil
+    void bfc_lane_give_back(void *, int, void *) nogil
+    int bfc_lane_add(const size_t *, object, int, u32, u32) except -1
+    object bfc_lanes_of(u32)
+    void bfc_lanes_serve(u32, size_t, object)
+    void bfc_lanes_count(int, int)
+
+cdef inline tuple functions():
+    return <size_t>&bfc_torch_alloc, <size_t>&bfc_torch_free, <size_t>&bfc_torch_record
+
+cdef inline int add(object allocator, int device, u32 service, u32 labels) except -1:
+    cdef size_t hooks[7]
+    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
+    if bfc_lane_add(hooks, allocator, device, service, labels):
+        raise MemoryError()
+    return 0
+
+cdef inline void serve(u32 service, size_t thrower, object keeper):
+    bfc_lanes_serve(service, thrower, keeper)
+
+cdef inline list lanes_of(u32 service):
+    return bfc_lanes_of(service)
+
+cdef inline void give_back(size_t pointer, int device, size_t stream) noexcept:
+    with nogil:
+        bfc_lane_give_back(<void *>pointer, device, <void *>stream)
+
+cdef inline void count(int noted, int held):
+    bfc_lanes_count(noted, held)
+
+cdef inline bint is_compiled() noexcept:
+    return True
