@@ -6,7 +6,7 @@ from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
 from bfcviz.errors import FileError
@@ -16,7 +16,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.lock import lock
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.trace import Trace
+
+if TYPE_CHECKING:
+    from bfcviz.events.trace import Trace
 
 
 class Recording:
@@ -73,8 +75,10 @@ class Recording:
         """Where the events lie: for writers that bring their own log."""
         return self.folder / EVENTS_FILE
 
-    def trace(self) -> Trace:
+    def trace(self) -> "Trace":
         """What was recorded so far, as another process would see it."""
+        from bfcviz.events.trace import Trace  # noqa: PLC0415  and with it pyarrow, which a recorder does not need
+
         return Trace.open(self.folder)
 
     def close(self) -> None:

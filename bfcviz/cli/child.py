@@ -1,0 +1,60 @@
+"""A program run in our place: its input and output are ours, so are its signals, and its exit status becomes ours."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bfcviz.errors import BfcvizError
+
+_PASSED_ON: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_PYTHONS_OWN: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores, and what it starts would inherit that."""
+
+
+def run(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Start a program, wait for its end, and return its exit status as a shell counts it (128 + a signal).
+
+    Ctrl-C reaches the program through the terminal, as it would without us; signals that somebody sends to this
+    process alone are passed on.
+
+    Raises:
+        BfcvizError: it cannot be started.
+    """
+    waited_for = {*_PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    try:
+        process = os.posix_spawnp(words[0], [*words], environment, setsigmask=before, setsigdef=_PYTHONS_OWN)
+        status = os.waitstatus_to_exitcode(_wait(process, waited_for))
+        return status if status >= 0 else 128 - status
+    except OSError as error:
+        raise BfcvizError(f"cannot start {words[0]}: {error.strerror}") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _wait(process: int, signals: set[signal.Signals]) -> int:
+    """What `waitpid` says of the process once it ended."""
+    while True:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return status
+        number, typed = _next(signals)
+        if number != signal.SIGCHLD and not typed:
+            os.kill(process, number)
+
+
+def _next(signals: set[signal.Signals]) -> tuple[int, bool]:
+    """The next signal that comes, and whether it was typed: then the terminal has sent it to the program too."""
+    if hasattr(signal, "sigwaitinfo"):
+        came = signal.sigwaitinfo(signals)
+        return came.si_signo, came.si_code > 0  # from the kernel, not from a process
+    number = signal.sigwait(signals)
+    return number, number in {signal.SIGINT, signal.SIGQUIT} and os.isatty(0)

@@ -1,0 +1,157 @@
+"""`bfcviz record`: a program as it is, with its heap recorded."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import bfcviz
+from bfcviz.cli import child
+from bfcviz.errors import BfcvizError, FileError
+from bfcviz.units import parse_bytes
+
+FRAMEWORKS: Final = {
+    "numpy": "serve NumPy's arrays (the default)",
+}
+"""Framework -> what is done about it."""
+
+EPILOG: Final = """\
+Recording begins in the first Python process that imports the framework, after that import, and ends with Python. The
+program's code, input, output, signals and exit status are its own. Other processes (multiprocessing's workers, what
+the program starts) run as ever and are counted, not recorded. A program that is no Python, or Python with -I, -E or
+-S, runs unrecorded, and that is said."""
+
+_PACKAGE: Final = Path(bfcviz.__file__).parent
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `bfcviz record` takes."""
+    parser.epilog = EPILOG
+    parser.set_defaults(refuse=parser.error)
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        default=Path("run.bfc"),
+        metavar="FOLDER",
+        help="a new folder for the recording (default: run.bfc)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="take the place of a recording that is there and has ended"
+    )
+    which = parser.add_mutually_exclusive_group()
+    for name, what in FRAMEWORKS.items():
+        which.add_argument(f"--{name}", dest="framework", action="store_const", const=name, help=what)
+    parser.add_argument(
+        "--limit",
+        type=_size,
+        metavar="SIZE",
+        help="of a heap that serves, such as 512MiB; beyond it memory runs out (default: all there is)",
+    )
+    parser.add_argument(
+        "--small", type=_size, default=0, metavar="SIZE", help="leave smaller arrays to NumPy, unrecorded"
+    )
+    parser.add_argument(
+        "--stack", action="store_true", help="record the Python stack of each allocation: slower (see README)"
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND ...",
+        help="such as python train.py --epochs 3",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command, recorded, and return its exit status.
+
+    Raises:
+        FileError: the folder is taken, or cannot be made.
+        BfcvizError: the command cannot be started.
+    """
+    words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not words:
+        arguments.refuse("no command was given; write it last: bfcviz record -o run.bfc -- python train.py")
+    folder = arguments.out.absolute()
+    make_way(folder, force=arguments.force)
+    with tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True) as told:
+        try:
+            status = child.run(words, _environment(_order(arguments, folder, told)))
+            _sum_up(arguments.out, Path(told))
+        finally:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+    return status
+
+
+def _sum_up(folder: Path, told: Path) -> None:
+    """Print the one line; whatever is wrong with the recording, the program's exit status stands."""
+    from bfcviz.cli.recorded import summary  # noqa: PLC0415  NumPy and more, not needed until now
+
+    try:
+        line = summary(folder, told)
+    except BfcvizError as error:
+        line = f"error: {error}"
+    print("bfcviz:", line, file=sys.stderr)
+
+
+def make_way(folder: Path, *, force: bool) -> None:
+    """Make the folder, empty; one that is there must be empty, or with `force` a recording that has ended.
+
+    Raises:
+        FileError: it is anything else, or cannot be made.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        _take_away(folder, force=force)
+    elif folder.exists() and not folder.is_dir():
+        raise FileError(folder, "", "is in the way of a recording, which is a folder; choose another with -o")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise FileError(folder, "", "cannot hold a recording: it may not be written to")
+
+
+def _take_away(folder: Path, *, force: bool) -> None:
+    from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE  # noqa: PLC0415  with NumPy, seldom needed
+    from bfcviz.events.lock import is_locked  # noqa: PLC0415
+
+    if not (folder / ORIGIN_FILE).is_file() or not (folder / LABELS_FILE).is_file():
+        raise FileError(folder, "", "is a folder with something else in it; choose another with -o")
+    if is_locked(folder / LABELS_FILE):
+        raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
+    if not force:
+        raise FileError(
+            folder, "", "holds a recording already; choose another folder with -o, or give --force"
+        )
+    shutil.rmtree(folder)
+
+
+def _order(arguments: argparse.Namespace, folder: Path, told: str) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "framework": arguments.framework,
+        "limit": arguments.limit,
+        "small": arguments.small,
+        "capture": "stack" if arguments.stack else "label",
+        "told": told,
+        "home": str(_PACKAGE.parent),
+    }
+
+
+def _environment(order: dict[str, Any]) -> dict[str, str]:
+    places = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(place for place in places if place)
+    return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(order)}
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

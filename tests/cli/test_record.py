@@ -1,0 +1,206 @@
+"""`bfcviz record` around real programs: what they notice (nothing), what is recorded, and what is said."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import COMPILED
+from shared import ROOT
+
+from bfcviz.events.origin import Status
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.units import KiB, MiB
+
+TRAIN = """
+import sys
+import numpy as np
+kept = [np.empty(size, np.uint8) for size in (5000, 6000, 7000)]
+print("trained", *sys.argv[1:])
+print("careful", file=sys.stderr)
+sys.exit(int(sys.stdin.read()))
+"""
+
+
+def recording(*words, folder, env=None, **options):
+    """`bfcviz record -o FOLDER WORDS`, to its end; `input` is 0 unless told otherwise."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    if not COMPILED:
+        env["BFCVIZ_UNCOMPILED"] = "1"
+    command = [sys.executable, "-m", "bfcviz", "record", "-o", folder, *words]
+    options = {"input": "0", "capture_output": True, "text": True, "timeout": 120} | options
+    return subprocess.run(command, env=env, check=False, **options)
+
+
+def requests_in(folder):
+    trace = Trace.open(folder)
+    events = trace.read(0, len(trace))
+    return events["requested"][events["kind"] == Kind.ALLOCATE].tolist()
+
+
+@pytest.fixture
+def train(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+def test_a_script_is_recorded_and_notices_nothing(train, tmp_path):
+    folder = tmp_path / "run.bfc"
+    done = recording("--", sys.executable, train, "a", "--limit", "-o", "--", "b", folder=folder, input="7")
+    assert (done.returncode, done.stdout) == (7, "trained a --limit -o -- b\n")
+    said = done.stderr.splitlines()
+    assert said[0] == "careful"
+    assert said[1].startswith(f"bfcviz: {folder}: ")
+    assert said[1].endswith(f"complete. To look at it: bfcviz view {folder}")
+    assert " events, served numpy (peak " in said[1]
+    assert len(said) == 2
+    trace = Trace.open(folder)
+    assert trace.origin.status is Status.COMPLETE
+    assert trace.origin.details["way"] == "serve"
+    assert trace.origin.details["command"][1:3] == [str(train), "a"]
+    assert {5000, 6000, 7000} <= {*requests_in(folder)}
+    assert f"{len(trace):,} events" in said[1]
+
+
+STARTS = {
+    "module": "'{python}' -m train",
+    "console script": "'{bin}/pytest' -q -p no:cacheprovider test_it.py",
+    "from a shell": "true; '{python}' train.py; exit $?",
+    "from another Python": """'{python}' -c "import subprocess; subprocess.run(['{python}', 'train.py'])" """,
+    "with other settings": "PYTHONDONTWRITEBYTECODE=1 exec '{python}' -W error -X dev -u train.py",
+}
+
+
+@pytest.mark.parametrize("how", list(STARTS))
+def test_however_python_is_started(how, train, tmp_path):
+    test = "import numpy as np\ndef test(): assert np.ones(5000, np.uint8).all()\n"
+    (tmp_path / "test_it.py").write_text(test)
+    line = STARTS[how].format(python=sys.executable, bin=Path(sys.executable).parent)
+    folder = tmp_path / "run.bfc"
+    done = recording("--", "sh", "-c", line, folder=folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 5000 in requests_in(folder)
+    assert "complete. To look at it" in done.stderr
+
+
+def test_a_python_without_bfcviz_borrows_it(train, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=False)
+    only = tmp_path / "only"
+    only.mkdir()
+    for part in Path(np.__file__).parents[1].glob("numpy*"):
+        (only / part.name).symlink_to(part)
+    python, folder = tmp_path / "venv" / "bin" / "python", tmp_path / "run.bfc"
+    path = {"PYTHONPATH": f"{ROOT / 'bfcviz' / 'live' / 'startup'}{os.pathsep}{only}"}
+    code = "import sys, numpy; numpy.empty(5000, numpy.uint8); del sys.modules['bfcviz']; import bfcviz"
+    words = ["env", *(f"{name}={value}" for name, value in path.items()), python, "-c", code]
+    done = recording("--", *words, folder=folder, cwd=tmp_path)
+    assert "No module named 'bfcviz'" in done.stderr
+    assert 5000 in requests_in(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["true"], "no Python process began that reads PYTHONPATH"),
+        ([sys.executable, "-I", "-c", "import numpy"], "no Python process began that reads PYTHONPATH"),
+        (
+            [sys.executable, "-c", "import sys; assert 'numpy' not in sys.modules"],
+            "no Python process imported numpy",
+        ),
+        ([sys.executable, "-c", "raise SystemExit"], "no Python process imported numpy"),
+    ],
+)
+def test_what_is_not_recorded_is_said(words, says, tmp_path):
+    done = recording("--", *words, folder=tmp_path / "run.bfc")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(f"bfcviz: nothing was recorded: {says}")
+    assert not (tmp_path / "run.bfc").exists()
+
+
+def test_what_cannot_be_recorded_runs_as_ever(train, tmp_path):
+    done = recording("--limit", "0", "--", sys.executable, train, folder=tmp_path / "run.bfc", input="3")
+    assert (done.returncode, done.stdout) == (3, "trained\n")
+    assert "nothing was recorded: " in done.stderr
+    assert "could not: InvalidRequest: a memory limit of 0 bytes" in done.stderr
+
+
+def test_a_numpy_that_fails_to_import_fails_as_ever(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
+    (tmp_path / "try.py").write_text("try: import numpy\nexcept ImportError as error: print(error)")
+    done = recording("--", sys.executable, tmp_path / "try.py", folder=tmp_path / "run.bfc")
+    assert (done.returncode, done.stdout) == (0, "broken\n")
+
+
+def test_options_reach_the_heap(tmp_path):
+    code = """
+import numpy as np
+np.empty(999, np.uint8), np.empty(5000, np.uint8)
+try: np.empty(1 << 21, np.uint8)
+except MemoryError: print("full")
+"""
+    words = ["--limit", "1MiB", "--small=1KiB", "--", sys.executable, "-c", code]
+    done = recording(*words, folder=tmp_path / "run.bfc")
+    assert done.stdout == "full\n"
+    trace = Trace.open(tmp_path / "run.bfc")
+    assert trace.origin.pools[0].bytes_limit == MiB
+    assert 5000 in requests_in(tmp_path / "run.bfc")
+    assert min(requests_in(tmp_path / "run.bfc")) >= KiB
+
+
+def test_a_sitecustomize_of_ones_own_runs_too(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import builtins; builtins.MINE = __file__")
+    code = "import sys, sitecustomize, numpy; print(MINE == sitecustomize.__file__, *sys.path, sep='\\n')"
+    path = {"PYTHONPATH": f"{ROOT}{os.pathsep}{own}"}
+    done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run.bfc", env=path)
+    said = done.stdout.splitlines()
+    assert said[:4] == ["True", "", str(ROOT), str(own)]
+    assert not any("startup" in place for place in said)
+
+
+def test_nothing_shows_that_numpy_was_waited_for(tmp_path):
+    code = """
+import sys, importlib.util, numpy
+print(type(importlib.util.find_spec("numpy").loader).__module__, type(numpy.__loader__).__module__)
+print([finder for finder in sys.meta_path if "sitecustomize" in type(finder).__module__])
+"""
+    done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run.bfc")
+    assert done.stdout == "_frozen_importlib_external _frozen_importlib_external\n[]\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_run_as_ever_and_are_counted(method, tmp_path):
+    (tmp_path / "work.py").write_text(f"""
+import multiprocessing as mp, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+def work(n): return np.full(n, 2, np.uint8).sum()
+if __name__ == "__main__":
+    with mp.get_context({method!r}).Pool(2) as pool:
+        print(sum(pool.map(work, [4321] * 6)))
+    np.empty(1234, np.uint8)
+""")
+    folder = tmp_path / "run.bfc"
+    done = recording("--", sys.executable, "work.py", folder=folder, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "51852\n")
+    # A spawned worker that finds no work left may end before it has imported NumPy.
+    assert re.search(", (2 other processes|1 other process) not recorded. ", done.stderr)
+    assert 1234 in requests_in(folder)
+    assert 4321 not in requests_in(folder)
+
+
+def test_a_process_that_ends_at_once_leaves_what_it_did(tmp_path):
+    code = "import os, numpy as np; np.empty(1234, np.uint8); os._exit(5)"
+    folder = tmp_path / "run.bfc"
+    done = recording("--", sys.executable, "-c", code, folder=folder)
+    assert done.returncode == 5
+    assert "recording did not end cleanly" in done.stderr
+    assert 1234 in requests_in(folder)
+    assert Trace.open(folder).origin.status is Status.TRUNCATED

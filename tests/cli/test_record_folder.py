@@ -1,0 +1,53 @@
+"""Where `bfcviz record` writes: a new folder, never in the place of anything but a recording, and only if told to."""
+
+import pytest
+
+from bfcviz.cli import main
+from bfcviz.cli.record import make_way
+from bfcviz.errors import FileError
+from bfcviz.events.recording import Recording
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path):
+    make_way(tmp_path / "a" / "b", force=False)
+    make_way(tmp_path / "a" / "b", force=False)
+    assert [*(tmp_path / "a" / "b").iterdir()] == []
+
+
+def test_what_is_no_recording_is_never_replaced(tmp_path):
+    for name in ("file", "folder/notes.txt", "half/origin.json"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    for name, says in {"file": "is in the way", "folder": "something else", "half": "something else"}.items():
+        with pytest.raises(FileError, match=f"{says}.*choose another with -o"):
+            make_way(tmp_path / name, force=True)
+    assert sorted(path.read_text() for path in tmp_path.rglob("*") if path.is_file()) == ["mine"] * 3
+
+
+def test_a_recording_is_replaced_if_that_is_wanted(tmp_path):
+    with Recording(tmp_path / "run"), pytest.raises(FileError, match="being recorded to by another process"):
+        make_way(tmp_path / "run", force=True)
+    with pytest.raises(FileError, match=r"holds a recording already.*--force"):
+        make_way(tmp_path / "run", force=False)
+    make_way(tmp_path / "run", force=True)
+    assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_a_place_that_cannot_be_written_to_is_said_before_anything_runs(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    proof = tmp_path / "proof"
+    assert main(["record", "-o", str(tmp_path / "file" / "run"), "--", "touch", str(proof)]) == 1
+    assert "cannot hold a recording: Not a directory" in capsys.readouterr().err
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--"], ["--limit", "much", "--", "true"], ["--nothing", "--", "true"]]
+)
+def test_what_is_not_understood_is_status_2(words, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["record", "-o", str(tmp_path / "run"), *words])
+    assert left.value.code == 2
+    assert "error: " in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
