@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
+    from bfcviz.dashboard.follow import follow as follow
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
     from bfcviz.events.log import EventLog as EventLog
@@ -38,6 +39,7 @@ _HOMES = {
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
     "Recording": ("bfcviz.events.recording", "Recording"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "follow": ("bfcviz.dashboard.follow", "follow"),
     "label": ("bfcviz.live.labels", "label"),
     "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
     "Trace": ("bfcviz.events.trace", "Trace"),

@@ -1,4 +1,7 @@
-"""From the words of a command line to an exit status: 0 done, 1 could not be done (and why), 2 not understood."""
+"""From the words of a command line to an exit status: 0 done, 1 could not be done (and why), 2 not understood.
+
+A subcommand that runs another program returns that one's.
+"""
 
 import argparse
 import os
@@ -15,6 +18,8 @@ PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
     "demo": "step through a bundled training run in JupyterLab",
     "info": "what a file holds, and its heap after the last event",
+    "record": "run a program and record its heap, without changing its code",
+    "attach": "the live page of a recording that another process is writing",
     "view": "the dashboard of a file as a page in your browser, without a notebook",
     "export": "one picture of a heap at one step, as HTML, PNG, SVG or PDF, or its numbers as CSV or Parquet",
 }
@@ -36,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             arguments = make_parser(asked).parse_args(asked)
-            arguments.run(arguments)
+            status: int | None = arguments.run(arguments)
             sys.stdout.flush()  # a reader that left shows here, not while Python ends
         except BfcvizError as error:
             _say(f"error: {error}")
@@ -45,7 +50,8 @@ def main(words: Sequence[str] | None = None) -> int:
             return INTERRUPTED
         except BrokenPipeError:  # `bfcviz info FILE | head`: who read has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return DONE
+            return DONE
+    return DONE if status is None else status
 
 
 def make_parser(asked: Sequence[str]) -> argparse.ArgumentParser:

@@ -18,6 +18,11 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `bfcviz view` takes."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    add_page_arguments(parser)
+
+
+def add_page_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where a page is, for whom, and how it looks."""
     parser.add_argument(
         "--port", type=parse_port, metavar="N", help="port of the server (default: one that is free)"
     )
@@ -44,28 +49,45 @@ def run(arguments: argparse.Namespace) -> None:
         FileError: the file cannot be read.
         BfcvizError: nothing can listen at that address.
     """
-    if find_spec("voila") is None:
-        raise MissingExtra("bfcviz view", "Voila", "view")
+    need_voila("bfcviz view")
     open_trace(arguments.file)  # what is wrong with the file is said here, not in a page
+    serve_page(page_code(arguments.file, arguments.theme), arguments)
+
+
+def need_voila(feature: str) -> None:
+    """Raise MissingExtra, naming the feature, where Voila is not installed."""
+    if find_spec("voila") is None:
+        raise MissingExtra(feature, "Voila", "view")
+
+
+def serve_page(code: str, arguments: argparse.Namespace) -> None:
+    """Serve what `code` shows until Ctrl-C, as the page's arguments say.
+
+    Raises:
+        BfcvizError: nothing can listen at that address.
+    """
     from bfcviz.cli.page_server import Address, serve  # noqa: PLC0415  an extra
 
     token = "" if arguments.no_token else secrets.token_hex(16)
     if not token and not is_loopback(arguments.ip):
         print(f"Everybody who reaches {arguments.ip} sees this page: it asks for no token.", file=sys.stderr)
     serve(
-        page_code(arguments.file, arguments.theme),
+        code,
         Address(arguments.ip, arguments.port, token),
         theme=arguments.theme,
         browser=not arguments.no_browser,
     )
 
 
-def page_code(file: str, theme: str) -> str:
-    """The Python that the page's kernel runs; `file` and `theme` are in it as literals, never as code."""
+def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
+    """The Python that the page's kernel runs: `dashboard` of a module.
+
+    `file` and `theme` are in it as literals, never as code.
+    """
     path = ascii(str(Path(file).absolute()))
     return (
         f"import sys; sys.path.append({_PACKAGE_HOME!a})\n"
-        "from bfcviz.cli.view import dashboard\n"
+        f"from {module} import dashboard\n"
         f"dashboard({path}, {theme!a})"
     )
 

@@ -3,6 +3,7 @@
 import time
 from typing import Final
 
+from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 
 PERIOD_S: Final = 1.0
@@ -38,4 +39,13 @@ class Pulse:
 
 def _state(trace: Trace) -> str:
     name = "live" if trace.following else f"ended ({trace.origin.status})"
-    return f"{name}: {len(trace):,} events"
+    return f"{name}: {len(trace):,} events{'' if trace.following else _fate(trace)}"
+
+
+def _fate(trace: Trace) -> str:
+    """What became of the process that `bfcviz record` had recorded; nothing of others."""
+    process = trace.origin.details.get("process")
+    if not isinstance(process, int):
+        return ""
+    broke_off = trace.origin.status is Status.TRUNCATED
+    return f"; process {process} " + ("was killed, or ended without a word" if broke_off else "ended")

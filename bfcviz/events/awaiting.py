@@ -1,0 +1,47 @@
+"""Waiting for a recording that another process is about to begin."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE
+
+_LOOK_S: Final = 0.05
+
+
+def await_recording(path: Path, wait: float) -> None:
+    """Return once there is a recording, that may have ended as well.
+
+    Args:
+        path: the folder, which need not be there.
+        wait: seconds, at most.
+
+    Raises:
+        FileError: there is something else.
+        BfcvizError: none has begun in that time.
+    """
+    until = time.monotonic() + wait
+    while not has_begun(path):
+        left = until - time.monotonic()
+        if left <= 0:
+            raise BfcvizError(
+                f"{path}: no recording has begun there, {wait:g} seconds were waited; one begins when the recorded "
+                "program has imported its framework. Start it, or wait longer"
+            )
+        time.sleep(min(_LOOK_S, left))
+
+
+def has_begun(path: Path) -> bool:
+    """Whether there is a recording; raises FileError where something else is."""
+    if not path.is_dir():
+        if path.exists():
+            raise FileError(path, "", "is not a recording's folder; bfcviz.open shows files")
+        return False
+    if (path / ORIGIN_FILE).exists():
+        return True
+    if (path / LABELS_FILE).exists() or not any(path.iterdir()):
+        return False  # on its way
+    if (path / ORIGIN_FILE).exists():  # it came between two looks
+        return True
+    raise FileError(path, "", f"is not a recording: it has no {ORIGIN_FILE}")
