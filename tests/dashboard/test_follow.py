@@ -1,0 +1,70 @@
+"""follow: another process's recording, from before its beginning to beyond its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from shared import ROOT
+
+import bfcviz
+from bfcviz.errors import BfcvizError
+
+LIMIT_S = 60
+CODE = """
+import os, sys, numpy as np
+kept = [np.empty(1000 + n, np.uint8) for n in range(50)]
+print("made", os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A program that runs under `bfcviz record`, and has made 50 arrays; its process number is `pid`."""
+    command = [
+        *(sys.executable, "-m", "bfcviz", "record", "-o", tmp_path / "run.bfc"),
+        "--",
+        sys.executable,
+        "-c",
+        CODE,
+    ]
+    env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
+    with subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        said, number = process.stdout.readline().split()
+        assert said == "made"
+        process.pid_of_program = int(number)
+        yield process
+        process.stdin.close()
+
+
+def until(dashboard, true):
+    end = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < end
+        dashboard.refresh()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_it_tells_how_the_process_ended(killed, recorded, tmp_path):
+    dashboard = bfcviz.follow(tmp_path / "run.bfc", wait=0, start=False)
+    until(dashboard, lambda: dashboard.inspector.step > 50)
+    assert "live: " in dashboard._words.value
+    if killed:
+        os.kill(recorded.pid_of_program, signal.SIGKILL)
+    else:
+        recorded.stdin.close()
+    recorded.wait(LIMIT_S)
+    until(dashboard, lambda: not dashboard.trace.following)
+    dashboard._ended()
+    assert (
+        f"process {recorded.pid_of_program} {'was killed' if killed else 'ended'}" in dashboard._words.value
+    )
+    dashboard.close()
+
+
+def test_a_recording_that_does_not_come_is_said(tmp_path):
+    with pytest.raises(BfcvizError, match="no recording has begun there"):
+        bfcviz.follow(tmp_path / "run.bfc", wait=0)
