@@ -11,6 +11,7 @@
     │   │   ├── InteriorPointer                 inside a chunk in use, not at its start
     │   │   └── ForeignPointer                  in no region of this heap
     │   ├── SubAllocatorError                   a sub-allocator broke its promise
+    │   ├── DeviceError                         CUDA failed, or there is no driver or device
     │   └── BrokenInvariant                     the heap's own books do not balance: a bug in bfcviz
     ├── LiveError                           a framework cannot be watched this way now; it is as it was
     ├── Lapped                                  a reader was overtaken by the ring's writer
@@ -102,6 +103,14 @@ class ForeignPointer(InvalidFree):
 
 class SubAllocatorError(AllocatorError):
     """A sub-allocator returned memory that breaks its promise (overlapping, misaligned, too small)."""
+
+
+class DeviceError(AllocatorError):
+    """CUDA failed, or is not there; carries the driver's `status`, 0 where it did not come to that."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class BrokenInvariant(AllocatorError):

@@ -1,0 +1,208 @@
+"""Regions of a GPU, over a stand-in for its driver: the calls, their order, and what is undone where one fails."""
+
+import gc
+
+import pytest
+from fake_cuda import GRANULE, OUT_OF_MEMORY, FakeCuda
+from heaps import MIB, new_heap
+
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, VirtualSubAllocator, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(kind, library, **options):
+    return cuda_sub_allocator(kind, driver=Driver(library), **options)
+
+
+@every_kind
+def test_a_heap_takes_its_regions_from_the_driver_and_gives_them_back(kind):
+    library = FakeCuda()
+    source = make(kind, library, stream=0x55)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        held = [heap.allocate(3 * MIB) for _ in range(4)]
+        assert library.used == heap.stats().pool_bytes == source.used == source.budget.used
+        for address in held:
+            heap.free(address)
+        heap.check_invariants()
+    assert library.used == source.used == source.budget.used == 0
+    assert library.contexts == []
+
+
+@every_kind
+def test_a_device_that_is_full_refuses(kind):
+    library = FakeCuda(memory=8 * MIB)
+    with new_heap(64 * MIB, make(kind, library), allow_growth=True) as heap:
+        heap.allocate(3 * MIB)
+        with pytest.raises(OutOfMemory, match="the sub-allocator gave none"):
+            heap.allocate(6 * MIB)
+        heap.allocate(3 * MIB)
+    assert library.used == 0
+
+
+@every_kind
+def test_a_failure_of_the_driver_is_told_and_leaves_nothing_behind(kind):
+    library = FakeCuda()
+    source = make(kind, library)
+    name = {
+        "device": "cuMemAlloc_v2", "managed": "cuMemAllocManaged", "async": "cuMemAllocAsync", "virtual": "cuMemCreate",
+    }[kind]  # fmt: skip
+    library.fails[name] = 719
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        with pytest.raises(
+            DeviceError, match=rf"{name} failed: CUDA_ERROR_719 \(719\): as the test wanted"
+        ) as caught:
+            heap.allocate(MIB)
+        assert caught.value.status == 719
+        assert source.budget.used == 0
+        library.fails.clear()
+        assert heap.allocate(MIB)
+    assert library.contexts == []
+
+
+@pytest.mark.parametrize("name", ["cuMemMap", "cuMemSetAccess"])
+def test_what_fails_half_way_is_undone(name):
+    library = FakeCuda(fails={name: 1})
+    source = make("virtual", library)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        with pytest.raises(DeviceError, match=name):
+            heap.allocate(MIB)
+        assert (library.handles, library.mapped, library.accessible, source.budget.used) == ({}, {}, set(), 0)
+        library.fails.clear()
+        assert heap.allocate(MIB) == source.start
+
+
+def test_virtual_memory_grows_in_place_so_that_free_ends_are_joined():
+    library = FakeCuda()
+    with new_heap(64 * MIB, make("virtual", library), allow_growth=True) as heap:
+        heap.free(heap.allocate(2 * MIB))
+        heap.allocate(3 * MIB)
+        assert len(heap.regions()) == 1
+        assert heap.stats().pool_bytes == 6 * MIB
+        assert len(library.mapped) == 2
+        assert library.accessible == set(library.mapped)
+    assert (library.mapped, library.handles) == ({}, {})
+
+
+def test_joined_regions_go_back_as_they_came_and_their_addresses_are_used_again():
+    library = FakeCuda()
+    source = make("virtual", library)
+    with new_heap(16 * MIB, source, allow_growth=True, garbage_collection=True) as heap:
+        held = [heap.allocate(2 * MIB), heap.allocate(4 * MIB)]
+        assert len(heap.regions()) == 1
+        for address in held:
+            heap.free(address)
+        assert heap.allocate(15 * MIB) == source.start
+        assert library.calls.count("cuMemUnmap") == 2
+        assert library.calls.index("cuCtxSynchronize") < library.calls.index("cuMemUnmap")
+
+
+def test_reserved_addresses_go_back_with_the_sub_allocator():
+    library = FakeCuda()
+    heap = new_heap(16 * MIB, make("virtual", library), allow_growth=True)
+    heap.allocate(MIB)
+    heap.close()
+    del heap
+    gc.collect()
+    assert library.reserved == {}
+
+
+def test_addresses_end_where_they_were_reserved():
+    library = FakeCuda()
+    source = VirtualSubAllocator(0, reserve=3 * MIB, driver=Driver(library))
+    assert source.reserved == 2 * GRANULE
+    with new_heap(64 * MIB, source, allow_growth=True) as heap:
+        heap.allocate(4 * MIB)
+        with pytest.raises(OutOfMemory):
+            heap.allocate(MIB)
+    with pytest.raises(InvalidRequest, match="reserve"):
+        VirtualSubAllocator(0, reserve=0, driver=Driver(library))
+
+
+def test_heaps_may_share_a_budget():
+    library = FakeCuda()
+    budget = Budget(8 * MIB)
+    one, two = (
+        new_heap(64 * MIB, make("device", library, budget=budget), allow_growth=True) for _ in range(2)
+    )
+    one.allocate(6 * MIB)
+    with pytest.raises(OutOfMemory):
+        two.allocate(3 * MIB)
+    one.close()
+    assert two.allocate(3 * MIB)
+    two.close()
+    assert budget.used == 0
+
+
+def test_async_memory_comes_in_the_order_of_its_stream():
+    library = FakeCuda()
+    with new_heap(16 * MIB, make("async", library, stream=0x77), allow_growth=True) as heap:
+        heap.allocate(MIB)
+        assert library.stream == 0x77
+
+
+def test_memory_that_is_misaligned_goes_back():
+    library = FakeCuda()
+    source = make("device", library)
+    library.place = lambda size: library.BASE + 512
+    assert source.allocate(1024, MIB) is None
+    assert library.allocated == {}
+
+
+def test_at_the_end_of_the_process_the_driver_may_be_gone():
+    library = FakeCuda()
+    heap = new_heap(16 * MIB, make("device", library), allow_growth=True)
+    heap.allocate(MIB)
+    library.fails["cuMemFree_v2"] = cuda_driver.DEINITIALIZED
+    heap.close()
+
+
+def test_a_free_that_fails_is_told():
+    library = FakeCuda()
+    heap = new_heap(16 * MIB, make("device", library), allow_growth=True)
+    heap.allocate(MIB)
+    library.fails["cuMemFree_v2"] = 700
+    with pytest.raises(DeviceError, match="cuMemFree_v2 failed"):
+        heap.close()
+
+
+def test_unknown_kinds_and_devices_are_refused():
+    library = FakeCuda(devices=2)
+    with pytest.raises(InvalidRequest, match="'pinned' was asked for; there are 'device', 'managed'"):
+        make("pinned", library)
+    with pytest.raises(DeviceError, match="device 2 was asked for; there are 2, counted from 0"):
+        make("device", library, device=2)
+    assert make("device", library, device=1).device == 1
+
+
+def test_a_machine_without_devices_says_so():
+    with pytest.raises(DeviceError, match=r"cuInit failed: CUDA_ERROR_100 \(100\)"):
+        Driver(FakeCuda(devices=0))
+
+
+def test_an_old_driver_says_what_it_lacks():
+    source = make("async", FakeCuda(lacks=("cuMemAllocAsync",)))
+    with pytest.raises(
+        DeviceError, match=r"no cuMemAllocAsync: it is older than CUDA 11\.2; update the NVIDIA driver"
+    ):
+        source.allocate(256, MIB)
+    assert source.budget.used == 0
+
+
+def test_a_machine_without_a_driver_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(cuda_driver, "NAMES", ("libcuda-that-is-not-there.so",))
+    cuda_driver.load.cache_clear()
+    with pytest.raises(DeviceError, match=r"has no NVIDIA driver.*--gpus all"):
+        cuda_sub_allocator("device")
+
+
+def test_out_of_memory_is_a_refusal_the_heap_backs_off_from():
+    library = FakeCuda(memory=5 * MIB)
+    with new_heap(64 * MIB, make("device", library), allow_growth=True) as heap:
+        heap.allocate(2 * MIB)
+        heap.allocate(2 * MIB)  # a region of 4 MiB is refused, smaller ones are tried
+        assert library.used <= 5 * MIB
+    assert OUT_OF_MEMORY == cuda_driver.OUT_OF_MEMORY
