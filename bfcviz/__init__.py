@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     from bfcviz.live.numpy import serve_numpy as serve_numpy
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
+    from bfcviz.watching import Alert as Alert
+    from bfcviz.watching import Watch as Watch
+    from bfcviz.watching import watch as watch
+    from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
+    from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
 
 _HOMES = {
+    "Alert": ("bfcviz.watching", "Alert"),
     "Allocator": ("bfcviz.allocator.protocol", "Allocator"),
     "AllocatorOptions": ("bfcviz.allocator.options", "AllocatorOptions"),
     "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
@@ -44,7 +50,11 @@ _HOMES = {
     "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "open": ("bfcviz.importers.opening", "open_trace"),
+    "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "sample": ("bfcviz.samples", "sample"),
+    "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
+    "Watch": ("bfcviz.watching", "Watch"),
+    "watch": ("bfcviz.watching", "watch"),
 }
 
 __all__ = list(_HOMES)

@@ -35,11 +35,13 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
     if isinstance(source, Recording):
         return source.trace()
     if isinstance(source, EventLog):
-        return _recorded(source) or follow(source, Labels(), Origin(), keyframes, keep=keep)
+        recorded = _recorded(source)
+        return follow(source, Labels(), Origin(), keyframes, keep=keep) if recorded is None else recorded
     if isinstance(source, str | os.PathLike):
         return Trace.open(source)
     if all(hasattr(source, name) for name in _HEAP):
-        return _recorded(source.log) or _heap(source, keep)
+        recorded = _recorded(source.log)
+        return _heap(source, keep) if recorded is None else recorded
     raise BfcvizError(
         f"a {type(source).__name__} cannot be watched; give a BFCAllocator, an EventLog, a Recording, a Trace, or "
         "the path of one"

@@ -79,6 +79,12 @@ def test_a_recording_in_all_its_forms(tmp_path):
         assert (trace.following, trace.origin.status) == (False, Status.COMPLETE)
 
 
+def test_a_recording_that_has_no_event_yet_is_one_all_the_same(tmp_path):
+    with Recording(tmp_path / "run", [Pool("gpu", MIB)]) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), MIB, log=recording.log, labels=recording.labels)
+        assert [trace_of(each).path for each in (heap, recording.log)] == [tmp_path / "run"] * 2
+
+
 def test_a_log_alone_has_no_names():
     heap = new_heap()
     heap.allocate(1000, label="a")

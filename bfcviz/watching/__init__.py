@@ -1,0 +1,13 @@
+"""`bfcviz.watch`: a framework's heap, recorded and shown while the code in a `with` runs.
+
+Enters: the names of frameworks, and what to do meanwhile (a folder to record to, alerts). Leaves: a `Watch` with its
+traces and its dashboard, reports of a cell (`magics`), and what is shown where memory runs out (`failure`).
+`frameworks` finds the sources in `bfcviz.live`, `lookout` looks at what they wrote, `board` is the dashboard. May
+import everything but cli.
+"""
+
+from bfcviz.watching.alerts import Alarm, Alert
+from bfcviz.watching.begin import watch
+from bfcviz.watching.watched import Watch
+
+__all__ = ["Alarm", "Alert", "Watch", "watch"]

@@ -1,0 +1,216 @@
+"""Alerts: a number of a heap goes past a threshold, and somebody is told.
+
+Every event counts: a heap that was past the threshold for one event between two looks is found out, with the step.
+But it is looked at as pictures are, some ten times a second, beside the workload and not in it: whoever is called,
+and the MARK in the trace, come up to that much later than the step they tell of.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bfcviz.errors import LiveError
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model import Model
+from bfcviz.model.find import events_of
+from bfcviz.model.timeline import RATIOS, equal_parts, measured
+from bfcviz.units import format_bytes, parse_bytes
+
+GROWTH: Final = "growth_per_step"
+MARKED: Final = "alert: "
+"""How the label of an alert's MARK begins."""
+
+MEASURES: Final = {
+    "bytes_in_use": "bytes in use",
+    "pool_bytes": "the pool",
+    "free_bytes": "free bytes, with room to grow",
+    "largest_free_chunk": "the largest free chunk, or room to grow",
+    "external_fragmentation": "external fragmentation",
+    "internal_fragmentation": "internal fragmentation",
+    "reserved_not_in_use": "reserved-not-in-use",
+    GROWTH: "growth of bytes in use per step",
+}
+"""What an alert can be about."""
+
+_OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
+_PARTS: Final = 16  # of what came since the last look, each with its least and greatest value
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A threshold, which a heap's number may go past.
+
+    ::
+
+        Alert("bytes_in_use", above="400MiB")
+        Alert("external_fragmentation", above=0.5, call=print)
+        Alert("largest_free_chunk", below="10MiB")
+        Alert("growth_per_step", above="1MiB")
+
+    It tells of the change: once, and again only after the number was on the good side; one that begins on the wrong
+    side has to have been on the good side first.
+
+    Attributes:
+        measure: one of `MEASURES`. What the limit leaves for new regions counts for `free_bytes`, and for
+            `largest_free_chunk` where it is more than that: a heap that can grow is short of neither. Where no
+            limit is known free chunks alone count. `growth_per_step` compares bytes in use at each mark with those
+            at the mark before it that has the same name but for its numbers, as `step 4` and `step 3` have.
+        above: bytes, or text such as `400MiB`; of fragmentation, a share of 0..1.
+        below: likewise; one of the two is given.
+        call: called with the `Alarm`, in a thread of bfcviz. What it raises is told in the dashboard.
+
+    Raises:
+        LiveError: there is no such measure or threshold.
+        ValueError: a text that is no size.
+    """
+
+    measure: str
+    above: float | str | None = None
+    below: float | str | None = None
+    call: Callable[["Alarm"], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise LiveError(f"there is no alert for {self.measure!r}; there are: {', '.join(MEASURES)}")
+        if (self.above is None) == (self.below is None):
+            raise LiveError(f"an alert for {self.measure} needs one threshold: give either above or below")
+        if self.measure == GROWTH and self.above is None:
+            raise LiveError(f"an alert for {GROWTH} is about growth above a threshold: give above")
+        threshold = self.threshold  # ValueError where it is no size
+        if self.measure in RATIOS and not 0 <= threshold <= 1:
+            raise LiveError(
+                f"a {self.measure} of {threshold:g} was asked for; it is a share: give a number from 0 to 1"
+            )
+
+    @property
+    def threshold(self) -> float:
+        """The number, in bytes or as a share."""
+        given = self.above if self.above is not None else self.below
+        return parse_bytes(given) if isinstance(given, str) else float(given or 0)
+
+    @property
+    def words(self) -> str:
+        """What it waits for."""
+        side = "above" if self.above is not None else "below"
+        return f"{MEASURES[self.measure]} {side} {self.told(self.threshold)}"
+
+    def told(self, value: float) -> str:
+        """A value of this measure as text."""
+        return f"{value:.0%}" if self.measure in RATIOS else format_bytes(value)
+
+    def is_past(self, value: float) -> bool:
+        """Whether a value lies on the wrong side."""
+        return value > self.threshold if self.above is not None else value < self.threshold
+
+
+class Alarm(NamedTuple):
+    """An alert that went off.
+
+    Attributes:
+        alert: which one.
+        heap: name of the heap.
+        step: the state after so many events is the worst of those since the last look.
+        value: of the measure then, in bytes or as a share.
+        text: all of it in words.
+    """
+
+    alert: Alert
+    heap: str
+    step: int
+    value: float
+    text: str
+
+    @property
+    def mark(self) -> tuple[str, int]:
+        """Label and value of its MARK; a share is told in per cent."""
+        value = 100 * self.value if self.alert.measure in RATIOS else self.value
+        return MARKED + self.alert.words, round(value)
+
+
+class Guard:
+    """Looks after one heap.
+
+    Args:
+        trace: of the heap; nobody else may read it meanwhile.
+        alerts: what to look for.
+    """
+
+    def __init__(self, trace: Trace, alerts: Sequence[Alert]) -> None:
+        self._trace = trace
+        self._model = Model(trace)
+        self._alerts = alerts
+        self._armed = [alert.above is not None for alert in alerts]
+        self._at_marks: dict[str, tuple[str, int]] = {}
+
+    def look(self) -> list[Alarm]:
+        """What went off among the events since the last look; at most one of each alert."""
+        trace = self._trace
+        trace.refresh()
+        start, stop = max(self._model.step, trace.first), len(trace)
+        if start == stop:
+            return []
+        self._model.seek(start)
+        marks = events_of(trace, [Kind.MARK], 0, start, stop)
+        at = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
+        rows = measured(self._model, sorted({*at, *equal_parts(start, stop, _PARTS)}))
+        growths = self._growths(rows, at)
+        found = []
+        for number, alert in enumerate(self._alerts):
+            alarm = (
+                self._growth(alert, growths) if alert.measure == GROWTH else self._passed(number, alert, rows)
+            )
+            found += [] if alarm is None else [alarm]
+        return found
+
+    def _passed(self, number: int, alert: Alert, rows: Any) -> Alarm | None:
+        end = "max" if alert.above is not None else "min"
+        worst: tuple[float, int] | None = None
+        for row in rows:
+            value, step = self._value(alert, row, end), int(row[f"{alert.measure}_{end}_step"])
+            last_past = alert.is_past(self._value(alert, row, "last"))
+            past = alert.is_past(value) if self._armed[number] else False
+            if past and (worst is None or abs(value - alert.threshold) > abs(worst[0] - alert.threshold)):
+                worst = value, step
+            self._armed[number] = not last_past
+        if worst is None:
+            return None
+        value, step = worst
+        text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}: {alert.words}"
+        return Alarm(alert, self._name, step, value, text)
+
+    def _value(self, alert: Alert, row: Any, which: str) -> float:
+        """The measure in a row of TIMELINE; which: `min`, `max` or `last`."""
+        value: float = row[f"{alert.measure}_{which}"].item()
+        limit = self._trace.origin.pools[0].bytes_limit
+        if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
+            return value
+        pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # the more there is, the less it can grow
+        room = max(limit - pool, 0)
+        return value + room if alert.measure == "free_bytes" else max(value, room)
+
+    def _growths(self, rows: Any, at: dict[int, str]) -> list[tuple[int, int, str]]:
+        """From each mark to the next of its kind: bytes, step, and in words which."""
+        found = []
+        for row in rows:
+            name = at.get(int(row["step"]))
+            if name is None or name.startswith(MARKED):
+                continue
+            kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
+            if kind in self._at_marks:
+                before, then = self._at_marks[kind]
+                found.append((in_use - then, int(row["step"]), f"from '{before}' to '{name}'"))
+            self._at_marks[kind] = name, in_use
+        return found
+
+    def _growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
+        grown, step, words = max(growths, default=(0, 0, ""))
+        if not words or not alert.is_past(grown):
+            return None
+        text = f"bytes in use grew by {alert.told(grown)} {words}: {alert.words}"
+        return Alarm(alert, self._name, step, float(grown), text)
+
+    @property
+    def _name(self) -> str:
+        return self._trace.origin.pools[0].name

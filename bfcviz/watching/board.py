@@ -1,0 +1,46 @@
+"""WatchDashboard: a live dashboard that also says which way a framework is watched, and what its alerts found."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final
+
+import ipywidgets as widgets
+
+from bfcviz.dashboard import LiveDashboard
+from bfcviz.events.trace import Trace
+
+_MOST: Final = 5
+"""Notices that are shown; the newest."""
+
+_WIDE: Final = {"flex": "1 1 100%"}
+_LINE: Final = "line-height: 1.45"
+
+
+class WatchDashboard(LiveDashboard):
+    """The dashboard of a `Watch`.
+
+    Args:
+        traces: of the heaps.
+        says: which way they are watched.
+        options: of LiveDashboard.
+    """
+
+    def __init__(self, traces: Sequence[Trace], says: str, **options: Any) -> None:
+        self._said: list[str] = []
+        self._way = widgets.HTML(f"<div style='{_LINE}'>{escape(says)}</div>", layout=_WIDE)
+        self._notices = widgets.HTML(layout=_WIDE)
+        self._way.add_class("bfcviz-way")
+        self._notices.add_class("bfcviz-notices")
+        super().__init__(list(traces), **options)
+        self._bar.children = (*self._bar.children, self._way, self._notices)
+
+    def notice(self, text: str) -> None:
+        """Say something at the top, after what was said before. From any thread."""
+        self._said.append(text)
+        lines = "".join(f"<div>⚠ {escape(line)}</div>" for line in self._said[-_MOST:])
+        more = len(self._said) - _MOST
+        if more > 0:
+            lines = f"<div>({more:,} more before these)</div>{lines}"
+        self._notices.value = (
+            f"<div role='alert' style='{_LINE}; color: var(--jp-error-color1, #c62828)'>{lines}</div>"
+        )

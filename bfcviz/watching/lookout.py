@@ -1,0 +1,50 @@
+"""Lookout: the thread beside the workload that looks for alerts, and keeps up with rings that no dashboard reads."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Final
+
+PERIOD_S: Final = 0.1
+"""Seconds between two looks."""
+
+_PATIENCE_S: Final = 5.0  # that `stop` waits for a look under way
+
+
+class Lookout:
+    """Calls `look` again and again, until it is stopped or a look fails.
+
+    Begin it where NumPy is not served (`bfcviz.live.numpy.unserved`): its arrays are not the workload's.
+
+    Args:
+        look: what to do, in this thread and, for the last time, in the one that calls `stop`.
+        failed: told what a look raised; there are no more after it.
+    """
+
+    def __init__(self, look: Callable[[], object], failed: Callable[[Exception], object]) -> None:
+        self._look = look
+        self._failed = failed
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="bfcviz-lookout", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look a last time, and end it."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        self._thread.join(_PATIENCE_S)
+        if not self._thread.is_alive():
+            self._try()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(PERIOD_S):
+            if not self._try():
+                self._stopped.set()
+
+    def _try(self) -> bool:
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
+            self._failed(error)
+            return False
+        return True

@@ -1,0 +1,105 @@
+"""What is told of a cell that was recorded: its peak, how fragmented the heap was then, and who held it."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from bfcviz.events.trace import Trace
+from bfcviz.model import Model
+from bfcviz.model.find import peak
+from bfcviz.model.fragmentation import external, internal, reserved_not_in_use
+from bfcviz.model.scene import short_name
+from bfcviz.model.state import Stats
+from bfcviz.units import format_bytes
+
+_MOST: Final = 12
+"""Holders that are named; the others are added up."""
+
+
+class Holder(NamedTuple):
+    """Who held chunks in use: a label, how many, their bytes, and the share of all bytes in use."""
+
+    name: str
+    chunks: int
+    num_bytes: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """One heap at its peak; shown in a notebook as a table, printed as text.
+
+    Attributes:
+        says: which way it was watched.
+        heap: its name.
+        step: the first step at which bytes in use are at their highest.
+        stats: the totals there.
+        holders: who held them, the largest first.
+    """
+
+    says: str
+    heap: str
+    step: int
+    stats: Stats
+    holders: list[Holder]
+
+    @property
+    def words(self) -> list[str]:
+        """The way, the peak and the three measures there, a sentence each."""
+        stats = self.stats
+        if not stats.bytes_in_use:
+            return [self.says, f"Nothing was allocated on the heap of {self.heap}."]
+        used, pool = format_bytes(stats.bytes_in_use), format_bytes(stats.pool_bytes)
+        free, largest = format_bytes(stats.free_bytes), format_bytes(stats.largest_free_chunk)
+        peak = f"Peak of {self.heap}: {used} in use at step {self.step:,}, of a pool of {pool}."
+        rest = f"Free then: {free} in {stats.chunks_free:,} chunks, the largest {largest}."
+        fragmented = (
+            f"External fragmentation (1 - largest free chunk / free bytes) {external(stats):.0%}, internal (1 - "
+            f"requested / in use) {internal(stats):.1%}, reserved-not-in-use (1 - in use / pool) "
+            f"{reserved_not_in_use(stats):.0%}."
+        )
+        return [self.says, peak, rest, fragmented]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{format_bytes(each.num_bytes):>12} {each.share:6.1%} {each.chunks:8,} chunks  {each.name}"
+            for each in self.holders
+        ]
+        return "\n".join([*self.words, *lines])
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<div>{escape(line)}</div>" for line in self.words)
+        if not self.holders:
+            return f"<div class='bfcviz-report'>{said}</div>"
+        names = ("who held the peak", "bytes", "share", "chunks")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        rows = "".join(
+            f"<tr><td style='text-align: left'>{escape(each.name)}</td><td>{format_bytes(each.num_bytes)}</td>"
+            f"<td>{each.share:.1%}</td><td>{each.chunks:,}</td></tr>"
+            for each in self.holders
+        )
+        return f"<div class='bfcviz-report'>{said}<table><tr>{head}</tr>{rows}</table></div>"
+
+
+def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
+    """What is to be told of one heap of a trace, of those steps that are still kept."""
+    model = Model(trace, pool)
+    model.seek(peak(trace, pool))
+    return Report(says, trace.origin.pools[pool].name, model.step, model.stats(), _holders(model))
+
+
+def _holders(model: Model) -> list[Holder]:
+    used = model.in_use()
+    labels, at, chunks = np.unique(used["label"], return_inverse=True, return_counts=True)
+    held = np.zeros(len(labels), np.uint64)
+    np.add.at(held, at, used["size"])
+    total = int(held.sum())
+    order = np.argsort(held)[::-1]
+    rows = [(short_name(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
+    if len(rows) > _MOST + 1:
+        others = rows[_MOST:]
+        name = f"{len(others)} others"
+        rows = [*rows[:_MOST], (name, sum(row[1] for row in others), sum(row[2] for row in others))]
+    return [Holder(name, count, size, size / total) for name, count, size in rows]

@@ -1,0 +1,288 @@
+"""Watch: frameworks' heaps, recorded and shown for the length of a `with`."""
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from bfcviz.dashboard.sources import trace_of
+from bfcviz.errors import BfcvizError, LiveError
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Pool
+from bfcviz.events.recording import Recording
+from bfcviz.events.trace import Trace
+from bfcviz.live.numpy import OPTIONS, physical_memory, unserved
+from bfcviz.watching import notebook
+from bfcviz.watching.alerts import Alarm, Alert, Guard
+from bfcviz.watching.board import WatchDashboard
+from bfcviz.watching.failure import Failure, last_failure
+from bfcviz.watching.frameworks import NAMES, Plan, Source, Wish, source_of, unwatchable
+from bfcviz.watching.lookout import Lookout
+
+RING: Final = 1 << 18
+"""Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
+
+_GUARDED: Final = 1 << 17  # events kept for alerts, which look at each once
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to watch; the arguments of `bfcviz.watch`, checked."""
+
+    plan: Plan
+    limit: int | None
+    path: Path | None
+    dashboard: bool
+    alerts: tuple[Alert, ...]
+    keep: int
+
+
+class Watch:
+    """What `bfcviz.watch` returns: nothing is watched before its `with` begins, or after it ends.
+
+    Attributes:
+        sources: what watches each framework, in `bfcviz.live`.
+        traces: one for each heap; while the `with` lasts they grow, in other threads.
+        alarms: the alerts that went off.
+        failure: the request that ended the `with`, for want of memory; None where none did.
+        errors: what went wrong beside the workload, in an alert's `call` or a picture.
+    """
+
+    _under_way: ClassVar["Watch | None"] = None
+
+    def __init__(self, settings: Settings) -> None:
+        self.sources: list[Source] = []
+        self.traces: list[Trace] = []
+        self.alarms: list[Alarm] = []
+        self.failure: Failure | None = None
+        self.errors: list[Exception] = []
+        self._settings = settings
+        self._heaps: list[Any] = []
+        self._guards: list[tuple[Guard, Any]] = []
+        self._lookout: Lookout | None = None
+        self._dashboard: WatchDashboard | None = None
+        self._showing = threading.Lock()  # between the lookout, and a dashboard that takes over from it
+        self._undo = ExitStack()
+        self._begun = False
+
+    # -- what it has ----------------------------------------------------------------------------------------
+
+    @property
+    def says(self) -> str:
+        """Which way each framework is watched, in words."""
+        return ". ".join([*(source.says for source in self.sources), *self._settings.plan.notes]) + "."
+
+    @property
+    def trace(self) -> Trace:
+        """The recording: everything that happened, or with a ring in memory the newest of it; of the first heap."""
+        self._refuse_before()
+        return self.traces[0]
+
+    @property
+    def dashboard(self) -> WatchDashboard:
+        """The live view; made when it is first asked for, where it was not displayed at the beginning."""
+        self._refuse_before()
+        if self._dashboard is None:
+            with unserved(), self._showing:
+                self._dashboard = self._new_dashboard()
+        return self._dashboard
+
+    def mark(self, name: str, value: int = 0) -> None:
+        """Put a mark into the trace of each heap: a step, a phase, a note."""
+        self._refuse_before()
+        for heap in self._heaps:
+            heap.mark(name, value)
+
+    def tell(self, error: BaseException) -> None:
+        """Show the heap as it was where memory ran out, if that is what `error` is: as at the end of the `with`."""
+        with self._showing if self._dashboard is None else self._dashboard.inspector.lock:
+            for trace in self.traces:
+                trace.refresh()
+            self._quietly(lambda: self._show_failure(error))
+
+    def __repr__(self) -> str:
+        return f"<Watch: {self.says if self._begun else 'not begun'}>"
+
+    # -- from beginning to end ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._refuse()
+        with ExitStack() as undo:
+            self._begun = True
+            Watch._under_way = self
+            undo.callback(self._leave)  # the last: first the sources go, then what is listed above them
+            undo.push(self._show_end)
+            for wish in self._settings.plan.wishes:
+                self.sources.append(self._source(wish, undo))
+            undo.callback(self._look_last)
+            for source, wish in zip(self.sources, self._settings.plan.wishes, strict=True):
+                _begin(source, NAMES[wish.framework], undo)
+            with unserved():  # arrays of pictures, and of threads that make them, are not the workload's
+                self._open()
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.__exit__(kind, error, trace)
+
+    def _refuse(self) -> None:
+        if self._begun:
+            raise LiveError(
+                "this watch has begun before: make a new one with bfcviz.watch(), each has its own trace"
+            )
+        if Watch._under_way is not None:
+            raise LiveError(
+                f"something is watched already ({Watch._under_way.says}): leave that `with` first, or end it with "
+                "%bfcviz_live off; it goes on as it was"
+            )
+        if threading.current_thread() is not threading.main_thread():
+            raise LiveError(
+                f"watch was to begin in the thread {threading.current_thread().name!r}, where it could not watch the "
+                "others: begin it in the main thread; threads that start inside are watched too"
+            )
+
+    def _refuse_before(self) -> None:
+        if not self.traces:
+            raise LiveError("nothing is watched yet: this is known inside the `with`, and after it")
+
+    def _source(self, wish: Wish, undo: ExitStack) -> Source:
+        """What watches a framework, with where it writes to."""
+        settings, name = self._settings, wish.framework
+        recorded: dict[str, Any] = {}
+        if settings.path is not None:
+            folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
+            recorded["log"] = undo.enter_context(
+                Recording(folder, [_pool(wish, settings.limit)], details={"framework": name, "way": wish.way})
+            )
+        elif name == "numpy":
+            recorded["log"] = EventLog(RING)
+        return source_of(wish, settings.limit, **recorded)
+
+    def _open(self) -> None:
+        """Begin to read what the heaps write."""
+        settings = self._settings
+        self._heaps = [heap for source in self.sources for heap in source.trace_sources]
+        self.traces = [trace_of(heap, settings.keep) for heap in self._heaps]
+        if settings.alerts:
+            traces = [trace_of(heap, _GUARDED) for heap in self._heaps]
+            pairs = zip(traces, self._heaps, strict=True)
+            self._guards = [(Guard(trace, settings.alerts), heap) for trace, heap in pairs]
+        if settings.dashboard and notebook.has_kernel():
+            self._dashboard = self._new_dashboard()
+            notebook.show(self._dashboard)
+        rings = any(trace.slack is not None for trace in self.traces)
+        if self._guards or (rings and self._dashboard is None):
+            self._lookout = Lookout(self._look, self._failed)
+
+    def _new_dashboard(self) -> WatchDashboard:
+        return WatchDashboard(self.traces, self.says, start=Watch._under_way is self)
+
+    # -- beside the workload --------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        with self._showing:
+            if self._dashboard is None:
+                for trace in self.traces:
+                    trace.refresh()
+        for guard, heap in self._guards:
+            for alarm in guard.look():
+                self._alarm(alarm, heap)
+
+    def _alarm(self, alarm: Alarm, heap: Any) -> None:
+        self.alarms.append(alarm)
+        heap.mark(*alarm.mark)
+        self._notice(f"{alarm.heap}: {alarm.text}")
+        if (call := alarm.alert.call) is not None:
+            self._quietly(lambda: call(alarm))
+
+    def _notice(self, text: str) -> None:
+        if self._dashboard is not None:
+            self._dashboard.notice(text)
+
+    def _quietly(self, do: Callable[[], object]) -> None:
+        """What goes wrong in it does not reach the workload."""
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.errors.append(error)
+        self._notice(f"beside the workload: {type(error).__name__}: {error}")
+
+    # -- the end --------------------------------------------------------------------------------------------
+
+    def _look_last(self) -> None:
+        for source in self.sources:
+            source.settle()
+        if self._lookout is not None:
+            self._lookout.stop()
+
+    def _show_end(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        """The frameworks are as they were, and the recordings closed: show where it all stands."""
+        if self._dashboard is not None:
+            self._dashboard.stop()
+        for trace in self.traces:
+            trace.refresh()
+        if error is not None:
+            self._quietly(lambda: self._show_failure(error))
+        if self._dashboard is not None:
+            self._quietly(self._dashboard.refresh)
+
+    def _show_failure(self, error: BaseException) -> None:
+        """If it is for want of memory; each failure once."""
+        if not _is_for_want_of_memory(error):
+            return
+        failed = [source for source in self.sources if source.out_of_memory is not None]
+        heaps = [heap for source in failed for heap in source.trace_sources]
+        for trace, heap in zip(self.traces, self._heaps, strict=True):
+            found = last_failure(trace) if heap in heaps else None
+            if found is None or found == self.failure:
+                continue
+            self.failure = found
+            self._notice(found.words)
+            if notebook.has_kernel():
+                found.show(trace)
+            else:
+                error.add_note(str(found))
+
+    def _leave(self) -> None:
+        Watch._under_way = None
+
+
+def _begin(source: Source, name: str, undo: ExitStack) -> None:
+    try:
+        undo.enter_context(source)
+    except BfcvizError:
+        raise
+    except Exception as error:
+        raise unwatchable(name, error) from error
+
+
+def _pool(wish: Wish, limit: int | None) -> Pool:
+    """What is known of the heap before there is one."""
+    if wish.framework != "numpy":
+        return Pool(wish.framework, limit if wish.way == "serve" else None)
+    options = wish.options.get("options", OPTIONS)
+    return Pool("numpy", physical_memory() if limit is None else limit, vars(options))
+
+
+def _is_for_want_of_memory(error: BaseException) -> bool:
+    # PyTorch's is a RuntimeError of this name.
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _forget_parent() -> None:
+    """In a forked process: it is the parent that watches."""
+    Watch._under_way = None  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_forget_parent)

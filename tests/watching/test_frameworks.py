@@ -1,0 +1,188 @@
+"""What is watched when nothing, something or nonsense is asked for. The other frameworks are stand-ins here."""
+
+import importlib.util
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import bfcviz
+from bfcviz.errors import LiveError
+from bfcviz.live import numpy_api
+from bfcviz.live.numpy import serve_numpy
+from bfcviz.watching import frameworks
+from bfcviz.watching.frameworks import Wish, plan, source_of
+
+NOTHING = dict.fromkeys(frameworks.NAMES)
+
+
+def wishes(**asked):
+    return [(wish.framework, wish.way) for wish in plan(NOTHING | asked).wishes]
+
+
+@pytest.fixture
+def no_cupy(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(frameworks, "find_spec", lambda name: None if name == "cupy" else find(name))
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """A CuPy whose GPU can be there or not."""
+    module = ModuleType("cupy")
+    module.cuda = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setattr(frameworks, "find_spec", lambda _: object())
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def torch(*, has_gpu):
+    module = ModuleType("torch")
+    module.cuda = SimpleNamespace(is_available=lambda: has_gpu)
+    return module
+
+
+class Stand:
+    """A framework's source that can fail to begin."""
+
+    way = "serve"
+    out_of_memory = None
+
+    def __init__(self, *, fails=None, **options):
+        self.options, self.fails, self.began, self.ended = options, fails, 0, 0
+        self._heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stand")
+        self.trace_sources = [self._heap]
+        self.says = "CuPy is served by a stand-in"
+
+    def settle(self):
+        pass
+
+    def __enter__(self):
+        if self.fails is not None:
+            raise self.fails
+        self.began += 1
+        return self
+
+    def __exit__(self, *how):
+        self.ended += 1
+
+
+@pytest.fixture
+def live(monkeypatch):
+    """Puts a constructor where `bfcviz.live` has one."""
+
+    def put(framework, way, make):
+        module = ModuleType(f"bfcviz.live.{framework}")
+        setattr(module, f"{way}_{framework}", make)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    return put
+
+
+def test_by_default_numpy_is_served_where_there_is_no_gpu(no_cupy):
+    assert plan(NOTHING) == ([Wish("numpy", "serve", {})], [])
+
+
+def test_by_default_cupy_is_served_where_there_is_a_gpu(cupy):
+    assert wishes() == [("cupy", "serve")]
+    assert wishes(cupy=False) == [("numpy", "serve")]
+
+
+def test_a_cupy_that_cannot_be_used_is_said(cupy):
+    cupy.cuda.is_available = lambda: False
+    assert plan(NOTHING).notes == ["CuPy is installed but not watched: there is no GPU, or no driver"]
+
+    def broken():
+        raise ImportError("libcudart.so.12: cannot open shared object file")
+
+    cupy.cuda.is_available = broken
+    found = plan(NOTHING)
+    assert [wish.framework for wish in found.wishes] == ["numpy"]
+    assert found.notes == ["CuPy is installed but not watched: it cannot be imported (ImportError)"]
+
+
+def test_by_default_pytorch_is_observed_where_it_is_at_work_on_a_gpu(no_cupy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", torch(has_gpu=True))
+    assert wishes() == [("numpy", "serve"), ("torch", "observe")]
+    assert wishes(numpy=False) == [("torch", "observe")]
+    monkeypatch.setitem(sys.modules, "torch", torch(has_gpu=False))
+    assert wishes() == [("numpy", "serve")]
+
+
+def test_what_is_asked_for_is_all_that_is_watched():
+    assert wishes(torch=True) == [("torch", "observe")]
+    assert wishes(cupy="observe", numpy=True, rmm=False) == [("numpy", "serve"), ("cupy", "observe")]
+    assert plan(NOTHING | {"cupy": {"memory": "managed"}}).wishes == [
+        Wish("cupy", "serve", {"memory": "managed"})
+    ]
+    assert plan(NOTHING | {"torch": {"way": "serve", "a": 1}}).wishes == [Wish("torch", "serve", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"numpy": "observe"}, r"numpy='observe' was asked for; NumPy can be watched by 'serve'$"),
+        ({"jax": "serve"}, r"JAX can be watched by 'observe'$"),
+        ({"cupy": "both"}, r"CuPy can be watched by 'serve' or 'observe'$"),
+        ({"rmm": "serve", "cupy": True}, "RMM and CuPy were to be served, .* ask for rmm='serve' alone"),
+        (dict.fromkeys(frameworks.NAMES, False), "there is nothing to watch"),
+    ],
+)
+def test_nonsense_is_refused(asked, said):
+    with pytest.raises(LiveError, match=said):
+        plan(NOTHING | asked)
+
+
+def test_a_limit_for_what_is_only_observed_is_refused():
+    with pytest.raises(LiveError, match="PyTorch would only be observed and keeps its own memory"):
+        bfcviz.watch(torch=True, limit="1GiB")
+
+
+def test_options_go_to_the_frameworks_own_function():
+    source = source_of(Wish("numpy", "serve", {"small": 512}), 1 << 20)
+    with source:
+        np.empty(8)
+    assert source.left_to_numpy == 1
+    with pytest.raises(TypeError, match="colour"):
+        source_of(Wish("numpy", "serve", {"colour": "red"}), None)
+
+
+def test_another_framework_is_watched_like_numpy(live, tmp_path):
+    made = []
+    live("cupy", "serve", lambda **options: made.append(Stand(**options)) or made[0])
+    with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
+        assert w.says == f"{serve_numpy('1MiB').says}. CuPy is served by a stand-in."
+        assert [trace.origin.pools[0].name for trace in w.traces] == ["numpy", "stand"]
+        w.mark("step 1")
+    (stand,) = made
+    assert (stand.options["limit"], stand.options["memory"]) == (1 << 20, "managed")
+    assert (stand.began, stand.ended) == (1, 1)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"numpy", "cupy"}
+    assert [len(trace) for trace in w.traces] == [1, 1]
+
+
+@pytest.mark.parametrize("when", ["made", "entered"])
+def test_what_a_framework_raises_becomes_words_and_undoes_the_others(live, when):
+    error = RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient\nand more")
+
+    def make(**_):
+        if when == "made":
+            raise error
+        return Stand(fails=error)
+
+    live("cupy", "serve", make)
+    handler = numpy_api.get_handler()
+    with pytest.raises(
+        LiveError, match=r"^CuPy cannot be watched here, .* RuntimeError: cudaError.*insufficient$"
+    ):
+        bfcviz.watch(cupy=True, numpy=True).__enter__()
+    assert numpy_api.get_handler() is handler
+    with bfcviz.watch(numpy=True):
+        pass
+
+
+def test_an_error_of_ours_is_passed_on(live):
+    live("cupy", "serve", lambda **_: Stand(fails=LiveError("there is no GPU here: ...")))
+    with pytest.raises(LiveError, match=r"^there is no GPU here"):
+        bfcviz.watch(cupy=True).__enter__()

@@ -1,0 +1,256 @@
+"""bfcviz.watch around NumPy: what it records and shows, and that all is as it was, however it ends."""
+
+import contextlib
+import gc
+import threading
+
+import numpy as np
+import pytest
+from heaps import KIB, MIB
+from processes import run_code
+
+import bfcviz
+from bfcviz.errors import FileError, LiveError
+from bfcviz.events.origin import Status
+from bfcviz.events.schema import Kind
+from bfcviz.live import numpy_api
+from bfcviz.live.numpy import physical_memory, unserved
+from bfcviz.model import Model
+from bfcviz.model.find import events_of
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    """Whatever a test does, NumPy has its own memory afterwards, threads start as they did, and nothing goes on."""
+    handler, start = numpy_api.get_handler(), threading.Thread.start
+    yield
+    assert numpy_api.get_handler() is handler
+    assert threading.Thread.start is start
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("bfcviz-lookout")]
+    with bfcviz.watch(numpy=True, limit="1MiB"):
+        pass  # another one can begin
+
+
+def watched(**options):
+    return bfcviz.watch(**{"numpy": True, "limit": "64MiB", **options})
+
+
+def agrees(w):
+    """Whether the trace alone gives the heap's chunks."""
+    model = Model(w.trace)
+    model.seek(len(w.trace))
+    ours, theirs = w.sources[0].allocator.memory_map(), model.chunks()
+    return all(np.array_equal(ours[name], theirs[name]) for name in ("address", "size", "in_use"))
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_happens_inside_is_recorded(tmp_path, folder):
+    with watched(path=tmp_path / "run" if folder else None) as w:
+        for number in range(3):
+            with bfcviz.label("forward"):
+                held = np.empty(100 * KIB)
+            w.mark(f"step {number}", number)
+    trace = w.trace
+    made = events_of(trace, [Kind.ALLOCATE])
+    assert {trace.labels.name(int(event["label"])) for event in made} == {"forward"}
+    assert len(made) == 3
+    marks = events_of(trace, [Kind.MARK])
+    assert [trace.labels.name(int(mark["label"])) for mark in marks] == ["step 0", "step 1", "step 2"]
+    assert marks["size"].tolist() == [0, 1, 2]
+    assert agrees(w)
+    assert held.nbytes == 800 * KIB
+    if folder:
+        assert trace.origin.status is Status.COMPLETE
+        assert trace.origin.details == {"framework": "numpy", "way": "serve"}
+        opened = bfcviz.open(tmp_path / "run")
+        assert (len(opened), opened.origin.pools[0].bytes_limit) == (len(trace), 64 * MIB)
+
+
+def test_it_says_which_way():
+    w = watched(limit="8MiB")
+    assert repr(w) == "<Watch: not begun>"
+    with w:
+        assert w.says.startswith(
+            "NumPy is served: new arrays have their memory from bfcviz's own heap of at most 8.0"
+        )
+        assert w.sources[0].way == "serve"
+        assert w.says in repr(w)
+
+
+def test_a_ring_is_kept_up_with_though_no_dashboard_reads_it():
+    with watched(keep=1 << 12) as w:
+        for _ in range(20_000):
+            np.empty(100)
+    trace = w.trace
+    assert trace.first > 0
+    assert trace.origin.status is Status.RECORDING  # nothing was lost, only let go
+    assert trace.labels is w.sources[0].allocator.labels
+    assert len(trace) == w.sources[0].allocator.log.head
+
+
+def test_without_a_notebook_the_dashboard_is_made_when_it_is_asked_for():
+    with watched() as w:
+        held = np.ones(MIB)
+        dashboard = w.dashboard
+        assert w.dashboard is dashboard
+        assert dashboard.traces == w.traces
+        assert dashboard.renderer.running
+        assert "NumPy is served" in dashboard._way.value
+        assert not dashboard.renderer._thread.name.startswith("bfcviz-lookout")
+    assert not dashboard.renderer.running
+    assert dashboard.inspector.step == len(w.trace)
+    assert held.nbytes == 8 * MIB
+    dashboard.close()
+
+
+def test_the_arrays_of_pictures_are_not_on_the_heap():
+    with watched() as w:
+        dashboard = w.dashboard
+        before = w.sources[0].allocator.stats().num_allocs
+        np.empty(1000)
+        with unserved():
+            dashboard.refresh()
+        assert w.sources[0].allocator.stats().num_allocs == before + 1
+    dashboard.close()
+
+
+def test_asked_for_afterwards_the_dashboard_shows_where_it_ended():
+    with watched() as w:
+        np.ones(MIB)
+    dashboard = w.dashboard
+    assert not dashboard.renderer.running
+    assert dashboard.inspector.step == len(w.trace)
+    dashboard.close()
+
+
+def test_arrays_outlive_it(tmp_path):
+    with watched(path=tmp_path / "run") as w:
+        array = np.arange(100_000)
+    del w
+    gc.collect()
+    assert array.sum() == 99_999 * 50_000
+    array.resize(200_000, refcheck=False)
+    assert not array[100_000:].any()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_leaves_everything_as_it_was(tmp_path, error):
+    w = watched(path=tmp_path / "run")
+
+    def work():
+        with w:
+            np.ones(MIB)
+            raise error("ended")
+
+    with pytest.raises(error, match="ended"):
+        work()
+    assert (w.failure, w.trace.origin.status) == (None, Status.COMPLETE)
+    assert agrees(w)
+
+
+def test_threads_inside_are_watched():
+    with watched() as w:
+        thread = threading.Thread(target=lambda: np.empty(MIB))
+        thread.start()
+        thread.join()
+        assert w.sources[0].allocator.stats().num_allocs == 1
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+
+def test_a_watch_inside_another_is_refused_and_the_first_goes_on():
+    with watched() as w:
+        with pytest.raises(
+            LiveError, match=r"something is watched already \(NumPy is served.*leave that `with`"
+        ):
+            watched().__enter__()
+        np.empty(MIB)
+        assert w.sources[0].allocator.stats().num_allocs == 1
+
+
+def test_a_watch_while_numpy_is_served_by_hand_is_refused_and_it_stays_served():
+    with bfcviz.serve_numpy("32MiB") as served:
+        with pytest.raises(LiveError, match=r"NumPy is served already, by a heap of 32\.0 MiB"):
+            watched().__enter__()
+        np.empty(MIB)
+        assert served.allocator.stats().num_allocs == 1
+
+
+def test_it_begins_in_the_main_thread_only():
+    found = []
+
+    def begin():
+        try:
+            watched().__enter__()
+        except LiveError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=begin, name="worker")
+    thread.start()
+    thread.join()
+    assert len(found) == 1
+    assert "in the thread 'worker'" in found[0]
+    assert "begin it in the main thread" in found[0]
+
+
+def test_it_begins_once():
+    with watched() as w:
+        pass
+    with pytest.raises(LiveError, match="has begun before: make a new one"):
+        w.__enter__()
+
+
+@pytest.mark.parametrize("use", [lambda w: w.trace, lambda w: w.dashboard, lambda w: w.mark("step")])
+def test_before_it_begins_there_is_nothing(use):
+    with pytest.raises(LiveError, match="nothing is watched yet"):
+        use(watched())
+
+
+def test_a_limit_above_the_machines_memory_is_refused():
+    with pytest.raises(LiveError, match=r"this machine has .* of memory: give a lower limit"):
+        watched(limit=physical_memory() + 1)
+
+
+def test_a_limit_that_is_no_size_is_refused():
+    with pytest.raises(ValueError, match="not a size in bytes: 'much'"):
+        watched(limit="much")
+
+
+def test_a_folder_that_holds_something_is_refused_before_anything_is_served(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileError, match="is not empty"):
+        watched(path=tmp_path).__enter__()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_fails_at_the_beginning_undoes_all(tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    w = watched(path=tmp_path / "run")
+    monkeypatch.setattr(w, "_open", fail)
+    with pytest.raises(KeyboardInterrupt):
+        w.__enter__()
+    assert bfcviz.open(tmp_path / "run").origin.status is Status.COMPLETE
+
+
+def test_a_forked_process_may_watch_by_itself():
+    code = """
+import os, numpy as np, bfcviz
+with bfcviz.watch(numpy=True, limit="8MiB"):
+    child = os.fork()
+    if child == 0:
+        with bfcviz.watch(numpy=True, limit="8MiB") as w:
+            np.ones(1000)
+        os._exit(0 if len(w.trace) else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run_code(code) == "0\n"
+
+
+def test_a_hundred_in_a_row_leave_nothing_behind():
+    for _ in range(100):
+        with contextlib.suppress(ValueError), watched(limit="1MiB"):
+            np.ones(1000)
+            raise ValueError
