@@ -38,6 +38,7 @@ from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.stats import Internals, Stats
 from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.trimming import trim_heap
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -225,6 +226,12 @@ class BFCAllocator:
     def set_safe_frontier(self, count: int) -> None:
         """With timestamps: chunks freed before this count may be merged from now on; it never goes back."""
         self.heap.set_safe_frontier(whole(count, "a safe frontier"))
+
+    def trim(self) -> int:
+        """Give wholly free regions back to the sub-allocator now; returns how many bytes that were."""
+        released = trim_heap(self.heap)
+        self._raise_error_of_sub_allocator()
+        return released
 
     def c_functions(self) -> CFunctions:
         """Entry points for C code."""

@@ -69,8 +69,10 @@ cdef class Heap:
     cpdef bint is_growing_here(self) noexcept nogil
     @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64)
     cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
-    @cython.locals(i=u64, total=u64, address=u64, size=u64)
+    @cython.locals(i=u64, total=u64)
     cdef bint collect(self, u64 rounded) noexcept nogil
+    @cython.locals(i=u64, address=u64, size=u64)
+    cdef void release_free_regions(self) noexcept nogil
 
     @cython.locals(i=u64, h=u32, c="memory.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil

@@ -384,6 +384,11 @@ class Heap:
                 total += self.space.regions.regions[i].size
         if total == 0 or rounded > native.wrap_64(self.limit - self.space.pool_bytes + total):
             return False
+        self.release_free_regions()
+        return self.resume()
+
+    def release_free_regions(self) -> None:
+        """Release all that are wholly free."""
         i = 0
         while i < self.space.regions.count:
             if not self.space.is_free(i):
@@ -393,4 +398,3 @@ class Heap:
             size = self.space.regions.regions[i].size
             self.space.release(i)
             self.call_take_back(address, size)
-        return self.resume()
