@@ -3,7 +3,7 @@
 // It only ever sends; Python answers through the widgets themselves. So it works in every front end that has
 // plotly's FigureWidget, and a message that is lost costs one click.
 
-const SETTLED_MS = 70; // a storm of wheel events is one zoom
+const SETTLED_MS = 45; // a storm of wheel events is one zoom
 // Those that Python knows: bfcviz/dashboard/hearing.py says what each does.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
@@ -13,6 +13,8 @@ export default {
     const send = (message) => model.send(message);
     let root = null;
     let plot = null;
+    let width = 0; // of this place; told once it is known, and when it changes
+    let told = 0;
 
     const look = () => {
       root ??= el.closest(".bfcviz-dashboard");
@@ -21,9 +23,9 @@ export default {
       name_inputs(root);
       const found = root.querySelector(".js-plotly-plot");
       if (found && found !== plot && found.on) listen((plot = found), send);
-      fit(el, plot, send);
+      if (width) fit(plot, width);
     };
-    let due = 0; // once a frame at most: looking makes the browser lay out the page
+    let due = 0; // once a frame at most
     const look_soon = () => {
       due ||= requestAnimationFrame(() => {
         due = 0;
@@ -31,7 +33,9 @@ export default {
       });
     };
     const changed = new MutationObserver(look_soon);
-    const resized = new ResizeObserver(() => {
+    const resized = new ResizeObserver(([entry]) => {
+      width = Math.round(entry.contentRect.width);
+      if (width && Math.abs(told - width) > 8) send({ do: "width", width: (told = width) });
       look();
       if (root) changed.observe(root, { childList: true, subtree: true });
     });
@@ -53,12 +57,10 @@ function theme() {
 }
 
 // A FigureWidget measures itself before it lies in the page, and again only when the browser's window changes.
-function fit(el, plot, send) {
-  const width = Math.round(el.getBoundingClientRect().width);
-  if (!width) return;
-  if (Math.abs((el.told ?? 0) - width) > 8) send({ do: "width", width: (el.told = width) });
-  const drawn = plot?.querySelector(".main-svg");
-  if (!drawn || Math.abs(drawn.getBoundingClientRect().width - width) <= 2) return;
+// What plotly believes is asked, not the page, which would be laid out for it after every picture.
+function fit(plot, width) {
+  const drawn = plot?._fullLayout?.width;
+  if (!drawn || Math.abs(drawn - width) <= 2) return;
   delete plot.layout.width; // plotly fixes the width as well, whenever it is told a height
   window.dispatchEvent(new Event("resize"));
 }

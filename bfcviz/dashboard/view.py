@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.layouts import NARROW_PX, arrange, names_in
+from bfcviz.dashboard.plot import Plot
 from bfcviz.figures.fitting import fitted
 from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, compose, lay
 from bfcviz.figures.theme import Theme
@@ -42,7 +42,7 @@ class View:
     def __init__(self, panels: Mapping[str, Panel], layout: str, theme: Theme) -> None:
         self.panels = dict(panels)
         self._page = self._lay(layout, theme)
-        self.widget = go.FigureWidget(data=self._page.data, layout=self._page.layout)
+        self.widget = Plot(data=self._page.data, layout=self._page.layout)
         self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
 
     def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, width: int = _WIDTH) -> None:

@@ -89,16 +89,17 @@ def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     top = _next_power(most, 10, 10)
     scale = Scale(_LEAST_COUNT, top)
     ticks = [10**power for power in range(12) if 10**power <= top]
+    traces = [
+        band(marks, scale, theme),
+        _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
+        _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
+        *pointers(marks, scale, theme),
+    ]
     return Panel(
         name="bin_chunks",
         title="Chunks by bin",
         caption="count, by chunk size",
-        traces=[
-            band(marks, scale, theme),
-            _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
-            _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
-            *pointers(marks, scale, theme),
-        ],
+        traces=[{**trace, "showlegend": False} for trace in traces],  # the legend above is of both
         xaxis=_xaxis() | {"title": {"text": "bin, named by its least chunk size"}},
         yaxis=_yaxis(_LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
         definition=_DEFINITION,

@@ -74,7 +74,7 @@ def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: b
         title="Fragmentation (%)",
         caption="0 where nothing is free, or nothing in use",
         definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
-        traces=[*lines, now(seen, step, 100.0, theme)],
+        traces=[*lines, now(seen, step, 100.0, theme) | {"showlegend": not brief}],
         xaxis=seen.xaxis,
         yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
         x_unit=seen.clock.unit,

@@ -89,13 +89,14 @@ def history(trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | N
     known = before is not None and before.trace is trace and before.pool == pool
     running = before.running if known and before is not None else Running(pool, wanted=wanted)
     start, stop = _events(clock, look.steps)
-    if running.wanted != wanted and running.holds(start, stop, timelines.POINTS):
+    points = timelines.intervals(stop - start)
+    if running.wanted != wanted and running.holds(start, stop, points):
         running = Running(pool, wanted=wanted)
     running.extend(trace)
-    if running.holds(start, stop, timelines.POINTS):
-        part = running.part(start, stop, timelines.POINTS)
+    if running.holds(start, stop, points):
+        part = running.part(start, stop, points)
     else:
-        part = running.measure(trace, start, stop, timelines.POINTS, wanted)
+        part = running.measure(trace, start, stop, points, wanted)
     return History(
         trace=trace,
         pool=pool,

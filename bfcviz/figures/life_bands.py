@@ -16,6 +16,7 @@ from bfcviz.model.stack import Stack, stack
 
 _COLUMNS: Final = 60  # of the grid of hover points
 _POINTS: Final = 1500
+_PIXELS: Final = 400  # a plot has about twice as many; a band moves in whole ones of these
 _NAMED: Final = 12  # bands with their name on them, at most
 _SHORTEST: Final = 0.12  # of the window's width that a band with a name lasts at least
 _LOWEST: Final = 0.04  # of the plot's height
@@ -80,8 +81,17 @@ class Bands:
         held: Floats = alive * float(self.lifetimes["size"][life])
         return held
 
+    def _seen(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of a band's turns that a picture can show: its first, and the last in each of the plot's `_PIXELS`."""
+        left, right = self.sides
+        pixel = np.floor((self.x[turns] - left) * (_PIXELS / max(right - left, 1e-9)))
+        keep = np.append(pixel[1:] != pixel[:-1], True)
+        keep[0] = True
+        seen: NDArray[np.intp] = turns[keep]
+        return seen
+
     def _outline(self, life: int) -> tuple[Floats, Floats]:
-        turns = self.stack.turns(life)
+        turns = self._seen(self.stack.turns(life))
         edges = np.append(self.x[turns], self.x[self.stack.last[life]])
         across = np.repeat(edges, 2)[1:-1]
         low = np.repeat(self.stack.below[life, turns], 2)

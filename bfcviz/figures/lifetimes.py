@@ -118,7 +118,7 @@ def lives(  # noqa: PLR0913  what the caller has already need not be made again
     clock = Clock.of(trace, look.axis)
     first, last = window_of(clock, look)
     if series is None:
-        series = timeline(trace, pool, first, last, timelines.POINTS)
+        series = timeline(trace, pool, first, last, timelines.intervals(last - first))
     found = find(trace, pool, first, last, largest=LARGEST, model=model)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour

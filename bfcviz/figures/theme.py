@@ -143,6 +143,8 @@ def template(theme: Theme) -> go.layout.Template:
         "showline": True,
         "title": {"font": {"size": 12, "color": theme.text}, "standoff": 6},
         "tickfont": {"size": 11, "color": theme.text},
+        # The margins hold every label: plotly need not measure each to see whether it leaves the page.
+        "ticklabeloverflow": "allow",
     }
     return go.layout.Template(
         layout={
@@ -156,8 +158,7 @@ def template(theme: Theme) -> go.layout.Template:
                 "align": "left",
             },
             "xaxis": axis,
-            # Labels beside a plot never reach beyond the page: plotly need not measure each to see whether they do.
-            "yaxis": axis | {"ticklabeloverflow": "allow"},
+            "yaxis": axis,
         }
     )
 

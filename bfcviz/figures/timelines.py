@@ -11,7 +11,7 @@ from bfcviz.figures.look import Axis
 from bfcviz.figures.theme import Theme
 
 POINTS: Final = 1200
-"""Intervals a timeline is cut into: more than it has pixels; each shows its least and greatest value."""
+"""What a line goes through at most: plotly draws every line anew at every step, and takes as long as it has points."""
 
 _MARGIN: Final = 0.012  # what happens at the very end is not cut off
 
@@ -104,6 +104,11 @@ def _time(trace: Trace, step: int) -> int:
 def _time_unit(span: float) -> tuple[float, str]:
     """The largest unit of time that `span` nanoseconds are at least two of."""
     return next(((unit, name) for unit, name in _NANOSECONDS if span >= 2 * unit), _NANOSECONDS[-1])
+
+
+def intervals(events: int) -> int:
+    """Into how many a timeline of so many events is cut: one for each, or half of `POINTS`, with two points each."""
+    return POINTS if events <= POINTS else POINTS // 2
 
 
 def both_ends(
