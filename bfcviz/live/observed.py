@@ -145,6 +145,12 @@ class ObservedHeap:
         """What was seen that cannot be; see there."""
         return self._tiles.doubts
 
+    def free_at(self, address: int) -> int:
+        """Bytes of the free chunk that begins at an address; 0 where none does."""
+        with self._lock:
+            hole = self._tiles.books.holes.get(address)
+            return 0 if hole is None else hole.size
+
     def settle(self) -> None:
         """Wait until all that was reported is in the log."""
         self._carry_out()

@@ -1,0 +1,56 @@
+"""Polling: what is not told but must be asked for, asked for again and again by a thread of its own."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from bfcviz.live.numpy import unserved
+
+
+class Polling:
+    """Calls a function every so often, never twice at a time; what it raises ends that, and is kept.
+
+    Args:
+        ask: what to call.
+        every_s: seconds from the end of one call to the next.
+        name: of the thread.
+
+    Attributes:
+        error: what `ask` raised in the thread.
+    """
+
+    def __init__(self, ask: Callable[[], Any], every_s: float, name: str) -> None:
+        self._ask = ask
+        self._every_s = every_s
+        self._name = name
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """Begin; the thread's own arrays are not on a heap that serves NumPy."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, args=(self._ended,), name=self._name, daemon=True)
+        with unserved():
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, when a call under way is over."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def now(self) -> None:
+        """Call it in this thread; raises what it raises."""
+        with self._lock:
+            self._ask()
+
+    def _go_on(self, ended: threading.Event) -> None:
+        while not ended.wait(self._every_s):
+            try:
+                self.now()
+            except Exception as error:  # noqa: BLE001  whoever looks will be told
+                self.error = error
+                return

@@ -1,0 +1,101 @@
+"""PyTorch's CUDA memory: served from instrumented heaps, or observed through its own memory history."""
+
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, cuda_sub_allocator
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.live.observed import log_and_labels
+from bfcviz.live.torch_observed import TorchObserved
+from bfcviz.live.torch_served import TorchServed, Way
+from bfcviz.units import parse_bytes
+
+OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""As suits a program among others: it begins small, and gives wholly free regions back before it fails."""
+
+
+def serve_torch(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    way: Way = "pool",
+    options: AllocatorOptions = OPTIONS,
+) -> TorchServed:
+    """Let PyTorch's CUDA memory come from instrumented heaps, one a stream, for the length of a `with`.
+
+    ::
+
+        with serve_torch(log=recording) as served:
+            train()
+
+    By way of a memory pool, which can begin at any time, PyTorch's caching allocator stays between: chunks are its
+    segments of 2 MiB and more. Memory that `record_stream` was called on is not used again before the end, for PyTorch
+    puts that off while a pool is in use. Replacing the allocator shows every tensor; it must be done before CUDA is
+    first used and stays for good, and CUDA graphs must not be captured meanwhile: a heap cannot keep what they used.
+    There `record_stream` is honoured by events.
+
+    When memory runs out a pool lets PyTorch raise its OutOfMemoryError. A replaced allocator raises RuntimeError
+    ("CUDA out of memory. ...") itself, for PyTorch would take the NULL for an address.
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. By default all of the device's memory.
+        log: where events of the first stream's heap go; a recording brings its labels along. By default, and for the
+            heaps of further streams, a ring in memory.
+        labels: where the names that `labels.label` gives are interned.
+        way: `pool`, or `replace`.
+        options: how the heaps behave.
+
+    Raises:
+        ValueError: a limit that is no size.
+        InvalidRequest: a way there is not.
+        LiveError: on entering: PyTorch is not there, sees no GPU, or cannot be served this way now.
+    """
+    if way not in ("pool", "replace"):
+        raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
+    size = None if limit is None else parse_bytes(limit)
+    if size is not None and not 1 <= size <= 1 << 62:
+        raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
+    log, labels = log_and_labels(log, labels)
+    return TorchServed(size, way, log, labels, options, _device_memory)
+
+
+def observe_torch(
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    every_s: float = 0.2,
+    max_entries: int = 100_000,
+    stacks: bool = True,
+) -> TorchObserved:
+    """Watch PyTorch's own caching allocator, through the history it keeps; nothing of it is changed.
+
+    A thread reads the history, `every_s` seconds after the last time; between two readings PyTorch keeps the newest
+    `max_entries` events of a device. What is overwritten before it was read is made up for by the state that comes with
+    every reading, and said in `says`. A reading copies all that PyTorch keeps and so costs the more the longer the
+    history is: for a busy process give fewer entries and read more often.
+
+    Args:
+        log: where events of the first device go; a recording brings its labels along. By default, and for further
+            devices, a ring in memory.
+        labels: where op names and stacks are interned.
+        every_s: seconds between two readings.
+        max_entries: events of each device that PyTorch keeps.
+        stacks: whether Python's stack is kept with every allocation.
+
+    Raises:
+        InvalidRequest: times or numbers that cannot be.
+        LiveError: on entering: PyTorch is not there, sees no GPU, or tells no history.
+    """
+    if not 0 < every_s < 1 << 31 or max_entries < 1:
+        raise InvalidRequest(
+            f"every_s={every_s} and max_entries={max_entries} were given; give a time and a number above 0"
+        )
+    log, labels = log_and_labels(log, labels)
+    return TorchObserved(log, labels, every_s, max_entries, stacks=stacks)
+
+
+def _device_memory(device: int, budget: Budget) -> SubAllocator:
+    return cuda_sub_allocator("device", device, budget=budget)

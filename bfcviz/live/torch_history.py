@@ -1,0 +1,162 @@
+"""DeviceHistory: what PyTorch remembers of one device's memory, taken over into an ObservedHeap.
+
+::
+
+    history, a ring   [ ... old | seen before | new ... | snapshot ] .. of the next reading
+    segments          the whole state at the `snapshot` entry
+
+New entries are carried out one by one. Then the state says whether that is all there was: what differs is mended.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from bfcviz.errors import OutOfMemory
+from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.torch_blocks import Rules
+from bfcviz.live.torch_segments import Segments
+
+Entry = Mapping[str, Any]
+
+_TAIL: Final = 8
+"""Entries that are compared to find where the last reading ended."""
+
+_OWN: Final = ("/torch/", "\\torch\\", "<frozen ")
+"""Python files like these say little about who wanted the memory."""
+
+
+class DeviceHistory:
+    """One device.
+
+    Args:
+        heap: where it is written down.
+        number: of the device.
+        offset_ns: what to add to PyTorch's clock to get the heap's.
+
+    Attributes:
+        lost: readings before which entries were overwritten unread.
+        mended: blocks in which the state differed from what the entries said, the first reading apart.
+        out_of_memory: the last failure, None while there was none.
+    """
+
+    def __init__(self, heap: ObservedHeap, number: int, offset_ns: int) -> None:
+        self.heap = heap
+        self.number = number
+        self.lost = 0
+        self.mended = 0
+        self.out_of_memory: OutOfMemory | None = None
+        self._offset_ns = offset_ns
+        self._rules = Rules()
+        self._segments = Segments(heap)
+        self._tail: list[tuple[Any, ...]] | None = None
+        self._seen = 0
+        self._labels: dict[tuple[Any, ...], int] = {}
+        self._streams: dict[int, int] = {}
+
+    @property
+    def unmapped(self) -> int:
+        """Bytes that PyTorch gave back in the midst of an expandable segment; they are still drawn, as free."""
+        return self._segments.unmapped
+
+    def read(self, trace: Sequence[Entry], segments: Sequence[Entry], settings: Mapping[str, Any]) -> None:
+        """Take over what is new in a reading.
+
+        Args:
+            trace: the device's history, the oldest entry first.
+            segments: all of the device's, at the history's last `snapshot` entry.
+            settings: the allocator's.
+        """
+        self._rules = Rules.of(settings)
+        stop = next(
+            (at + 1 for at in reversed(range(len(trace))) if trace[at]["action"] == "snapshot"), len(trace)
+        )
+        first = self._tail is None
+        start = stop if first else self._find_new(trace, stop)
+        if start is None:
+            self.lost += 1
+            start = stop
+        for at in range(start, stop):
+            self._carry_out(trace[at])
+        self._tail = [_key(entry) for entry in trace[max(stop - _TAIL, 0) : stop]]
+        self._seen = stop
+        differences = self._segments.mend(segments, self._label_of, self._stream)
+        self.mended += 0 if first else differences
+
+    def _find_new(self, trace: Sequence[Entry], stop: int) -> int | None:
+        """Where the entries begin that were not seen yet; None where some are gone."""
+        tail = self._tail or []
+        if not tail:  # nothing was there; then all is new, unless it has been overwritten since
+            return 0
+        for at in chain((self._seen,), range(stop, 0, -1)):  # a ring that is not full yet has it where it was
+            begin = max(at - len(tail), 0)
+            known = tail[len(tail) - (at - begin) :]
+            if 0 < at <= stop and [_key(entry) for entry in trace[begin:at]] == known:
+                return at
+        return None
+
+    # -- one entry after the other ------------------------------------------------------------------------------
+
+    def _carry_out(self, entry: Entry) -> None:
+        action, address, size = entry["action"], entry.get("addr", 0), entry["size"]
+        when = entry["time_us"] * 1000 + self._offset_ns if "time_us" in entry else None
+        if action == "alloc":
+            block = self._rules.block(size, self.heap.free_at(address))
+            label, stream = self._label_of(entry), self._stream(entry["stream"])
+            self._segments.allocate(address, block, size, label, stream, when)
+        elif action == "free_completed":
+            self._segments.free(address, when)
+        elif action in ("segment_alloc", "segment_map"):
+            self._segments.grant(address, size, grows=action == "segment_map", time=when)
+        elif action in ("segment_free", "segment_unmap"):
+            self._segments.release(address, size, when)
+        elif action == "oom":
+            self._fail(entry, when)
+
+    def _fail(self, entry: Entry, when: int | None) -> None:
+        requested = entry["size"]
+        self.heap.oom(requested, self._label_of(entry), self._stream(entry["stream"]), time=when)
+        totals = self.heap.stats()
+        free, pool = totals.free_bytes - self.unmapped, totals.pool_bytes - self.unmapped
+        device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
+        self.out_of_memory = OutOfMemory(
+            requested=requested,
+            rounded=self._rules.round_up(requested),
+            free_bytes=free,
+            largest_free_chunk=min(totals.largest_free_chunk, free),
+            pool_bytes=pool,
+            bytes_limit=pool + device_free,
+        )
+
+    def _stream(self, handle: int) -> int:
+        """Streams are numbered as they come, the default one 0."""
+        if handle == 0:
+            return 0
+        return self._streams.setdefault(handle, min(len(self._streams) + 1, 0xFFFF))
+
+    def _label_of(self, entry: Entry) -> int:
+        """The label of whoever wanted the memory: its own words, or the innermost frame that is not PyTorch's."""
+        frames = entry.get("frames") or []
+        said = entry.get("user_metadata") or ""
+        key = (said, *((frame["filename"], frame["line"], frame["name"]) for frame in frames))
+        if key not in self._labels:
+            self._labels[key] = self._intern(said, frames)
+        return self._labels[key]
+
+    def _intern(self, said: str, frames: Sequence[Entry]) -> int:
+        if not frames and not said:
+            return 0
+        known = [frame for frame in frames if frame["filename"] != "??"]
+        python = [frame for frame in known if frame["filename"].endswith((".py", ">"))]
+        theirs = [frame for frame in python if not any(part in frame["filename"] for part in _OWN)]
+        name = said or next((_words(frame) for frame in theirs or python or known or frames), "")
+        stack = "\n".join(_words(frame) for frame in known)
+        return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
+
+
+def _words(frame: Entry) -> str:
+    return f"{frame['name']} ({frame['filename']}:{frame['line']})"
+
+
+def _key(entry: Entry) -> tuple[Any, ...]:
+    return tuple(entry.get(field) for field in ("action", "addr", "size", "stream", "time_us"))

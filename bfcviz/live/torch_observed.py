@@ -1,0 +1,127 @@
+"""TorchObserved: PyTorch's own allocator, watched through the history it keeps."""
+
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+
+from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.live import torch_api
+from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.polling import Polling
+from bfcviz.live.torch_blocks import UNIT
+from bfcviz.live.torch_history import DeviceHistory
+
+
+class TorchObserved:
+    """What `observe_torch` returns; observes all devices for the length of a `with`.
+
+    Where somebody keeps a history already, it is read as it is, and goes on after the end.
+
+    Attributes:
+        way: `observe`.
+        devices: the history of each.
+    """
+
+    way: Final = "observe"
+
+    def __init__(
+        self, log: EventLog, labels: Labels, every_s: float, max_entries: int, *, stacks: bool
+    ) -> None:
+        self.devices: list[DeviceHistory] = []
+        self._log: EventLog | None = log
+        self._labels = labels
+        self._max_entries = max_entries
+        self._stacks = stacks
+        self._memory: Any = None
+        self._is_ours = False
+        self._polling = Polling(self._read, every_s, "bfcviz-torch")
+
+    @property
+    def says(self) -> str:
+        """Which way, and what that means."""
+        lost = sum(device.lost for device in self.devices)
+        text = (
+            "PyTorch is observed: it keeps its own allocator, whose history is read every so often; splits "
+            "and merges are "
+            "concluded from its blocks"
+        )
+        if lost:
+            text += (
+                f". {lost} times entries were overwritten before they were read; what came of them was "
+                "taken from the state "
+                "after: give more max_entries, or a shorter every_s"
+            )
+        if unmapped := sum(device.unmapped for device in self.devices):
+            text += f". {unmapped} bytes that expandable segments gave back are still drawn, as free"
+        if self._polling.error is not None:
+            text += f". It ended early: {self._polling.error}"
+        return text
+
+    @property
+    def trace_sources(self) -> list[ObservedHeap]:
+        """A heap for each device. The log that was given is the current device's."""
+        return [device.heap for device in self.devices]
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure on any device, None while there was none."""
+        found = [device.out_of_memory for device in self.devices if device.out_of_memory is not None]
+        return found[-1] if found else None
+
+    def settle(self) -> None:
+        """Read the history now."""
+        self._polling.now()
+
+    def __enter__(self) -> Self:
+        torch = torch_api.torch_with_cuda("observed")
+        self._memory = torch.cuda.memory
+        if not hasattr(self._memory, "_snapshot") or torch_api.is_replaced(torch):
+            raise LiveError(
+                f"PyTorch {torch.__version__} was to be observed, but its allocator tells no history: it "
+                "has been replaced, "
+                "or is older than 2.1"
+            )
+        self._is_ours = not torch_api.keeps_history(torch)
+        if self._is_ours:
+            context = "alloc" if self._stacks else None
+            self._memory._record_memory_history(  # noqa: SLF001
+                "all", context=context, stacks="python", max_entries=self._max_entries
+            )
+        if not self.devices:
+            self._begin(torch)
+        self._polling.now()
+        self._polling.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._polling.stop()
+        try:
+            self._polling.now()
+        finally:
+            if self._is_ours:
+                self._memory._record_memory_history(None)  # noqa: SLF001
+
+    def _begin(self, torch: Any) -> None:
+        """A heap for each device, the current one first, and what PyTorch's clock is ahead of theirs."""
+        current = torch.cuda.current_device()
+        for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
+            log, self._log = self._log, None
+            limit = torch.cuda.mem_get_info(device)[1]
+            heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
+            now = time.time_ns()
+            heap.mark("PyTorch is observed from here")
+            heap.settle()
+            marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
+            self.devices.append(DeviceHistory(heap, device, marked - now))
+
+    def _read(self) -> None:
+        found = self._memory._snapshot()  # noqa: SLF001
+        traces = found["device_traces"]
+        for device in self.devices:
+            segments = [segment for segment in found["segments"] if segment["device"] == device.number]
+            trace = traces[device.number] if device.number < len(traces) else []
+            device.read(trace, segments, found.get("allocator_settings") or {})

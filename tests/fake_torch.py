@@ -1,0 +1,197 @@
+"""A stand-in for PyTorch with CUDA: the names bfcviz uses, which behave as PyTorch 2.15's do, over host memory.
+
+Its caching allocator asks for segments of 2 MiB or more and keeps them; memory comes from functions by pointer.
+"""
+
+import ctypes
+import mmap
+import types
+from contextlib import contextmanager
+
+from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+
+ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+RECORD = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+SEGMENT = 2 << 20
+SETTINGS = {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "release_lock_on_cudamalloc": False}
+
+
+class OutOfMemoryError(RuntimeError):
+    """torch.OutOfMemoryError."""
+
+
+class CustomAllocator:
+    def __init__(self, alloc, free):
+        self.alloc, self.free = ALLOC(alloc), FREE(free)
+        self.record = None
+
+    def set_record_stream_fn(self, address):
+        self.record = RECORD(address)
+
+
+class MemPool:
+    count = 0
+
+    def __init__(self, allocator):
+        MemPool.count += 1
+        self.id = (MemPool.count, 0)
+        self.allocator = allocator
+        self.segments = []  # (address, size, device, stream)
+
+
+class Event:
+    def __init__(self, cuda):
+        self.cuda = cuda
+        self.done = False
+
+    def record(self, stream):
+        self.stream = stream
+        self.cuda.events.append(self)
+
+    def query(self):
+        return self.done
+
+    def synchronize(self):
+        self.done = True
+
+
+class FakeTorch(types.ModuleType):
+    """`sys.modules["torch"]` for a test.
+
+    Attributes:
+        pools: those in use now, by device.
+        stream: the current one's handle.
+    """
+
+    __version__ = "2.15.0"
+
+    def __init__(self, devices=1, memory=64 << 20):
+        super().__init__("torch")
+        self.devices, self.total = devices, memory
+        self.pools, self.stream, self.device, self.events = {}, 0, 0, []
+        self.current_allocator = None
+        self.used = False  # CUDA memory, before the allocator was replaced
+        self.settings = dict(SETTINGS)
+        self.history, self.snapshots = None, []
+        self.OutOfMemoryError = OutOfMemoryError
+        self._C = types.SimpleNamespace(
+            _cuda_customAllocator=CustomAllocator,
+            _cuda_beginAllocateToPool=self._begin,
+            _cuda_endAllocateToPool=self._end,
+            _cuda_releasePool=lambda device, pool: None,
+            _cuda_isHistoryEnabled=lambda: self.history is not None,
+            _accelerator_setAllocatorSettings=self._set,
+        )
+        memory_module = types.SimpleNamespace(
+            _CUDAAllocator=lambda allocator: types.SimpleNamespace(allocator=lambda: allocator),
+            change_current_allocator=self._change,
+            get_allocator_backend=lambda: "native" if self.current_allocator is None else "pluggable",
+            _record_memory_history=self._record,
+            _snapshot=self._snapshot,
+        )
+        self.cuda = types.SimpleNamespace(
+            is_available=lambda: self.devices > 0,
+            device_count=lambda: self.devices,
+            current_device=lambda: self.device,
+            mem_get_info=lambda device: (self.total // 2, self.total),
+            MemPool=self._pool,
+            memory=memory_module,
+            Event=lambda: Event(self),
+            ExternalStream=lambda handle, device: (device, handle),
+            device=self._on,
+            synchronize=lambda device: None,
+        )
+        self.made = []
+
+    # -- what a program does --------------------------------------------------------------------------------
+
+    def empty(self, size, device=0):
+        """Memory for a tensor: an address; raises as PyTorch does."""
+        if self.current_allocator is not None:
+            return self.current_allocator.alloc(size, device, self.stream or None)
+        self.used = True
+        pool = self.pools.get(device)
+        if pool is None:
+            return None  # PyTorch's own
+        segment = -(-size // SEGMENT) * SEGMENT
+        address = pool.allocator.alloc(segment, device, self.stream or None)
+        if address is None:
+            raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes")
+        pool.segments.append((address, segment, device, self.stream))
+        return address
+
+    def delete(self, address, size, device=0, stream=0):
+        self.current_allocator.free(address, size, device, stream or None)
+
+    def empty_cache(self):
+        """All segments go back: no tensor is left."""
+        for pool in self.made:
+            for address, size, device, stream in pool.segments:
+                pool.allocator.free(address, size, device, stream or None)
+            pool.segments.clear()
+
+    # -- what bfcviz calls ----------------------------------------------------------------------------------
+
+    def _pool(self, allocator):
+        self.made.append(MemPool(allocator))
+        return self.made[-1]
+
+    def _begin(self, device, pool_id):
+        self.pools[device] = next(pool for pool in self.made if pool.id == pool_id)
+
+    def _end(self, device, pool_id):
+        assert self.pools.pop(device).id == pool_id
+
+    def _change(self, wrapper):
+        if self.used:
+            raise RuntimeError("Can't swap an already initialized allocator")
+        self.used = True
+        self.current_allocator = wrapper.allocator()
+
+    def _set(self, text):
+        named = dict(part.split(":") for part in text.split(","))
+        self.settings["PYTORCH_CUDA_ALLOC_CONF"] = text
+        if "release_lock_on_cudamalloc" in named:
+            self.settings["release_lock_on_cudamalloc"] = named["release_lock_on_cudamalloc"] == "True"
+
+    def _record(self, enabled="all", **options):
+        self.history = options if enabled else None
+
+    def _snapshot(self):
+        if self.snapshots:
+            found = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
+            if isinstance(found, Exception):
+                raise found
+            return found
+        return {
+            "segments": [],
+            "device_traces": [[] for _ in range(self.devices)],
+            "allocator_settings": self.settings,
+        }
+
+    @contextmanager
+    def _on(self, device):
+        before, self.device = self.device, device
+        yield
+        self.device = before
+
+
+class HostMemory(PythonSubAllocator):
+    """Regions of this machine, as many as the budget allows."""
+
+    def __init__(self, device, budget):
+        super().__init__()
+        self.budget, self.regions = budget, {}
+
+    def allocate(self, alignment, num_bytes):
+        if not self.budget.take(num_bytes):
+            return None
+        region = mmap.mmap(-1, num_bytes)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(region))
+        self.regions[address] = region
+        return address, num_bytes
+
+    def free(self, address, num_bytes):
+        del self.regions[address]
+        self.budget.give_back(num_bytes)

@@ -1,0 +1,214 @@
+"""PyTorch on our heaps, with a stand-in for PyTorch: by a pool, in place of its allocator, and what is refused."""
+
+import sys
+
+import pytest
+from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
+from heaps import MIB, assert_model_agrees
+from processes import COMPILED
+
+from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.live import torch as live_torch
+from bfcviz.live import torch_served
+from bfcviz.live.labels import label
+from bfcviz.live.torch import serve_torch
+
+compiled_only = pytest.mark.skipif(
+    not COMPILED, reason="replacing PyTorch's allocator needs the compiled part"
+)
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setattr(live_torch, "_device_memory", HostMemory)
+    monkeypatch.setattr(torch_served.TorchServed, "_replaced", None)
+    return fake
+
+
+# -- by a pool ------------------------------------------------------------------------------------------------------
+
+
+def test_segments_are_chunks_of_our_heap(torch):
+    with serve_torch(log=EventLog(1 << 10)) as served:
+        assert (served.way, "memory pool" in served.says) == ("serve", True)
+        (heap,) = served.trace_sources
+        assert (heap.name, heap.memory_limit) == ("torch cuda:0", torch.total)
+        with label("encoder"):
+            first = torch.empty(100)
+        second = torch.empty(3 * MIB)
+        assert heap.stats().bytes_in_use == 6 * MIB
+        assert [heap.requested_size(address) for address in (first, second)] == [2 * MIB, 4 * MIB]
+        assert heap.labels.names[1] == "encoder"
+    assert torch.empty(100) is None  # PyTorch's own again
+    torch.empty_cache()
+    assert heap.stats().chunks_in_use == 0
+    assert_model_agrees(heap)
+
+
+def test_every_device_and_stream_is_served(monkeypatch, torch):
+    torch.devices, torch.device = 2, 1
+    with serve_torch("16MiB") as served:
+        torch.empty(1, device=1)
+        torch.stream = 77
+        torch.empty(1, device=1)
+        torch.empty(1, device=0)
+        assert [heap.name for heap in served.trace_sources] == [
+            "torch cuda:1",
+            "torch cuda:1",
+            "torch cuda:0",
+        ]
+        assert torch.device == 1
+
+
+def test_a_recording_gets_the_first_heap(torch, tmp_path):
+    with Recording(tmp_path / "run") as recording:
+        with serve_torch(log=recording) as served:
+            torch.empty(1)
+        assert served.labels is recording.labels
+        assert len(recording.trace()) == served.trace_sources[0].log.head > 0
+
+
+def test_out_of_memory_is_pytorchs_error_with_our_numbers(torch):
+    with pytest.raises(OutOfMemoryError) as caught, serve_torch("8MiB") as served:  # noqa: PT012
+        assert served.out_of_memory is None
+        torch.empty(5 * MIB)
+        torch.empty(5 * MIB)
+    error = served.out_of_memory
+    assert isinstance(error, OutOfMemory)
+    assert (error.requested, error.bytes_limit) == (6 * MIB, 8 * MIB)
+    assert "6.0 MiB asked for" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError) as caught, served:
+        raise RuntimeError
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_the_limit_is_for_all_heaps_of_a_device(torch):
+    with serve_torch("8MiB"):
+        torch.empty(5 * MIB)
+        torch.stream = 5
+        with pytest.raises(OutOfMemoryError):
+            torch.empty(5 * MIB)
+
+
+def test_pytorch_asks_without_its_lock_meanwhile(torch):
+    torch.settings["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:100"
+    with serve_torch():
+        assert torch.settings["release_lock_on_cudamalloc"]
+        assert torch.settings["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:100,")
+    assert not torch.settings["release_lock_on_cudamalloc"]
+    torch._set("release_lock_on_cudamalloc:True")
+    with serve_torch():
+        pass
+    assert torch.settings["release_lock_on_cudamalloc"]  # it was asked for before
+
+
+def test_tensors_outlive_the_with_and_it_can_be_entered_again(torch):
+    served = serve_torch()
+    for number in (1, 2):
+        with pytest.raises(ZeroDivisionError), served:  # noqa: PT012
+            torch.empty(1)
+            print(1 // 0)
+        assert served.trace_sources[0].stats().num_allocs == number
+        assert not torch.pools
+    heap = served.trace_sources[0]
+    with pytest.raises(AllocatorError, match=r"2 chunks \(4\.0 MiB\) are in use by PyTorch"):
+        heap.close()
+    torch.empty_cache()
+    heap.close()
+
+
+def test_a_second_service_is_refused(torch):
+    with serve_torch() as served:
+        for other in (serve_torch(), served):
+            with pytest.raises(LiveError, match="PyTorch is served already"):
+                other.__enter__()
+        torch.empty(1)
+        assert served.trace_sources[0].stats().num_allocs == 1
+
+
+# -- in place of its allocator --------------------------------------------------------------------------------------
+
+
+@compiled_only
+def test_replaced_it_serves_every_tensor_for_good(torch):
+    served = serve_torch("8MiB", way="replace")
+    with served:
+        assert "until the process ends" in served.says
+        first = torch.empty(1000)
+    second = torch.empty(1000)
+    heap = served.trace_sources[0]
+    assert [heap.requested_size(address) for address in (first, second)] == [1000, 1000]
+    with served:  # again: nothing is to be done
+        torch.delete(first, 1000)
+    with pytest.raises(LiveError, match="was replaced in this process before"):
+        serve_torch().__enter__()
+    torch.delete(second, 1000)
+    assert heap.stats().chunks_in_use == 0
+
+
+@compiled_only
+def test_replaced_it_honours_record_stream(torch):
+    with serve_torch("8MiB", way="replace") as served:
+        address = torch.empty(1000)
+        torch.current_allocator.record(address, 99)
+        torch.delete(address, 1000)
+        (event,) = torch.events
+        assert event.stream == (0, 99)
+        assert served.trace_sources[0].stats().chunks_in_use == 1
+        served.settle()
+        assert served.trace_sources[0].stats().chunks_in_use == 1
+        event.done = True
+        served.settle()
+        assert served.trace_sources[0].stats().chunks_in_use == 0
+
+
+@compiled_only
+def test_an_allocator_in_use_cannot_be_replaced(torch):
+    torch.empty(1)
+    with pytest.raises(LiveError, match="has been used already"):
+        serve_torch(way="replace").__enter__()
+    assert torch.current_allocator is None
+    with serve_torch() as served:
+        torch.empty(1)
+    assert served.trace_sources[0].stats().num_allocs == 1
+
+
+@pytest.mark.skipif(COMPILED, reason="compiled it can be replaced")
+def test_uncompiled_it_cannot_be_replaced(torch):
+    with pytest.raises(LiveError, match="bfcviz is not compiled here"):
+        serve_torch(way="replace").__enter__()
+    assert torch.current_allocator is None
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_without_pytorch_or_a_gpu_it_says_what_to_do(torch, monkeypatch):
+    torch.devices = 0
+    with pytest.raises(LiveError, match="sees no CUDA device"):
+        serve_torch().__enter__()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(LiveError, match="pip install torch"):
+        serve_torch().__enter__()
+
+
+def test_an_older_pytorch_says_what_it_lacks(torch):
+    del torch.cuda.MemPool
+    with pytest.raises(LiveError, match=r"no memory pools to serve it by \(since 2\.5 it does\)"):
+        serve_torch().__enter__()
+    del torch._C._cuda_customAllocator
+    with pytest.raises(LiveError, match="takes no allocator"):
+        serve_torch().__enter__()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"way": "both"}, InvalidRequest), ({"limit": "much"}, ValueError), ({"limit": -1}, ValueError)],
+)
+def test_what_cannot_be_is_refused(arguments, error):
+    with pytest.raises(error):
+        serve_torch(**arguments)
