@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import copied
 from bfcviz.events.schema import NUM_BINS, Events, Kind
 
 FIRST_KIND = min(Kind)
@@ -43,7 +44,7 @@ def has_unknown_label(events: Events, num_labels: int) -> bool:
 
 def without_unknown_labels(events: Events, num_labels: int) -> Events:
     """A copy in which the events that name a label that is not there name none."""
-    events = events.copy()
+    events = copied(events)
     events["label"][events["label"] >= num_labels] = 0
     return events
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from bfcviz import native
 from bfcviz.errors import BfcvizError
+from bfcviz.events.rows import copied, joined
 from bfcviz.events.schema import EVENT, Events
 
 EVENTS_FILE = "events.bin"
@@ -290,13 +291,13 @@ class EventLog:
         if not self.has_ring or stop <= self.on_disk:
             return np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
         if start < self.on_disk:
-            return np.concatenate([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
+            return joined([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
         ring = np.frombuffer(native.buffer_of(self.window, self.capacity * native.RECORD), EVENT)
         first = (start - self.on_disk) % self.capacity
         last = first + stop - start
         if last <= self.capacity:
-            return ring[first:last].copy()
-        return np.concatenate([ring[first:], ring[: last - self.capacity]])
+            return copied(ring[first:last])
+        return joined([ring[first:], ring[: last - self.capacity]])
 
     def close(self) -> None:
         """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""

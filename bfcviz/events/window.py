@@ -24,6 +24,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.packing import Keyframes
 from bfcviz.events.reader import Reader
+from bfcviz.events.rows import joined, whole
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.source import BLOCK, Source
 from bfcviz.events.trace import Trace
@@ -81,7 +82,7 @@ def follow(  # noqa: PLR0913  one log, and all that is known of it
 
 
 class WindowSource(Source):
-    """At most `keep` of a log's newest events, in pieces; see `follow`.
+    """At most `keep` of a log's newest events, and half as many at least, in pieces; see `follow`.
 
     Events are not checked: a heap of this process wrote them, and a model checks what it applies.
     """
@@ -129,7 +130,7 @@ class WindowSource(Source):
             for number in range(start // self._piece, -(-stop // self._piece))
         ]
         if len(parts) != 1:
-            parts = [np.concatenate(parts) if parts else np.empty(0, EVENT)]
+            parts = [joined(parts) if parts else np.empty(0, EVENT)]
         parts[0].flags.writeable = False
         return parts[0]
 
@@ -181,16 +182,16 @@ class WindowSource(Source):
             piece = self._pieces.get(number)
             if piece is None:
                 piece = self._pieces[number] = np.empty(self._piece, EVENT)
-            piece[place : place + len(part)] = part
+            whole(piece)[place : place + len(part)] = whole(part)
             self.length += len(part)
             taken += len(part)
             self._let_go()
 
     def _let_go(self) -> None:
-        """Drop the oldest pieces where there are more than `keep` events."""
+        """Drop a quarter, the oldest pieces, where there are more than `keep` events: the keyframe has its price."""
         if self.length - self.first <= self.keep:
             return
-        first = (self.length - self.keep + self._piece - 1) // self._piece * self._piece
+        first = -(-(self.length - self.keep * 3 // 4) // self._piece) * self._piece
         self._keyframe = next(iter(self._keyframes(Trace(self), [first])))
         for number in range(self.first // self._piece, first // self._piece):
             del self._pieces[number]

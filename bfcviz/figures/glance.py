@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.figures import raster
 from bfcviz.figures.colouring import Colouring
@@ -73,8 +74,9 @@ class Glance:
     def take(self, events: Events) -> None:
         """Go on over `events`, those from `step` on."""
         self.step += len(events)
-        kinds = np.where(events["pool"] == self._pool, events["kind"], 0)
-        chunks = events[(kinds == Kind.ALLOCATE) | (kinds == Kind.FREE)]
+        kinds = events["kind"]
+        ours = (kinds == Kind.ALLOCATE) | (kinds == Kind.FREE)
+        chunks = taken(events, ours & (events["pool"] == self._pool))
         self._add(
             chunks if self._by_state else _owned(chunks), np.where(chunks["kind"] == Kind.FREE, -1.0, 1.0)
         )
@@ -92,7 +94,7 @@ class Glance:
         """Adds chunks in use to the sums, or takes them away."""
         begin, inside = self._places(chunks["address"])
         if not inside.all():
-            chunks, sign, begin = chunks[inside], sign[inside], begin[inside]
+            chunks, sign, begin = taken(chunks, inside), sign[inside], begin[inside]
         if not len(chunks):
             return
         cell = self.rows.width / self._columns

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.requests import Requests
 
@@ -40,10 +41,10 @@ def weave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Ev
     """
     for pool, log in enumerate(logs):
         log["pool"] = pool
-    together: Events = np.concatenate([marks, *logs])
+    together: Events = joined([marks, *logs])
     order = np.argsort(together["time"], kind="stable")
     _point_frees_at_their_allocations(together, order, [len(marks), *map(len, logs)])
-    woven: Events = together[order]
+    woven: Events = taken(together, order)
     woven["time"] = times[woven["time"]]
     woven["seq"] = np.arange(len(woven), dtype=np.uint64)
     return woven

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import taken
 from bfcviz.model import raw, rows
 from bfcviz.model.tournament import Tournament
 
@@ -29,7 +30,7 @@ class ChunkRows:
         if self.capacity == 0:
             return np.zeros(0, rows.CHUNK_ROW)
         table = rows.exported(self._store, rows.CHUNK_ROW)
-        return rows.taken(table, table["state"] != raw.NOTHING)
+        return taken(table, table["state"] != raw.NOTHING)
 
     def load(self, chunk_rows: NDArray[np.void]) -> None:
         """Fill an empty table with what another has exported."""

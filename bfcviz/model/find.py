@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
+from bfcviz.events.rows import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.source import BLOCK
 from bfcviz.events.trace import Trace
@@ -85,8 +86,8 @@ def events_of(
     stop: int | None = None,
 ) -> Events:
     """All events of `kinds` among [start, stop), such as the marks and OOMs to draw over a timeline."""
-    found = [block[matches(block, kinds, pool)] for block in trace.blocks(start, stop)]
-    return np.concatenate(found) if found else np.zeros(0, EVENT)
+    found = [taken(block, matches(block, kinds, pool)) for block in trace.blocks(start, stop)]
+    return joined(found) if found else np.zeros(0, EVENT)
 
 
 def peak(trace: Trace, pool: int = 0) -> int:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
+from bfcviz.events.rows import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model import raw
 from bfcviz.model.reduce import ChunkTable
@@ -78,9 +79,9 @@ def encode(snapshots: list[Snapshot]) -> bytes:
     """The bytes of one keyframe: all pools of a trace, at the same step."""
     counts, columns = [], []
     for snapshot in snapshots:
-        rows = snapshot.chunk_rows[np.argsort(snapshot.chunk_rows["address"])]
+        rows = taken(snapshot.chunk_rows, np.argsort(snapshot.chunk_rows["address"]))
         in_use = rows["state"] == raw.CHUNK_IN_USE
-        used = rows[in_use]
+        used = taken(rows, in_use)
         counts.append(
             _Counts(
                 len(snapshot.slots),

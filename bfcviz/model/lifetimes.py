@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
+from bfcviz.events.rows import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.source import BLOCK
 from bfcviz.events.trace import Trace
 from bfcviz.model.layout import NEVER
 from bfcviz.model.replay import Model
-from bfcviz.model.rows import taken
 
 LIFETIME = np.dtype(
     [
@@ -190,7 +190,7 @@ class _Gathering:
         at = self._looked_for(block, at)
         self.seen += len(at)
         large = at if self._floor == 0 else at[block["size"][at] > self._floor]
-        self._living = np.concatenate([self._living, born_by(block, large)])
+        self._living = joined([self._living, born_by(block, large)])
 
     def end(self, block: Events, at: NDArray[np.intp]) -> None:
         """Take in the FREE events of a block that are at these places."""
@@ -207,7 +207,7 @@ class _Gathering:
 
     def all(self) -> NDArray[np.void]:
         """All that is kept, by `born`."""
-        kept = np.concatenate([*self._ended, self._living])
+        kept = joined([*self._ended, self._living])
         return taken(kept, np.argsort(kept["born"]))
 
     def _looked_for(self, records: NDArray[np.void], at: NDArray[np.intp]) -> NDArray[np.intp]:

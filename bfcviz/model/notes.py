@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from bfcviz.events.rows import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 
 MOST: Final = 1000
@@ -33,10 +34,10 @@ class Notes:
 
     def take(self, block: Events) -> None:
         """Take in the events that follow."""
-        found = block[(block["kind"] == self.kind) & (block["pool"] == self.pool)]
+        found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
         if not len(found):
             return
-        self._kept = np.concatenate([self._kept, found[-self.total % self.every :: self.every]])
+        self._kept = joined([self._kept, found[-self.total % self.every :: self.every]])
         self.total += len(found)
         while len(self._kept) > self._most:
             self._kept = self._kept[::2]

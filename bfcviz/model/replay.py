@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
+from bfcviz.events.rows import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.source import BLOCK
 from bfcviz.events.trace import Trace
@@ -111,8 +112,7 @@ class Model:
     def in_use(self) -> NDArray[np.void]:
         """The chunks in use in no order, shape (n,) of CHUNK_ROW: sooner to be had than `chunks`."""
         rows = self._table.chunk_rows()
-        used: NDArray[np.void] = rows[rows["state"] == raw.CHUNK_IN_USE]
-        return used
+        return taken(rows, rows["state"] == raw.CHUNK_IN_USE)
 
     def regions(self) -> NDArray[np.void]:
         """Every region by ascending address, shape (n,) of REGION."""

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.merging import Rows, fewer, merged
@@ -76,8 +77,8 @@ class Running:
         ends = [*range((start // length + 1) * length, stop, length), stop]
         seen: list[Events] = []
         new = measured(model, ends, lambda block: seen.append(_noted(block)))
-        new = np.concatenate([rows[-1:], new])  # the last row there was may not have been full
-        self._series = np.concatenate([rows[:-1], merged(new, _bucket(new, length))])
+        new = joined([rows[-1:], new])  # the last row there was may not have been full
+        self._series = joined([rows[:-1], merged(new, _bucket(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.failed.take(events)
@@ -127,4 +128,4 @@ def _bucket(rows: Rows, length: int) -> NDArray[np.uint64]:
 
 
 def _noted(block: Events) -> Events:
-    return block[block["kind"] >= Kind.OOM]
+    return taken(block, block["kind"] >= Kind.OOM)

@@ -14,13 +14,13 @@ What was found is always what the events say; chunks that should have come first
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import taken as picked
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model import raw
 from bfcviz.model.bins import bin_numbers
 from bfcviz.model.operation import Operation, operation_of
 from bfcviz.model.replay import Model
-from bfcviz.model.rows import taken as picked
 from bfcviz.model.search_words import search_words as search_words
 from bfcviz.model.searched import Cut, Taken
 from bfcviz.model.searched import Search as Search

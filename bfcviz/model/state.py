@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import taken
 from bfcviz.model import raw
 from bfcviz.model.reduce import ChunkTable
-from bfcviz.model.rows import taken
 
 CHUNK = np.dtype(
     [
