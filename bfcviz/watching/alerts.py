@@ -5,17 +5,12 @@ But it is looked at as pictures are, some ten times a second, beside the workloa
 and the MARK in the trace, come up to that much later than the step they tell of.
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bfcviz.errors import LiveError
-from bfcviz.events.schema import Kind
-from bfcviz.events.trace import Trace
-from bfcviz.model import Model
-from bfcviz.model.find import events_of
-from bfcviz.model.timeline import RATIOS, equal_parts, measured
+from bfcviz.model.timeline import RATIOS
 from bfcviz.units import format_bytes, parse_bytes
 
 GROWTH: Final = "growth_per_step"
@@ -34,9 +29,6 @@ MEASURES: Final = {
 }
 """What an alert can be about."""
 
-_OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
-_PARTS: Final = 16  # of what came since the last look, each with its least and greatest value
-
 
 @dataclass(frozen=True)
 class Alert:
@@ -49,8 +41,9 @@ class Alert:
         Alert("largest_free_chunk", below="10MiB")
         Alert("growth_per_step", above="1MiB")
 
-    It tells of the change: once, and again only after the number was on the good side; one that begins on the wrong
-    side has to have been on the good side first.
+    It tells of the change: once, and again only after the number was on the good side for about a second, so that
+    what goes up and down with each step of a training is told once. A number that begins below, as of an empty heap,
+    has to have been on the good side first.
 
     Attributes:
         measure: one of `MEASURES`. What the limit leaves for new regions counts for `free_bytes`, and for
@@ -127,90 +120,3 @@ class Alarm(NamedTuple):
         """Label and value of its MARK; a share is told in per cent."""
         value = 100 * self.value if self.alert.measure in RATIOS else self.value
         return MARKED + self.alert.words, round(value)
-
-
-class Guard:
-    """Looks after one heap.
-
-    Args:
-        trace: of the heap; nobody else may read it meanwhile.
-        alerts: what to look for.
-    """
-
-    def __init__(self, trace: Trace, alerts: Sequence[Alert]) -> None:
-        self._trace = trace
-        self._model = Model(trace)
-        self._alerts = alerts
-        self._armed = [alert.above is not None for alert in alerts]
-        self._at_marks: dict[str, tuple[str, int]] = {}
-
-    def look(self) -> list[Alarm]:
-        """What went off among the events since the last look; at most one of each alert."""
-        trace = self._trace
-        trace.refresh()
-        start, stop = max(self._model.step, trace.first), len(trace)
-        if start == stop:
-            return []
-        self._model.seek(start)
-        marks = events_of(trace, [Kind.MARK], 0, start, stop)
-        at = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
-        rows = measured(self._model, sorted({*at, *equal_parts(start, stop, _PARTS)}))
-        growths = self._growths(rows, at)
-        found = []
-        for number, alert in enumerate(self._alerts):
-            alarm = (
-                self._growth(alert, growths) if alert.measure == GROWTH else self._passed(number, alert, rows)
-            )
-            found += [] if alarm is None else [alarm]
-        return found
-
-    def _passed(self, number: int, alert: Alert, rows: Any) -> Alarm | None:
-        end = "max" if alert.above is not None else "min"
-        worst: tuple[float, int] | None = None
-        for row in rows:
-            value, step = self._value(alert, row, end), int(row[f"{alert.measure}_{end}_step"])
-            last_past = alert.is_past(self._value(alert, row, "last"))
-            past = alert.is_past(value) if self._armed[number] else False
-            if past and (worst is None or abs(value - alert.threshold) > abs(worst[0] - alert.threshold)):
-                worst = value, step
-            self._armed[number] = not last_past
-        if worst is None:
-            return None
-        value, step = worst
-        text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}: {alert.words}"
-        return Alarm(alert, self._name, step, value, text)
-
-    def _value(self, alert: Alert, row: Any, which: str) -> float:
-        """The measure in a row of TIMELINE; which: `min`, `max` or `last`."""
-        value: float = row[f"{alert.measure}_{which}"].item()
-        limit = self._trace.origin.pools[0].bytes_limit
-        if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
-            return value
-        pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # the more there is, the less it can grow
-        room = max(limit - pool, 0)
-        return value + room if alert.measure == "free_bytes" else max(value, room)
-
-    def _growths(self, rows: Any, at: dict[int, str]) -> list[tuple[int, int, str]]:
-        """From each mark to the next of its kind: bytes, step, and in words which."""
-        found = []
-        for row in rows:
-            name = at.get(int(row["step"]))
-            if name is None or name.startswith(MARKED):
-                continue
-            kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
-            if kind in self._at_marks:
-                before, then = self._at_marks[kind]
-                found.append((in_use - then, int(row["step"]), f"from '{before}' to '{name}'"))
-            self._at_marks[kind] = name, in_use
-        return found
-
-    def _growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
-        grown, step, words = max(growths, default=(0, 0, ""))
-        if not words or not alert.is_past(grown):
-            return None
-        text = f"bytes in use grew by {alert.told(grown)} {words}: {alert.words}"
-        return Alarm(alert, self._name, step, float(grown), text)
-
-    @property
-    def _name(self) -> str:
-        return self._trace.origin.pools[0].name

@@ -17,11 +17,13 @@ from bfcviz.events.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy import OPTIONS, physical_memory, unserved
 from bfcviz.watching import notebook
-from bfcviz.watching.alerts import Alarm, Alert, Guard
+from bfcviz.watching.alerts import Alarm, Alert
 from bfcviz.watching.board import WatchDashboard
 from bfcviz.watching.failure import Failure, last_failure
 from bfcviz.watching.frameworks import NAMES, Plan, Source, Wish, source_of, unwatchable
+from bfcviz.watching.guard import Guard
 from bfcviz.watching.lookout import Lookout
+from bfcviz.watching.report import Report, report
 
 RING: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
@@ -90,6 +92,10 @@ class Watch:
             with unserved(), self._showing:
                 self._dashboard = self._new_dashboard()
         return self._dashboard
+
+    def report(self) -> Report:
+        """The peak of the first heap: how much, how fragmented, and who held it; a table in a notebook."""
+        return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: int = 0) -> None:
         """Put a mark into the trace of each heap: a step, a phase, a note."""
@@ -229,9 +235,9 @@ class Watch:
     ) -> None:
         """The frameworks are as they were, and the recordings closed: show where it all stands."""
         if self._dashboard is not None:
-            self._dashboard.stop()
+            self._quietly(self._dashboard.stop)
         for trace in self.traces:
-            trace.refresh()
+            self._quietly(trace.refresh)
         if error is not None:
             self._quietly(lambda: self._show_failure(error))
         if self._dashboard is not None:

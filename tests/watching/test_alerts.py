@@ -11,7 +11,8 @@ from bfcviz.dashboard.sources import trace_of
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.model.find import events_of
-from bfcviz.watching.alerts import Alert, Guard
+from bfcviz.watching.alerts import Alert
+from bfcviz.watching.guard import CALM, Guard
 
 PATIENCE_S = 60
 
@@ -25,22 +26,40 @@ def told(alarms):
     return [alarm.text for alarm in alarms]
 
 
-def test_it_goes_off_once_and_again_only_after_it_was_good():
+def calm(looks):
+    """As many looks as an alert has to be silent for."""
+    for _ in range(CALM):
+        assert looks.look() == []
+
+
+def test_it_goes_off_once_and_again_only_after_it_was_good_for_a_while():
     heap, looks = guard(Alert("bytes_in_use", above=10 * KIB))
-    first = heap.allocate(8 * KIB)
+    heap.allocate(8 * KIB)
     assert looks.look() == []
     second = heap.allocate(4 * KIB)
     (alarm,) = looks.look()
     assert (alarm.heap, alarm.step, alarm.value) == ("bfc", heap.log.head, 12 * KIB)
     assert alarm.text == f"bytes in use was 12.0 KiB at step {heap.log.head}: bytes in use above 10.0 KiB"
-    heap.allocate(KIB)
-    assert looks.look() == []
+    calm(looks)  # it is past it all the time
     heap.free(second)
+    assert looks.look() == []
+    second = heap.allocate(20 * KIB)
+    assert looks.look() == []  # too soon
+    heap.free(second)
+    looks.look()
+    calm(looks)
     heap.allocate(20 * KIB)
     (alarm,) = looks.look()
-    assert alarm.value == 29 * KIB
-    heap.free(first)
-    assert looks.look() == []
+    assert alarm.value == 28 * KIB
+
+
+def test_what_goes_up_and_down_with_each_step_is_told_once():
+    heap, looks = guard(Alert("bytes_in_use", above=10 * KIB))
+    alarms = []
+    for _ in range(30):
+        heap.free(heap.allocate(20 * KIB))
+        alarms += looks.look()
+    assert len(alarms) == 1
 
 
 def test_what_was_past_it_for_one_event_only_is_found():
@@ -81,11 +100,22 @@ def test_a_heap_that_can_grow_is_short_of_nothing():
     assert looks.look() == []
     held = [heap.allocate(3 * MIB) for _ in range(15)]
     assert [alarm.alert.measure for alarm in looks.look()] == ["largest_free_chunk", "free_bytes"]
-    heap.free(held[0])
-    heap.free(held[1])
-    assert looks.look() == []
-    heap.allocate(4 * MIB)
+    for address in held:
+        heap.free(address)
+    looks.look()
+    calm(looks)
+    held = [heap.allocate(3 * MIB) for _ in range(15)]
     assert [alarm.alert.measure for alarm in looks.look()] == ["largest_free_chunk", "free_bytes"]
+
+
+def test_a_number_that_begins_below_has_to_have_been_good_first():
+    heap, looks = guard(Alert("bytes_in_use", below=KIB))
+    assert looks.look() == []
+    held = heap.allocate(10 * KIB)
+    looks.look()
+    calm(looks)
+    heap.free(held)
+    assert [alarm.value for alarm in looks.look()] == [0]
 
 
 def test_growth_is_from_one_mark_to_the_next_of_its_kind():

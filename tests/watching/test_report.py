@@ -1,7 +1,9 @@
 """The report of a recorded cell: the peak in numbers, and who held it."""
 
+import numpy as np
 from heaps import KIB, MIB, new_heap
 
+import bfcviz
 from bfcviz.dashboard.sources import trace_of
 from bfcviz.watching.report import report
 
@@ -45,3 +47,11 @@ def test_a_heap_that_nobody_used_has_nothing_to_tell():
     assert found.holders == []
     assert "Nothing was allocated on the heap of bfc." in str(found)
     assert "<table>" not in found._repr_html_()
+
+
+def test_a_watch_reports_by_itself():
+    with bfcviz.watch(numpy=True, limit="64MiB") as w, bfcviz.label("weights"):
+        np.empty(MIB)
+    found = w.report()
+    assert found.words[0] == w.says
+    assert [(each.name, each.num_bytes) for each in found.holders] == [("weights", 8 * MIB)]
