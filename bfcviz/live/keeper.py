@@ -3,10 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from bfcviz.live.lanes import Lanes
+from typing import Any, NamedTuple, Protocol
 
 
 class Event(Protocol):
@@ -29,6 +26,16 @@ class Streams(Protocol):
         """Wait for everything on a device."""
 
 
+class Owner(Protocol):
+    """Whose the memory is."""
+
+    def give_back(self, pointer: int, device: int, stream: int) -> None:
+        """Free it now."""
+
+    def count(self, noted: int, held: int) -> None:
+        """How many addresses further streams read, and how many frees wait."""
+
+
 class _Held(NamedTuple):
     pointer: int
     device: int
@@ -42,13 +49,13 @@ class Keeper:
     Methods that lanes call take `(pointer, device, stream)`; several threads may be here, and a finalizer in the midst.
 
     Args:
-        lanes: whose memory it is.
+        owner: whose memory it is.
         more: makes spare lanes for a device.
         streams: of the framework.
     """
 
-    def __init__(self, lanes: "Lanes", more: Callable[[int], Any], streams: Streams) -> None:
-        self._lanes = lanes
+    def __init__(self, owner: Owner, more: Callable[[int], Any], streams: Streams) -> None:
+        self._owner = owner
         self._more = more
         self._streams = streams
         self._noted: dict[int, set[int]] = {}
@@ -96,7 +103,7 @@ class Keeper:
                 self._held.remove(held)
             self._count()
         for held in done:
-            self._lanes.give_back(held.pointer, held.device, held.stream)
+            self._owner.give_back(held.pointer, held.device, held.stream)
         return bool(done)
 
     def wait(self, pointer: int, device: int, stream: int) -> bool:
@@ -108,4 +115,4 @@ class Keeper:
         return self.let_go(pointer, device, stream)
 
     def _count(self) -> None:
-        self._lanes.count(len(self._noted), len(self._held))
+        self._owner.count(len(self._noted), len(self._held))

@@ -1,0 +1,121 @@
+"""RMM, watched: served from instrumented heaps, or observed through its own log.
+
+RMM serves cuDF, and, where they are told to, CuPy (`rmm.allocators.cupy`) and PyTorch (`rmm.allocators.torch`): all of
+them are seen together.
+"""
+
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.live.observed import ObservedHeap, log_and_labels
+from bfcviz.live.rmm_api import Rmm, handle_of
+from bfcviz.live.rmm_observed import UNIT, RmmObserved
+from bfcviz.live.rmm_served import RmmHeap, RmmServed
+from bfcviz.units import parse_bytes
+
+OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""As suits a program among others: heaps begin small, and give wholly free regions back before they fail."""
+
+
+def serve_rmm(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    memory: Memory = "device",
+    options: AllocatorOptions = OPTIONS,
+) -> RmmServed:
+    """Let RMM's memory come from instrumented heaps, one a stream, for the length of a `with`.
+
+    RMM calls Python for each request (CallbackMemoryResource), which NVIDIA means for finding faults, not for speed.
+    Where memory runs out RMM raises MemoryError, with our numbers in its text.
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. By default all of the device's memory.
+        log: where events of the default stream's heap go, on the device that is current now; a recording brings its
+            labels along. Heaps of further streams have rings in memory.
+        labels: where the names that `labels.label` gives are interned.
+        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        options: how the heaps behave.
+
+    Raises:
+        LiveError: RMM is not there or sees no GPU, or, on entering, it is served already.
+        InvalidRequest: a limit that cannot be.
+        ValueError: a limit that is no size.
+    """
+    size = None if limit is None else parse_bytes(limit)
+    if size is not None and not 1 <= size <= 1 << 62:
+        raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
+    rmm = Rmm("served")
+    logs, table = log_and_labels(log, labels)
+    return RmmServed(rmm, _Maker(rmm, size, logs, table, memory, options), table)
+
+
+def observe_rmm(
+    *, log: EventLog | Recording | None = None, labels: Labels | None = None, every_s: float = 0.1
+) -> RmmObserved:
+    """Record what RMM's own resources are asked for, for the length of a `with`; a log adaptor is put around them.
+
+    A thread reads the log `every_s` seconds after the last time. What was allocated before is not known; where it is
+    freed meanwhile that is counted, and said in `says`.
+
+    Args:
+        log: where events of the device that is current now go; a recording brings its labels along. Further devices
+            have rings in memory.
+        labels: the table of labels; RMM's log names nobody.
+        every_s: seconds between two readings.
+
+    Raises:
+        LiveError: RMM is not there or sees no GPU, or, on entering, it is observed already.
+        InvalidRequest: a time that cannot be.
+    """
+    if not 0 < every_s < 1 << 31:
+        raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
+    rmm = Rmm("observed")
+    first: EventLog | None
+    first, table = log_and_labels(log, labels)
+
+    def make(device: int) -> ObservedHeap:
+        nonlocal first
+        given, first = first, None
+        return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
+
+    return RmmObserved(rmm, make, every_s)
+
+
+class _Maker:
+    """Makes the heap of a stream; the first one has the log."""
+
+    def __init__(
+        self,
+        rmm: Rmm,
+        limit: int | None,
+        log: EventLog,
+        labels: Labels,
+        memory: Memory,
+        options: AllocatorOptions,
+    ) -> None:
+        self._rmm = rmm
+        self._limit = limit
+        self._log: EventLog | None = log
+        self._labels = labels
+        self._memory = memory
+        self._options = options
+        self._budgets: dict[int, Budget] = {}
+
+    def __call__(self, device: int, stream: int, number: int) -> RmmHeap:
+        budget = self._budgets.get(device)
+        if budget is None:
+            budget = self._budgets[device] = Budget(self._limit or self._rmm.total_memory(device))
+        log, self._log = self._log, None
+        return RmmHeap(
+            cuda_sub_allocator(self._memory, device, handle_of(stream), budget=budget),
+            budget.limit,
+            self._options,
+            name=f"rmm:{device}" + (f" stream {number}" if number else ""),
+            log=log,
+            labels=self._labels,
+        )

@@ -1,0 +1,186 @@
+"""RmmServed: what RMM gives to cuDF, CuPy and PyTorch comes from instrumented heaps."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.errors import AllocatorError, BfcvizError, InvalidFree, LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.live import labels as names
+from bfcviz.live.keeper import Keeper
+from bfcviz.live.rmm_api import Rmm, number_of
+from bfcviz.units import format_bytes
+
+_kept: list[Any] = []
+"""What RMM holds bare pointers to, for as long as any buffer lives: for good."""
+
+
+class RmmHeap(BFCAllocator):
+    """A heap behind buffers: it cannot be closed under them."""
+
+    def close(self) -> None:
+        """Give all memory back; raises AllocatorError while RMM holds any of it."""
+        held = self.stats()
+        if held.chunks_in_use:
+            raise AllocatorError(
+                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by RMM's buffers: leave "
+                "serve_rmm's `with` and drop them first"
+            )
+        super().close()
+
+
+class Device:
+    """One device's memory, as RMM asks for it: `allocate` and `free` are what its CallbackMemoryResource calls.
+
+    Memory belongs to the stream it was allocated for. Freed on another one, it is held back until that has done what it
+    was told so far: RMM promises no more than that.
+
+    Args:
+        device: its number.
+        rmm: RMM.
+        make: makes the heap of a stream, by its number and how many there are.
+        labels: where names are interned.
+    """
+
+    def __init__(self, device: int, rmm: Rmm, make: Callable[[int, int], RmmHeap], labels: Labels) -> None:
+        self.heaps: dict[int, RmmHeap] = {}
+        self.failure: OutOfMemory | None = None
+        self.lost_frees = 0  # of addresses that no heap knows
+        self._device = device
+        self._make = make
+        self._labels = labels
+        self._owners: dict[int, int] = {}  # stream by address
+        self._lock = threading.RLock()
+        self._keeper = Keeper(self, lambda _: None, rmm)
+
+    def allocate(self, num_bytes: int, stream: Any) -> int:
+        """Memory for `num_bytes`; RMM makes a MemoryError of what this raises."""
+        if num_bytes == 0:
+            return 0
+        number = number_of(stream)
+        self._keeper.let_go(0, self._device, number)
+        heap = self.heap_of(number)
+        label = names.number_in(self._labels)
+        try:
+            address = heap.allocate(num_bytes, 256, label)
+        except OutOfMemory:
+            address = self._try_again(heap, num_bytes, label)
+        self._owners[address] = number
+        return address
+
+    def free(self, address: int, _num_bytes: int, stream: Any) -> None:
+        """Memory comes back. Raises nothing: there is C++ above that takes no exception here."""
+        owner = self._owners.pop(address, None)
+        if owner is None:
+            self.lost_frees += address != 0
+            return
+        number = number_of(stream)
+        if number == owner or not self._keeper.hold_for(address, self._device, owner, [number]):
+            self.give_back(address, self._device, owner)
+
+    def heap_of(self, number: int) -> RmmHeap:
+        """The heap of a stream, made where there is none."""
+        with self._lock:
+            if number not in self.heaps:
+                self.heaps[number] = self._make(number, len(self.heaps))
+            return self.heaps[number]
+
+    def settle(self) -> None:
+        """Carry out the frees that need not wait any more."""
+        self._keeper.let_go(0, self._device, 0)
+
+    def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
+        """Wait for what is held back, take the other streams' free regions, and ask once more."""
+        self._keeper.wait(0, self._device, 0)
+        for other in list(self.heaps.values()):
+            other.trim()
+        try:
+            return heap.allocate(num_bytes, 256, label)
+        except OutOfMemory as error:
+            self.failure = error
+            raise
+
+    # -- for the keeper -----------------------------------------------------------------------------------------
+
+    def give_back(self, pointer: int, _device: int, stream: int) -> None:
+        """To the heap it came from."""
+        try:
+            self.heaps[stream].free(pointer)
+        except InvalidFree:
+            self.lost_frees += 1
+
+    def count(self, noted: int, held: int) -> None:
+        """All of this is Python: it asks each time."""
+
+
+class RmmServed:
+    """What `serve_rmm` returns; serves all devices and threads for the length of a `with`, and can be entered again.
+
+    Attributes:
+        way: `serve`.
+    """
+
+    way: Final = "serve"
+    says: Final = (
+        "RMM is served: its buffers, and those of whatever allocates through RMM, have their memory from "
+        "bfcviz's heaps, one "
+        "a stream; every request runs some Python"
+    )
+    _under_way: ClassVar["RmmServed | None"] = None
+
+    def __init__(self, rmm: Rmm, make: Callable[[int, int, int], RmmHeap], labels: Labels) -> None:
+        self.labels = labels
+        self._rmm = rmm
+        self._devices: dict[int, Device] = {}
+        self._resources: dict[int, Any] = {}
+        self._before: dict[int, Any] = {}
+        current = rmm.device()
+        for number in sorted(range(rmm.devices), key=lambda number: number != current):
+            device = self._devices[number] = Device(number, rmm, partial(make, number), labels)
+            self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
+            _kept.append((device, self._resources[number]))
+        self._devices[current].heap_of(0)
+
+    @property
+    def trace_sources(self) -> list[RmmHeap]:
+        """A heap for each stream that came; more may come. The log that was given is the default stream's."""
+        return [heap for device in self._devices.values() for heap in device.heaps.values()]
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last request that failed, None if none has."""
+        return next((each.failure for each in self._devices.values() if each.failure is not None), None)
+
+    def settle(self) -> None:
+        """Carry out the frees that need not wait for other streams any more."""
+        for device in self._devices.values():
+            device.settle()
+
+    def __enter__(self) -> Self:
+        if RmmServed._under_way is not None:
+            raise LiveError(
+                "RMM is served already: leave that `with` first; a device has one resource at a time"
+            )
+        names.use(self.labels)
+        for device, resource in self._resources.items():
+            self._before[device] = self._rmm.mr.get_per_device_resource(device)
+            self._rmm.mr.set_per_device_resource(device, resource)
+        RmmServed._under_way = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        RmmServed._under_way = None
+        for device, before in self._before.items():
+            if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:
+                self._rmm.mr.set_per_device_resource(device, before)
+        self._before.clear()
+        try:
+            self.settle()
+        except BfcvizError:
+            if error is None:
+                raise

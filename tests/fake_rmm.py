@@ -1,0 +1,151 @@
+"""A stand-in for RMM 26.10 and its CUDA bindings, without CUDA: the names bfcviz uses, which behave as RMM's do."""
+
+import enum
+import sys
+import types
+from pathlib import Path
+
+
+class Stream:
+    def __init__(self, handle=0):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return (0, self.handle)
+
+
+class CallbackMemoryResource:
+    def __init__(self, allocate_func, deallocate_func):
+        self._allocate, self._deallocate = allocate_func, deallocate_func
+
+    def allocate(self, nbytes, stream=None):
+        try:
+            return self._allocate(nbytes, stream or Stream())
+        except MemoryError as error:
+            raise MemoryError(f"std::bad_alloc: out_of_memory: {error}") from None
+
+    def deallocate(self, ptr, nbytes, stream=None):
+        self._deallocate(ptr, nbytes, stream or Stream())
+
+
+class LoggingResourceAdaptor:
+    """Writes what RMM's does: `path` with the device's number in it, only when told to."""
+
+    clock = "16:53:04.281065"
+
+    def __init__(self, upstream, path, device):
+        path = Path(path)
+        self._path = path.with_name(f"{path.stem}.dev{device}{path.suffix}")
+        self._upstream = upstream
+        self._lines = ["Thread,Time,Action,Pointer,Size,Stream\n"]
+        self._path.touch()
+
+    def get_file_name(self):
+        return str(self._path)
+
+    def flush(self):
+        with self._path.open("a") as file:
+            file.write("".join(self._lines))
+        self._lines.clear()
+
+    def allocate(self, nbytes, stream=None):
+        stream = stream or Stream()
+        try:
+            address = self._upstream.allocate(nbytes, stream)
+        except MemoryError:
+            self._note("allocate failure", "(nil)", nbytes, stream)
+            raise
+        self._note("allocate", hex(address), nbytes, stream)
+        return address
+
+    def deallocate(self, ptr, nbytes, stream=None):
+        self._note("free", hex(ptr), nbytes, stream or Stream())
+        self._upstream.deallocate(ptr, nbytes, stream)
+
+    def _note(self, action, pointer, nbytes, stream):
+        handle = hex(stream.handle) if stream.handle else "0"
+        self._lines.append(f"13395,{self.clock},{action},{pointer},{nbytes},{handle}\n")
+
+
+Status = enum.IntEnum(
+    "Status", {"cudaSuccess": 0, "cudaErrorInvalidResourceHandle": 400, "cudaErrorNotReady": 600}
+)
+
+
+class FakeRmm:
+    """RMM's modules; `put` makes them what `import` finds.
+
+    Attributes:
+        resources: by device.
+        device: the current one.
+        events: recorded ones, as [stream, whether it is done].
+        gone: streams that are destroyed.
+    """
+
+    def __init__(self, devices=1):
+        self.devices, self.device, self.events, self.gone, self.waited = devices, 0, [], set(), []
+        theirs = CallbackMemoryResource(lambda nbytes, stream: 1 << 40, lambda pointer, nbytes, stream: None)
+        self.resources = dict.fromkeys(range(9), theirs)
+        self.mr = types.ModuleType("rmm.mr")
+        self.mr.CallbackMemoryResource = CallbackMemoryResource
+        self.mr.LoggingResourceAdaptor = lambda upstream, path: LoggingResourceAdaptor(
+            upstream, path, self.device
+        )
+        self.mr.get_per_device_resource = self.resources.get
+        self.mr.set_per_device_resource = self.resources.__setitem__
+        self.mr.available_device_memory = lambda: (1 << 29, 1 << 30)
+        self.gpu = types.ModuleType("rmm._cuda.gpu")
+        self.gpu.getDeviceCount = self._count
+        self.gpu.getDevice = lambda: self.device
+        self.gpu.setDevice = lambda device: setattr(self, "device", device)
+        self.runtime = types.ModuleType("cuda.bindings.runtime")
+        self.runtime.cudaError_t = Status
+        self.runtime.cudaEventDisableTiming = 2
+        self.runtime.cudaStream_t = int
+        self.runtime.cudaEventCreateWithFlags = lambda flags: (Status.cudaSuccess, [None, False])
+        self.runtime.cudaEventRecord = self._record
+        self.runtime.cudaEventQuery = lambda event: (
+            Status.cudaSuccess if event[1] else Status.cudaErrorNotReady,
+        )
+        self.runtime.cudaEventSynchronize = self._synchronize
+        self.runtime.cudaEventDestroy = lambda event: (Status.cudaSuccess,)
+        self.runtime.cudaDeviceSynchronize = lambda: (self.waited.append(self.device), (Status.cudaSuccess,))[
+            1
+        ]
+
+    def put(self, monkeypatch):
+        rmm = types.ModuleType("rmm")
+        found = {
+            "rmm": rmm,
+            "rmm.mr": self.mr,
+            "rmm._cuda.gpu": self.gpu,
+            "cuda.bindings.runtime": self.runtime,
+        }
+        for name, module in found.items():
+            monkeypatch.setitem(sys.modules, name, module)
+
+    def buffer(self, nbytes, stream=0, device=0):
+        """What a DeviceBuffer does: it keeps the resource that made it."""
+        resource = self.resources[device]
+        return resource, resource.allocate(nbytes, Stream(stream)), nbytes
+
+    @staticmethod
+    def drop(buffer, stream=0):
+        resource, address, nbytes = buffer
+        resource.deallocate(address, nbytes, Stream(stream))
+
+    def _count(self):
+        if not self.devices:
+            raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
+        return self.devices
+
+    def _record(self, event, stream):
+        if stream in self.gone:
+            return (Status.cudaErrorInvalidResourceHandle,)
+        event[0] = stream
+        self.events.append(event)
+        return (Status.cudaSuccess,)
+
+    def _synchronize(self, event):
+        event[1] = True
+        return (Status.cudaSuccess,)
