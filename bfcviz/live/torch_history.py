@@ -10,6 +10,7 @@ New entries are carried out one by one. Then the state says whether that is all 
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import PureWindowsPath
 from typing import Any, Final
 
 from bfcviz.errors import OutOfMemory
@@ -149,9 +150,13 @@ class DeviceHistory:
         known = [frame for frame in frames if frame["filename"] != "??"]
         python = [frame for frame in known if frame["filename"].endswith((".py", ">"))]
         theirs = [frame for frame in python if not any(part in frame["filename"] for part in _OWN)]
-        name = said or next((_words(frame) for frame in theirs or python or known or frames), "")
+        name = said or next((_function(frame) for frame in theirs or python or known or frames), "")
         stack = "\n".join(_words(frame) for frame in known)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
+
+
+def _function(frame: Entry) -> str:
+    return f"{frame['name']} ({PureWindowsPath(frame['filename']).name})"
 
 
 def _words(frame: Entry) -> str:
