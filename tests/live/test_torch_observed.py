@@ -205,7 +205,7 @@ def test_a_failure_is_an_event_with_its_numbers():
     (event,) = events[events["kind"] == Kind.OOM]
     assert event["requested"] == error.requested
     label = taken.heap.labels[event["label"]]
-    assert label.name == "init_instructions (models.py)"
+    assert label.name == "update_nodes (models.py)"
     assert "/torch/nn/modules/module.py:" in label.details["stack"]
 
 
