@@ -12,7 +12,7 @@ from bfcviz.errors import BfcvizError
 RATE: Final = 10.0
 """Pictures a second, at most."""
 
-BUDGET: Final = 0.05
+BUDGET: Final = 0.08
 """Share of one core that pictures may take."""
 
 MOST_FAILURES: Final = 3
