@@ -1,0 +1,239 @@
+"""CuPy, watched: served from instrumented heaps on the GPU, or observed while its own pool goes on.
+
+::
+
+    with serve_cupy("8GiB", log=recording) as served:     # every split, merge and extension is seen
+        train()
+
+    with observe_cupy() as observed:                      # nothing is changed
+        train()
+"""
+
+import atexit
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+from weakref import WeakSet
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
+from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.live import cupy_api
+from bfcviz.live import labels as names
+from bfcviz.live.cupy_desk import Desk
+from bfcviz.live.cupy_hook import CupyHook
+from bfcviz.live.cupy_observed import CupyObserved
+from bfcviz.live.observed import log_and_labels
+from bfcviz.units import format_bytes, parse_bytes
+
+OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""As suits a program among others: heaps begin small, and give wholly free regions back before they fail."""
+
+_MEMORY: Final = {
+    "device": "memory of the device",
+    "managed": "memory that device and host share",
+    "async": "the driver's own pool",
+    "virtual": "virtual memory, in regions that grow in place",
+}
+
+
+class CupyHeap(BFCAllocator):
+    """A heap behind arrays: it cannot be closed under them."""
+
+    is_serving = True
+
+    def close(self) -> None:
+        """Give all memory back; raises AllocatorError while arrays live in it, or new ones may."""
+        held = self.stats()
+        if self.is_serving or held.chunks_in_use:
+            raise AllocatorError(
+                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by CuPy arrays: leave "
+                "serve_cupy's `with` and drop them first; without arrays the heap closes by itself"
+            )
+        super().close()
+
+
+class CupyServed:
+    """What `serve_cupy` returns. As a context manager it serves all threads; it can be entered again.
+
+    Attributes:
+        way: how CuPy is watched.
+        labels: where names are interned.
+    """
+
+    way: Final = "serve"
+    _under_way: ClassVar["CupyServed | None"] = None
+
+    def __init__(
+        self,
+        cuda: cupy_api.Cuda,
+        make: Callable[[int, int], CupyHeap],
+        labels: Labels,
+        words: str,
+    ) -> None:
+        self.labels = labels
+        self.says = words
+        self._cuda = cuda
+        self._desk = Desk(cuda, make)
+        self._hook = CupyHook(self._desk, cuda.stream_of(), names.use(labels))
+        self._hook.malloc = cuda.allocator_of(self._hook.functions())
+        self._desk.open(self._hook)
+        self._before: Any = None
+        self._desk.require(cuda.device())
+        self._serving(on=False)
+        _hooks.add(self._hook)
+
+    @property
+    def trace_sources(self) -> list[BFCAllocator]:
+        """A heap for each stream of each device that came; more may come. The log that was given is the first one's."""
+        return list(self._desk.heaps.values())
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last request that failed, None if none has."""
+        return self._desk.failure
+
+    def settle(self) -> None:
+        """Carry out the frees that need not wait for other streams any more."""
+        self._desk.let_go(0, 0, 0, 0)
+
+    def __enter__(self) -> Self:
+        if CupyServed._under_way is not None:
+            raise LiveError("CuPy is served already: leave that `with` first; it has one allocator at a time")
+        names.use(self.labels)
+        before = self._cuda.get_allocator()
+        self._cuda.set_allocator(self._hook.serve)
+        if before != self._hook.serve:  # as it still is where it could not be restored
+            self._before = self._hook.plain = before
+        self._hook.is_open = True
+        self._serving(on=True)
+        CupyServed._under_way = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        CupyServed._under_way = None
+        self._hook.is_open = False  # whoever still asks it is passed on to what was there before
+        self._serving(on=False)
+        self._desk.wait()
+        if self._cuda.get_allocator() == self._hook.serve:
+            self._cuda.set_allocator(self._before)
+
+    def _serving(self, *, on: bool) -> None:
+        for heap in self._desk.heaps.values():
+            heap.is_serving = on
+
+
+def serve_cupy(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    memory: Memory = "device",
+    options: AllocatorOptions = OPTIONS,
+) -> CupyServed:
+    """Let CuPy's new arrays have their memory from instrumented heaps, for the length of a `with`, in all threads.
+
+    Each stream of each device has a heap of its own, so that memory in use on one stream never goes to another; see
+    `cupy_desk` for what is freed under another stream. Arrays may outlive the `with`, and keep their heaps.
+
+    Args:
+        limit: of the heaps of one device together, in bytes or as text. By default all of its memory.
+        log: where the events of the first heap go, that of the stream that is current now; a recording brings its
+            labels along. Heaps of other streams have rings in memory.
+        labels: where the names that `labels.label` gives are interned.
+        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        options: how the heaps behave.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+        LiveError: it has no GPU, no driver or the wrong build, the limit is above the device, or, on entering, it is
+            served already.
+        DeviceError: the driver refuses.
+        ValueError: a limit that is no size.
+    """
+    if memory not in _MEMORY:
+        raise LiveError(f"memory={memory!r} was asked for; choose one of {', '.join(_MEMORY)}")
+    cuda = cupy_api.Cuda("served")
+    bytes_limit = None if limit is None else parse_bytes(limit)
+    total = cuda.total_memory(cuda.device())
+    if bytes_limit is not None and bytes_limit > total and memory != "managed":
+        raise LiveError(
+            f"heaps of at most {format_bytes(bytes_limit)} were asked for, and device {cuda.device()} has "
+            f"{format_bytes(total)}: give a lower limit or none, or memory='managed', which may exceed the device"
+        )
+    logs, table = log_and_labels(log, labels)
+    make = _Maker(cuda, bytes_limit, logs, table, memory, options)
+    words = (
+        f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
+        f"{format_bytes(bytes_limit or total)} a device together ({_MEMORY[memory]}), so every split, merge and "
+        "extension is seen"
+    )
+    return CupyServed(cuda, make, table, words)
+
+
+def observe_cupy(*, log: EventLog | Recording | None = None, labels: Labels | None = None) -> CupyObserved:
+    """Record what CuPy's own memory pools do, for the length of a `with`, and change nothing; see `CupyObserved`.
+
+    Args:
+        log: where the events of the device that is current now go; a recording brings its labels along. Other devices
+            have rings in memory.
+        labels: where the names that `labels.label` gives are interned.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+        LiveError: it has no GPU, no driver or the wrong build.
+    """
+    return CupyObserved(cupy_api.Cuda("observed"), *log_and_labels(log, labels))
+
+
+class _Maker:
+    """Makes the heap of a stream; the first one has the log."""
+
+    def __init__(
+        self,
+        cuda: cupy_api.Cuda,
+        limit: int | None,
+        log: EventLog,
+        labels: Labels,
+        memory: Memory,
+        options: AllocatorOptions,
+    ) -> None:
+        self._cuda = cuda
+        self._limit = limit
+        self._log: EventLog | None = log
+        self._labels = labels
+        self._memory = memory
+        self._options = options
+        self._budgets: dict[int, Budget] = {}
+        self._streams: dict[int, int] = {}
+
+    def __call__(self, device: int, stream: int) -> CupyHeap:
+        budget = self._budgets.get(device)
+        if budget is None:
+            budget = self._budgets[device] = Budget(self._limit or self._cuda.total_memory(device))
+        number = self._streams[device] = self._streams.get(device, -1) + 1
+        log, self._log = self._log, None
+        return CupyHeap(
+            self._cuda.sub_allocator(self._memory, device, stream, budget),
+            budget.limit,
+            self._options,
+            name=f"cupy:{device}" + (f" stream {number}" if number else ""),
+            log=log,
+            labels=self._labels,
+        )
+
+
+_hooks: WeakSet[CupyHook] = WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    """Python ends: CuPy may free its last arrays when there is no Python to run any more."""
+    for hook in list(_hooks):
+        hook.end()

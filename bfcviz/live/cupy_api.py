@@ -1,0 +1,185 @@
+"""Cuda: what bfcviz asks of CuPy. Much of it is C, found through the table that CuPy's modules export to each other."""
+
+import ctypes
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.errors import LiveError, MissingExtra
+from bfcviz.live.keeper import Event
+
+PER_THREAD: Final = 2
+"""cudaStreamPerThread: the default stream of the calling thread."""
+
+_STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
+
+
+class Done:
+    """What there is to wait for where nothing is under way."""
+
+    def query(self) -> bool:
+        """It is done."""
+        return True
+
+    def synchronize(self) -> None:
+        """No need to wait."""
+
+
+class _Recorded:
+    """A CUDA event."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def query(self) -> bool:
+        return bool(self._event.done)
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+
+class Cuda:
+    """CuPy on a machine with a GPU.
+
+    Args:
+        wish: what CuPy was to be: `served` or `observed`.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+        LiveError: it cannot be imported, is no build for CUDA, or finds no device and driver that fit it.
+    """
+
+    def __init__(self, wish: str) -> None:
+        self.cupy = _import(wish)
+        self.runtime = self.cupy.cuda.runtime
+        if self.runtime.is_hip:
+            raise LiveError(
+                f"CuPy was to be {wish}, but this is a build for ROCm, and bfcviz knows CUDA: install cupy-cuda12x or "
+                "cupy-cuda13x"
+            )
+        try:
+            self.runtime.getDeviceCount()
+        except self.runtime.CUDARuntimeError as error:
+            raise LiveError(
+                f"CuPy {self.cupy.__version__} was to be {wish}, but CUDA does not start: {error}. It needs an NVIDIA "
+                f"GPU and a driver for CUDA {self.runtime.runtimeGetVersion() // 1000} (in a container: --gpus all). "
+                "NumPy can be served without: serve_numpy"
+            ) from error
+
+    # -- devices and streams ------------------------------------------------------------------------------------
+
+    def device(self) -> int:
+        """Number of this thread's device."""
+        return int(self.runtime.getDevice())
+
+    def total_memory(self, device: int) -> int:
+        """Bytes a device has."""
+        return int(self.cupy.cuda.Device(device).mem_info[1])
+
+    def stream_of(self) -> int:
+        """Address of a C function `intptr_t (int device)`: this thread's stream; called with the GIL, may raise."""
+        signature, name = _STREAM_OF
+        exported = getattr(import_module("cupy_backends.cuda.stream"), "__pyx_capi__", {})
+        if name in exported and _signature(exported[name]) == signature:
+            return _pointer(exported[name], signature)
+        return _address_of(lambda device: self.cupy.cuda.get_current_stream(device).ptr)
+
+    def stream_handle(self, device: int) -> int:
+        """This thread's stream."""
+        return int(self.cupy.cuda.get_current_stream(device).ptr)
+
+    def stream_object(self, device: int) -> object:
+        """CuPy's own object of this thread's stream: whoever has it keeps the stream, and so its handle, alive."""
+        return self.cupy.cuda.get_current_stream(device)
+
+    def record(self, device: int, stream: int) -> Event:
+        """An event behind all that was put into a stream so far.
+
+        A stream that is capturing runs nothing yet, and whoever launches the graph keeps its memory.
+        """
+        handle = handle_of(stream)
+        with self.cupy.cuda.Device(device):
+            if self.runtime.streamIsCapturing(handle):
+                return Done()
+            event = self.cupy.cuda.Event(disable_timing=True)
+            self.runtime.eventRecord(event.ptr, handle)
+        return _Recorded(event)
+
+    def synchronize(self, device: int) -> None:
+        """Wait for everything on a device."""
+        with self.cupy.cuda.Device(device):
+            self.runtime.deviceSynchronize()
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
+        """Where a heap's regions come from."""
+        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+
+    def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
+        """CuPy's own allocator around `CupyHook.functions`."""
+        module = self.cupy.cuda.memory
+        make = module.PythonFunctionAllocator if callable(functions[0]) else module.CFunctionAllocator
+        malloc: Callable[[int], Any] = make(*functions, *([] if callable(functions[0]) else [None])).malloc
+        return malloc
+
+    def get_allocator(self) -> Any:
+        """What `cupy.empty` asks now, in this thread."""
+        return self.cupy.cuda.get_allocator()
+
+    def set_allocator(self, allocator: Any) -> None:
+        """Let all threads ask another one.
+
+        Raises:
+            LiveError: within `cupy.cuda.using_allocator`.
+        """
+        try:
+            self.cupy.cuda.set_allocator(allocator)
+        except ValueError as error:
+            raise LiveError(
+                "CuPy's allocator was to be changed within cupy.cuda.using_allocator, which has its own in this "
+                "thread: leave that `with` first"
+            ) from error
+
+
+def handle_of(stream: int) -> int:
+    """CUDA's handle of a stream as `CupyHook.stream` tells it; of the thread's own default one, only in that thread."""
+    return PER_THREAD if stream < 0 else stream
+
+
+def _import(wish: str) -> Any:
+    if find_spec("cupy") is None:
+        raise MissingExtra(f"CuPy was to be {wish}, which", "cupy", "cuda12")
+    try:
+        return import_module("cupy")
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0]
+        raise LiveError(
+            f"CuPy was to be {wish}, but cannot be imported ({type(error).__name__}: {text}): install one build that "
+            "fits the driver, cupy-cuda12x or cupy-cuda13x, and no other cupy beside it"
+        ) from error
+
+
+def _signature(capsule: object) -> bytes:
+    get = ctypes.pythonapi.PyCapsule_GetName
+    get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return bytes(get(capsule) or b"")
+
+
+def _pointer(capsule: object, name: bytes) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(get(capsule, name))
+
+
+_kept: list[Any] = []
+
+
+def _address_of(function: Callable[[int], int]) -> int:
+    """A Python function for C callers, for good. What it raises is only printed: 0, the default stream, is answered."""
+    made = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(function)
+    _kept.append(made)
+    return ctypes.cast(made, ctypes.c_void_p).value or 0

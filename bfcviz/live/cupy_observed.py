@@ -1,0 +1,164 @@
+"""CupyObserved: what CuPy's own memory pools do, as its memory hooks tell it."""
+
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from bfcviz import native
+from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.live import handler
+from bfcviz.live import labels as names
+from bfcviz.live.cupy_api import Cuda
+from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.threads import Inheritance
+
+
+class CupyObserved:
+    """What `observe_cupy` returns: as a context manager it observes this thread, and threads begun in it.
+
+    CuPy calls the hooks of the thread that acts, so what threads do that were there before is not seen. Nor is it told
+    when a pool gives memory back to the driver: that is concluded when the driver grants the same addresses again.
+    Frees of arrays from before, or from such a thread, are counted in the heaps' `doubts`.
+
+    Attributes:
+        way: how CuPy is watched.
+        says: that in words.
+    """
+
+    way: Final = "observe"
+    says: Final = (
+        "CuPy is observed: its own pool serves it, and what this thread, and threads begun here, do with it is "
+        "recorded; threads that run already are not seen, nor what the pool gives back to the driver"
+    )
+    _under_way: ClassVar["CupyObserved | None"] = None
+
+    def __init__(self, cuda: Cuda, log: EventLog, labels: Labels) -> None:
+        self.labels = labels
+        self._table = names.use(labels)
+        self._cuda = cuda
+        self._log: EventLog | None = log
+        self._heaps: dict[int, ObservedHeap] = {}
+        self._streams: dict[int, int] = {}
+        self._failure: OutOfMemory | None = None
+        self._is_open = False
+        self._hook = _hook_class(cuda.cupy)(self)
+        self._inheritance = Inheritance(lambda: self._is_open, self._observe_thread)
+        self.heap(cuda.device())
+
+    @property
+    def trace_sources(self) -> list[ObservedHeap]:
+        """A heap for each device that came; more may come."""
+        return list(self._heaps.values())
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last request that failed, None if none has."""
+        return self._failure
+
+    def settle(self) -> None:
+        """Wait until all that was reported is recorded."""
+        for heap in self.trace_sources:
+            heap.settle()
+
+    def __enter__(self) -> Self:
+        if CupyObserved._under_way is not None:
+            raise LiveError("CuPy is observed already: leave that `with` first")
+        names.use(self.labels)
+        self._observe_thread()
+        self._is_open = True
+        self._inheritance.begin()
+        CupyObserved._under_way = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        CupyObserved._under_way = None
+        self._is_open = False  # in threads that go on, the hook stays, and tells nothing
+        self._inheritance.end()
+        self._hook.__exit__(kind, error, trace)
+        self.settle()
+
+    # -- what the hooks tell ------------------------------------------------------------------------------------
+
+    def heap(self, device: int) -> ObservedHeap:
+        """What is known of a device."""
+        if device not in self._heaps:
+            log, self._log = self._log, None
+            limit = self._cuda.total_memory(device)
+            self._heaps[device] = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=limit)
+        return self._heaps[device]
+
+    def granted(self, device: int, address: int, size: int) -> None:
+        """A pool got memory from the driver."""
+        if self._is_open and address:
+            self.heap(device).grant(address, size)
+
+    def allocated(self, device: int, address: int, size: int, requested: int) -> None:
+        """A pool served a request; address 0: it could not."""
+        if not self._is_open or requested == 0:
+            return
+        heap, label = self.heap(device), self._label()
+        if address:
+            heap.allocate(address, size, requested, label, self._stream(device))
+        else:
+            heap.oom(requested, label, self._stream(device))
+            self._failure = _out_of_memory(heap, requested)
+
+    def freed(self, device: int, address: int) -> None:
+        """A pool takes memory back."""
+        if self._is_open:
+            self.heap(device).free(address)
+
+    def _label(self) -> int:
+        known = handler.label()
+        return known & native.LOW_32 if known >> 32 == self._table else 0
+
+    def _stream(self, device: int) -> int:
+        """The current stream's number, in the order they came; 0 the default one."""
+        handle = int(self._cuda.stream_handle(device))
+        return self._streams.setdefault(handle, len(self._streams) + 1) & 0xFFFF if handle else 0
+
+    def _observe_thread(self) -> None:
+        try:
+            self._hook.__enter__()
+        except KeyError as error:
+            raise LiveError(
+                f"CuPy has a memory hook named {self._hook.name!r} in this thread already"
+            ) from error
+
+
+def _out_of_memory(heap: ObservedHeap, requested: int) -> OutOfMemory:
+    stats = heap.stats()
+    return OutOfMemory(
+        requested=requested,
+        rounded=(requested + 511) // 512 * 512,
+        free_bytes=stats.free_bytes,
+        largest_free_chunk=stats.largest_free_chunk,
+        pool_bytes=stats.pool_bytes,
+        bytes_limit=stats.bytes_limit,
+    )
+
+
+def _hook_class(cupy: Any) -> Any:
+    """A MemoryHook, whose base only CuPy has. It is told of a free before the pool can hand the memory out again."""
+
+    class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
+        name = "bfcviz"
+
+        def __init__(self, told: CupyObserved) -> None:
+            self.told = told
+
+        def alloc_postprocess(self, *, device_id: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
+            self.told.granted(device_id, mem_ptr, mem_size)
+
+        def malloc_postprocess(
+            self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any
+        ) -> None:
+            self.told.allocated(device_id, mem_ptr, mem_size, size)
+
+        def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
+            self.told.freed(device_id, mem_ptr)
+
+    return Hook

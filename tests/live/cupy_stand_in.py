@@ -1,0 +1,124 @@
+"""CuPy without a GPU: its real arrays and allocators, over host memory, with devices and streams made up."""
+
+import ctypes
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.live import cupy_api
+
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+needs_cupy = pytest.mark.skipif(
+    cupy is None and not os.environ.get("CI"),
+    reason="needs CuPy: pip install cupy-cuda12x (no GPU is needed)",
+)
+
+
+class Event:
+    """Passes when the test says so, or when somebody waits for it."""
+
+    def __init__(self, gpu, stream):
+        self.gpu, self.stream, self.passed = gpu, stream, False
+
+    def query(self):
+        return self.passed or self.stream not in self.gpu.busy
+
+    def synchronize(self):
+        self.gpu.waited.append(self.stream)
+        self.passed = True
+
+
+class StandIn(cupy_api.Cuda):
+    """What `Cuda` asks of a GPU, answered from here; `busy` streams have work that never ends by itself.
+
+    Attributes:
+        regions: sub-allocators made, by device and stream.
+        recorded: streams that an event was recorded in.
+        waited: streams that were waited for; device numbers below 0 for whole devices.
+    """
+
+    memory = 64 << 20
+
+    def __init__(self, wish="served"):
+        self.cupy = cupy
+        self.runtime = cupy.cuda.runtime
+        self.here = threading.local()
+        self.busy, self.recorded, self.waited = set(), [], []
+        self.regions = {}
+        self.capacity = None
+        self.broken = False
+        self._stream_of = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(self.stream_handle)
+
+    @contextmanager
+    def on(self, stream=0, device=0):
+        """Make a stream and a device current in this thread."""
+        before = self.here.__dict__.copy()
+        self.here.stream, self.here.device = stream, device
+        try:
+            yield
+        finally:
+            self.here.__dict__.clear()
+            self.here.__dict__.update(before)
+
+    def device(self):
+        return getattr(self.here, "device", 0)
+
+    def stream_handle(self, device):
+        return getattr(self.here, "stream", 0)
+
+    def stream_object(self, device):
+        return object()
+
+    def stream_of(self):
+        return ctypes.cast(self._stream_of, ctypes.c_void_p).value
+
+    def total_memory(self, device):
+        return self.memory
+
+    def record(self, device, stream):
+        if self.broken:
+            raise RuntimeError("cudaErrorInvalidResourceHandle")
+        self.recorded.append(stream)
+        return Event(self, stream)
+
+    def synchronize(self, device):
+        self.waited.append(-1 - device)
+
+    def sub_allocator(self, memory, device, stream, budget):
+        self.regions[device, stream] = made = Shared(budget, self.capacity)
+        return made
+
+    def allocator_of(self, functions):
+        module = self.cupy.cuda.memory
+        make = (
+            module.PythonFunctionAllocatorMemory
+            if callable(functions[0])
+            else module.CFunctionAllocatorMemory
+        )
+        return lambda size: module.MemoryPointer(make(size, *functions, self.device()), 0)
+
+
+class Shared(HostSubAllocator):
+    """Host memory; only whether the budget is asked is the stand-in's."""
+
+    def __init__(self, budget, capacity):
+        super().__init__(min(budget.limit, capacity or budget.limit))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU made up; CuPy's allocator is as before afterwards."""
+    assert cupy is not None, "CuPy is missing: the CI installs it, so that this is tested"
+    made = StandIn()
+    monkeypatch.setattr(cupy_api, "Cuda", lambda wish: made)
+    before = cupy.cuda.get_allocator()
+    yield made
+    assert cupy.cuda.get_allocator() == before
+    cupy.cuda.set_allocator(before)
