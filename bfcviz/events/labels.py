@@ -7,7 +7,7 @@ Number 0 is the empty label. Numbers count up by one, so the label with number n
 import json
 from collections.abc import Mapping, Sequence
 from io import FileIO
-from threading import Lock
+from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ class Labels:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._names = [""]
         self._details = [NO_DETAILS]
         self._ids: dict[object, int] | None = {"": 0}  # None: not built yet, by `from_json`
@@ -45,11 +45,16 @@ class Labels:
         self.error: OSError | None = None
 
     def intern(self, name: str, /, **details: str) -> int:
-        """The number of this label, a new one when name and details were not seen together before."""
+        """The number of this label, a new one when name and details were not seen together before.
+
+        0 where this thread is in the midst of interning another, and a finalizer or signal handler asks.
+        """
         key = _key(name, details)
         ids = self._ids
         if ids is not None and (known := ids.get(key)) is not None:
             return known
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+            return 0
         with self._lock:
             ids = self._index()
             if (known := ids.get(key)) is not None:
@@ -73,7 +78,7 @@ class Labels:
 
     def after_fork(self) -> None:
         """Let go of the file, in a process that was forked: it is the parent's, which goes on writing it."""
-        self._lock = Lock()  # a thread that is not here any more may have held it
+        self._lock = RLock()  # a thread that is not here any more may have held it
         self._file = None
 
     def add_line(self, line: bytes) -> None:

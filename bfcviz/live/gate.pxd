@@ -31,6 +31,8 @@ cdef extern from *:
         void (*totals)(void *, uint64_t *);
         void (*lock)(void *);
         void (*unlock)(void *);
+        void *walk;
+        uint32_t (*capture)(void *, uint32_t);  /* label -> that and the Python stack (walk.pxd); NULL: not wanted */
         struct bfc_gate *next;          /* of all there are; changed with the GIL held */
         size_t small;                   /* requests below are NumPy's own */
         uint32_t labels;                /* number of the table of labels this heap writes */
@@ -88,6 +90,7 @@ cdef extern from *:
     static void *bfc_serve(bfc_gate *g, size_t size) {
         uint32_t label = bfc_label >> 32 == g->labels ? (uint32_t)bfc_label : 0;
         bfc_inside = 1;
+        if (g->capture) label = g->capture(g->walk, label);
         void *p = g->serve(g->heap, size ? size : 1, label);
         if (!p) bfc_note_failure(g, size);
         bfc_inside = 0;
@@ -167,6 +170,8 @@ cdef extern from *:
         g->totals = (void (*)(void *, uint64_t *))hooks[4];
         g->lock = (void (*)(void *))hooks[5];
         g->unlock = (void (*)(void *))hooks[6];
+        g->walk = (void *)hooks[7];
+        g->capture = (uint32_t (*)(void *, uint32_t))hooks[8];
         g->small = small;
         g->labels = labels;
         g->forks = bfc_forks;
@@ -207,9 +212,10 @@ cdef extern from *:
     u64 bfc_label_get()
     void bfc_label_set(u64)
 
-cdef inline Gate *new(object allocator, size_t plain, size_t small, u32 labels) except NULL:
-    cdef size_t hooks[7]
+cdef inline Gate *new(object allocator, size_t plain, size_t small, u32 labels, object walker) except NULL:
+    cdef size_t hooks[9]
     hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
+    hooks[7], hooks[8] = (0, 0) if walker is None else walker.hook()
     cdef Gate *made = bfc_gate_new(hooks, plain, small, labels)
     if made == NULL:
         raise MemoryError()

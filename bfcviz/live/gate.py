@@ -19,6 +19,7 @@ from bfcviz.errors import AllocatorError, InvalidFree
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.live.walker import Walker
 
 _SIZE, _POINTER = ctypes.c_size_t, ctypes.c_void_p
 _MALLOC = ctypes.PYFUNCTYPE(_POINTER, _POINTER, _SIZE)
@@ -77,8 +78,11 @@ class _Freed:
 class Gate:
     """What the C struct of the same name is."""
 
-    def __init__(self, allocator: "BFCAllocator", plain: int, small: int, labels: int) -> None:
+    def __init__(
+        self, allocator: "BFCAllocator", plain: int, small: int, labels: int, walker: "Walker | None"
+    ) -> None:
         self.allocator = allocator
+        self.walker = walker
         self.plain = _Handler.from_address(plain).functions
         self.small = small
         self.labels = labels
@@ -108,6 +112,8 @@ class Gate:
         label = _thread.label & native.LOW_32 if _thread.label >> 32 == self.labels else 0
         _thread.inside = True
         try:
+            if self.walker is not None:
+                label = self.walker.number(label)
             return self.allocator.allocate(size or 1, 1, label)
         except (MemoryError, AllocatorError):
             totals = self.allocator.stats()
@@ -186,8 +192,8 @@ _new_reference.argtypes = [ctypes.py_object]
 _new_reference.restype = None
 
 
-def new(allocator: "BFCAllocator", plain: int, small: int, labels: int) -> Gate:
-    gate = Gate(allocator, plain, small, labels)
+def new(allocator: "BFCAllocator", plain: int, small: int, labels: int, walker: "Walker | None") -> Gate:
+    gate = Gate(allocator, plain, small, labels, walker)
     for owner in (gate, allocator):
         _new_reference(owner)  # never given back: arrays may be freed after this module is gone
     atexit.register(gate.outlive_python)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from bfcviz.live import gate
+from bfcviz.live.walker import Walker
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
@@ -25,12 +26,16 @@ class Handler:
         allocator: kept alive, with its memory, by every capsule and so by every array.
         plain: address of NumPy's own handler, for what is not served.
         small: requests of fewer bytes are left to NumPy itself.
-        labels: number of the table its labels are in (`labels.use`).
+        labels: number of the table its labels are in (`labels.use`), 0 where none are wanted.
+        walker: turns a label into that of label and stack, None where no stacks are wanted.
     """
 
-    def __init__(self, allocator: "BFCAllocator", plain: int, small: int, labels: int) -> None:
+    def __init__(
+        self, allocator: "BFCAllocator", plain: int, small: int, labels: int, walker: Walker | None = None
+    ) -> None:
         self.allocator = allocator
-        self.gate = gate.new(allocator, plain, small, labels)
+        self.walker = walker
+        self.gate = gate.new(allocator, plain, small, labels, walker)
 
     def __dealloc__(self) -> None:
         gate.delete(self.gate)

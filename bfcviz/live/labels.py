@@ -58,6 +58,11 @@ def use(labels: Labels) -> int:
     return _Tables.numbers[labels]
 
 
+def number_in(labels: Labels) -> int:
+    """The number of this thread's label in a table, 0 where it has none; for heaps that are served in Python."""
+    return labels.intern(_thread.names[-1]) if _thread.names else 0
+
+
 def _apply() -> None:
     table = None if _Tables.current is None else _Tables.current()
     if table is None:

@@ -18,9 +18,9 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import labels as names
 from bfcviz.live import numpy_api
 from bfcviz.live.handler import Handler
+from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.live.threads import Inheritance
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -51,16 +51,18 @@ class Served:
 
     Attributes:
         allocator: the heap, with its log, labels and statistics.
+        capture: what is recorded with each allocation.
         way: how NumPy is watched.
     """
 
     way: Final = "serve"
     _under_way: ClassVar["Served | None"] = None
 
-    def __init__(self, allocator: NumpyAllocator, small: int) -> None:
+    def __init__(self, allocator: NumpyAllocator, small: int, capture: Capture) -> None:
         self.allocator = allocator
+        self.capture = capture
         plain = numpy_api.address_of(numpy_api.default_handler())
-        self._handler = Handler(allocator, plain, small, names.use(allocator.labels))
+        self._handler = Handler(allocator, plain, small, capture.use(), capture.walker)
         self._capsule = self._handler.capsule()
         # Of the capsule alone: a cycle back to this object would keep the memory until garbage is collected.
         self._inheritance = Inheritance(
@@ -114,7 +116,7 @@ class Served:
                 "at a time"
             )
         Served._under_way = self
-        names.use(self.allocator.labels)
+        self.capture.use()
         last = self._handler.failure()
         self._failures = last.number if last else 0
         self.allocator.is_serving = self._handler.is_open = True
@@ -158,6 +160,7 @@ def serve_numpy(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     small: int = 0,
+    capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> Served:
     """Let NumPy's new arrays have their memory from an instrumented heap, for the length of a `with`.
@@ -177,12 +180,14 @@ def serve_numpy(
         log: where events go; a recording brings its labels along. By default a ring in memory.
         labels: where the names that `labels.label` gives are interned.
         small: requests of fewer bytes are left to NumPy itself, unrecorded.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames;
+            see `bfcviz.live.stacks` for what each costs.
         options: how the heap behaves.
 
     Raises:
         InvalidRequest: a limit or `small` that cannot be.
         ValueError: a limit that is no size.
-        LiveError: on entering: NumPy is served already.
+        LiveError: `capture` is nothing of that; on entering: NumPy is served already.
     """
     if not 0 <= small < 1 << 62:
         raise InvalidRequest(f"small={small} was asked for; give a number of bytes from 0 to 2^62")
@@ -197,7 +202,7 @@ def serve_numpy(
         log=log,
         labels=labels,
     )
-    return Served(allocator, small)
+    return Served(allocator, small, Capture(allocator.labels, capture))
 
 
 def physical_memory() -> int:

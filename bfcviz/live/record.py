@@ -91,7 +91,7 @@ def _numpy(order: Order) -> Recorded:
     limit = numpy.physical_memory() if order["limit"] is None else order["limit"]
 
     def serve(recording: Recording) -> numpy.Served:
-        return numpy.serve_numpy(limit, log=recording, small=order["small"])
+        return numpy.serve_numpy(limit, log=recording, small=order["small"], capture=order["capture"])
 
     return _into(order, Pool("numpy", limit, vars(numpy.OPTIONS)), "serve", serve)
 
