@@ -1,0 +1,156 @@
+"""TensorFlow, observed in windows: it lets no allocator in, but its own profiler notes every allocation while it is on.
+
+::
+
+    training     ........[window 1].................[window 2].................[window 3]....
+    folder       window-000001/**/*.xplane.pb  window-000002/ ...    each there only when it is whole
+
+`bfcviz.importers.windows` opens them as they land.
+"""
+
+import os
+import threading
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.live.numpy import unserved
+
+WINDOW: Final = "window-"
+"""What the folders of windows begin with; those that are not whole yet have a dot before it."""
+
+
+class Windows:
+    """What `windows` returns; records windows for the length of a `with`.
+
+    Attributes:
+        way: `observe`.
+        folder: where the windows are.
+        count: windows recorded.
+        missed: windows that could not be, for somebody else was using the profiler.
+        error: what ended it early, None where nothing did.
+    """
+
+    way: Final = "observe"
+
+    def __init__(self, folder: Path, seconds: float, every_s: float) -> None:
+        self.folder = folder
+        self.count = self.missed = 0
+        self.error: Exception | None = None
+        self._seconds = seconds
+        self._every_s = every_s
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._profiler: Any = None
+
+    @property
+    def says(self) -> str:
+        """Which way, and what that means."""
+        text = (
+            f"TensorFlow is observed in windows of {self._seconds:g} s, one every {self._every_s:g} s, by "
+            "its own profiler: "
+            f"{self.count} so far; what happens between them is not seen"
+        )
+        if self.missed:
+            text += f". {self.missed} were left out, for the profiler was in use"
+        return text if self.error is None else f"{text}. It ended early: {self.error}"
+
+    @property
+    def trace_sources(self) -> list[Any]:
+        """None of its own: see the folder."""
+        return []
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """None: TensorFlow writes it to its log, and nowhere else."""
+        return None
+
+    def settle(self) -> None:
+        """A window is there when it is whole: there is nothing to be hastened."""
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise LiveError("TensorFlow's windows are being recorded already: leave that `with` first")
+        try:
+            self._profiler = import_module("tensorflow").profiler.experimental
+        except ImportError as error:
+            raise LiveError(
+                "TensorFlow was to be observed, but is not installed: pip install tensorflow"
+            ) from error
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._go_on, name="bfcviz-tensorflow", daemon=True)
+        with unserved():
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _go_on(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._record()
+                self._ended.wait(max(self._every_s - self._seconds, 0))
+        except Exception as error:  # noqa: BLE001  whoever looks will be told
+            self.error = error
+
+    def _record(self) -> None:
+        """One window; cut short where the end comes."""
+        name = f"{WINDOW}{self._next():06}"
+        made = self.folder / f".{name}-{os.getpid()}"
+        options = self._profiler.ProfilerOptions(
+            host_tracer_level=2, python_tracer_level=0, device_tracer_level=0
+        )
+        try:
+            self._profiler.start(str(made), options=options)
+        except Exception as error:
+            if type(error).__name__ != "AlreadyExistsError":  # TensorFlow's name for: a profile is being made
+                raise
+            self.missed += 1
+            return
+        self._ended.wait(self._seconds)
+        self._profiler.stop()
+        made.replace(self.folder / name)
+        self.count += 1
+
+    def _next(self) -> int:
+        """A number that no window in the folder has."""
+        return 1 + max((int(each.name[len(WINDOW) :]) for each in whole_windows(self.folder)), default=0)
+
+
+def whole_windows(folder: Path) -> list[Path]:
+    """The windows in a folder, the oldest first."""
+    found = [each for each in folder.glob(f"{WINDOW}*") if each.name[len(WINDOW) :].isdecimal()]
+    return sorted(found, key=lambda each: int(each.name[len(WINDOW) :]))
+
+
+def windows(folder: str | os.PathLike[str], *, seconds: float = 2.0, every_s: float = 30.0) -> Windows:
+    """Record windows of TensorFlow's allocations into a folder, for the length of a `with`, in the process that trains.
+
+    Every allocation of TensorFlow's BFC pools in a window is recorded, and costs something; between windows nothing is.
+    A GPU's memory is such a pool. A CPU's is not, and its profile has no memory events, unless TensorFlow is started
+    with TF_CPU_ALLOCATOR_USE_BFC=true. A profile that the program itself begins meanwhile fails, as there is one
+    profiler in a process.
+
+    Args:
+        folder: where they go, each in a folder of its own; made where it is not there.
+        seconds: how long a window is.
+        every_s: from the beginning of one window to that of the next.
+
+    Raises:
+        InvalidRequest: times that cannot be.
+        LiveError: on entering: TensorFlow is not installed.
+    """
+    if not 0 < seconds <= every_s < 1 << 31:
+        raise InvalidRequest(
+            f"windows of {seconds} s every {every_s} s were asked for; give times above 0, the window's the shorter"
+        )
+    return Windows(Path(folder), seconds, every_s)
