@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bfcviz.events.trace import Trace as Trace
     from bfcviz.importers.opening import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.live.labels import label as label
+    from bfcviz.live.marks import mark as mark
+    from bfcviz.live.marks import phase as phase
     from bfcviz.live.numpy import serve_numpy as serve_numpy
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
@@ -47,6 +49,8 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
     "label": ("bfcviz.live.labels", "label"),
+    "mark": ("bfcviz.live.marks", "mark"),
+    "phase": ("bfcviz.live.marks", "phase"),
     "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "open": ("bfcviz.importers.opening", "open_trace"),

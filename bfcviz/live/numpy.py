@@ -18,7 +18,7 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import numpy_api
+from bfcviz.live import marks, numpy_api
 from bfcviz.live.handler import Handler
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.live.threads import Inheritance
@@ -122,11 +122,13 @@ class Served:
         self.allocator.is_serving = self._handler.is_open = True
         self._previous = numpy_api.set_handler(self._capsule)
         self._inheritance.begin()
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         self._inheritance.end()
         if _is_here(self._capsule):
             numpy_api.set_handler(self._previous)

@@ -10,16 +10,20 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import numpy
+from bfcviz.live import marks, numpy
 from bfcviz.live.startup.sitecustomize import tell
 
 Order = Mapping[str, Any]
 """What `bfcviz record` asks for: `folder`, `limit` and `small` in bytes, `capture`; `told`: where to leave word."""
+
+
+class Source(marks.Marked, AbstractContextManager["Source"], Protocol):
+    """What every module of `bfcviz.live` makes of a framework."""
 
 
 class Recorded:
@@ -30,17 +34,19 @@ class Recorded:
         recording: where it goes.
     """
 
-    def __init__(self, source: AbstractContextManager[Any], recording: Recording) -> None:
+    def __init__(self, source: Source, recording: Recording) -> None:
         self.source = source
         self.recording = recording
         self._process = os.getpid()
         source.__enter__()
+        marks.begin(source)
         atexit.register(self.end)
 
     def end(self) -> None:
         """Let the framework go, and mark the recording as complete; nothing in a forked process."""
         atexit.unregister(self.end)
         if os.getpid() == self._process:
+            marks.end(self.source)
             self.source.__exit__(None, None, None)
             self.recording.close()
 
@@ -71,9 +77,7 @@ _current: list[Recorded] = []
 """Kept, with the memory that the framework uses, until the process ends."""
 
 
-def _into(
-    order: Order, pool: Pool, way: str, make: Callable[[Recording], AbstractContextManager[Any]]
-) -> Recorded:
+def _into(order: Order, pool: Pool, way: str, make: Callable[[Recording], Source]) -> Recorded:
     """Begin a recording and what `make` gives for it; where that fails, nothing is left of either."""
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
     details = {"way": way, "command": command, "process": os.getpid()}

@@ -1,0 +1,148 @@
+"""Marks and phases: in every heap that is watched, in pairs, and nowhere else."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from heaps import new_heap
+
+from bfcviz.events.recording import Recording
+from bfcviz.events.schema import Kind
+from bfcviz.figures.history import history
+from bfcviz.figures.stats_timeline import stats_timeline
+from bfcviz.live import marks
+from bfcviz.live.labels import label
+from bfcviz.live.marks import mark, phase
+from bfcviz.live.numpy import serve_numpy, unserved
+
+
+class Source:
+    """Two heaps that are watched in a `with`."""
+
+    def __init__(self):
+        self.trace_sources = [new_heap(), new_heap()]
+
+    def __enter__(self):
+        marks.begin(self)
+        return self
+
+    def __exit__(self, *how):
+        marks.end(self)
+
+
+def marks_of(heap):
+    """Name and value of each mark."""
+    with unserved():
+        events = heap.log.copy(0, heap.log.head)
+        found = events[events["kind"] == Kind.MARK]
+    return [(heap.labels.name(int(event["label"])), int(event["size"])) for event in found]
+
+
+def test_marks_go_into_every_heap_that_is_watched():
+    mark("before")
+    with Source() as first:
+        mark("step", 1)
+        with serve_numpy("1MiB") as service:
+            mark("step", 2)
+        mark("step", 3)
+    mark("after")
+    assert [marks_of(heap) for heap in first.trace_sources] == [[("step", 1), ("step", 2), ("step", 3)]] * 2
+    assert marks_of(service.allocator) == [("step", 2)]
+
+
+def test_a_phase_is_a_pair_of_marks_and_labels_what_is_inside():
+    with serve_numpy("1MiB") as service:
+        with phase("forward"):
+            np.empty(1)
+            with phase("layer"):
+                np.empty(1)
+                with label("weights"):
+                    np.empty(1)
+        np.empty(1)
+    heap = service.allocator
+    (outer, first), (inner, second), *ends = marks_of(heap)
+    assert [outer, inner] == ["forward begins", "layer begins"]
+    assert ends == [("layer ends", second), ("forward ends", first)]
+    assert first != second
+    events = heap.log.copy(0, heap.log.head)
+    told = [heap.labels[int(number)] for number in events["label"][events["kind"] == Kind.ALLOCATE]]
+    assert [each.name for each in told] == ["forward", "layer", "weights", ""]
+    assert {heap.labels[n].details.get("begins") for n in range(len(heap.labels))} == {
+        None,
+        "forward",
+        "layer",
+    }
+
+
+def test_it_decorates_recurs_and_ends_with_an_error():
+    @phase("dive")
+    def dive(depth):
+        if depth == 0:
+            raise KeyError
+        dive(depth - 1)
+
+    with Source() as source, pytest.raises(KeyError):
+        dive(2)
+    names, values = zip(*marks_of(source.trace_sources[0]), strict=True)
+    assert names == ("dive begins",) * 3 + ("dive ends",) * 3
+    assert values[:3] == values[:2:-1]
+
+
+def test_each_end_belongs_to_a_beginning():
+    with phase("around"), Source() as source, phase("inside"):
+        pass
+    with Source() as other:
+        half = phase("half")
+        half.__enter__()
+    half.__exit__(None, None, None)
+    assert [name for name, _ in marks_of(source.trace_sources[0])] == ["inside begins", "inside ends"]
+    assert [name for name, _ in marks_of(other.trace_sources[0])] == ["half begins"]
+
+
+def test_threads_share_a_decorator():
+    both = threading.Barrier(2)
+
+    @phase("work")
+    def work():
+        both.wait(10)
+
+    with Source() as source:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = marks_of(source.trace_sources[0])
+    assert [name for name, _ in found] == ["work begins"] * 2 + ["work ends"] * 2
+    assert {value for _, value in found[:2]} == {value for _, value in found[2:]}
+
+
+def test_a_source_that_begins_twice_is_marked_once():
+    with Source() as source:
+        marks.begin(source)
+        mark("step")
+    assert marks_of(source.trace_sources[0]) == [("step", 0)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_marks_nothing():
+    with Source() as source:
+        child = os.fork()
+        if child == 0:
+            mark("of the child")
+            os._exit(len(marks_of(source.trace_sources[0])))
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_phases_are_told_in_a_timeline(tmp_path):
+    with Recording(tmp_path / "run") as recording, serve_numpy("1MiB", log=recording):
+        with phase("forward"):
+            np.empty(1000)
+        mark("step", 7)
+    trace = recording.trace()
+    assert len(history(trace).marks.events) == 3
+    (drawn,) = [each for each in stats_timeline(trace, 0).data if each.name == "mark"]
+    told = [words.partition("<br>")[:3:2] for words in drawn.hovertext[::3]]
+    assert [name for name, _ in told] == ["<b>forward begins</b>", "<b>forward ends</b>", "<b>step</b>"]
+    assert told[2][1].startswith("value 7<br>")
