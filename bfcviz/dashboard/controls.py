@@ -70,8 +70,8 @@ class Controls:
         self.of = widgets.HTML(layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"})
         self.speed = _menu("", SPEEDS, "speed of play", 142)
         self.target = _menu("go to", TARGETS, "what next and previous look for", 190)
-        self.pool = _menu("pool", [(name, number) for number, name in enumerate(pools)], "which heap", 240)
-        self.pool.layout.display = None if len(pools) > 1 else "none"
+        self.pool = _menu("pool", [], "which heap", 240)
+        self.show_pools(pools)
         self.views = _menu("views", list(LAYOUTS), "which views to show", 150)
         self.colour = _menu(
             "colour by",
@@ -98,6 +98,11 @@ class Controls:
             _row([self.target, *find]),
             _row([self.views, self.colour, self.axis, self.wanted, self.buttons["whole"]]),
         ]
+
+    def show_pools(self, pools: Sequence[str]) -> None:
+        """The heaps to choose from, and the first of them; no menu where there is one alone."""
+        self.pool.options = [(name, number) for number, name in enumerate(pools)]
+        self.pool.layout.display = None if len(pools) > 1 else "none"
 
     def show_range(self, first: int, last: int, step: int) -> None:
         """The steps there are, and where the view stands."""

@@ -282,7 +282,20 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self.study.moving = False
             self._draw_soon()
 
-    def _change_pool(self, _: object) -> None:
+    def change_trace(self, trace: Trace) -> None:
+        """Show another trace from here on, at its newest step where `follow` is set, else at its first."""
+        with self._drawing():
+            self._trace, self._last = trace, len(trace)
+            self._controls.show_pools([each.name for each in trace.origin.pools])
+            self.pool = 0
+            self._change_pool()
+            self._follows_on = True
+            try:
+                self.step = self._last if self.follow else trace.first
+            finally:
+                self._follows_on = False
+
+    def _change_pool(self, _: object = None) -> None:
         with self._drawing():
             self._changed = True
             self._open()

@@ -64,7 +64,6 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         if not sources:
             raise BfcvizError("no heap was given to watch; give one, or a list of some")
         self.traces = [trace_of(each, keep) for each in sources]
-        self._options = options
         self._shown = 0
         self._unseen = False
         self._length = len(self.traces[0])
@@ -81,7 +80,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
         self._menu = widgets.Dropdown(options=_numbered(names), value=0, description="heap")
         self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
-        self.inspector = self._inspect()
+        self.inspector = Inspector(self.trace, follow=True, **options)
         row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
         self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
         super().__init__([self._bar, self.inspector], _view_count=0)
@@ -181,9 +180,6 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    def _inspect(self) -> Inspector:
-        return Inspector(self.trace, follow=True, **self._options)
-
     def _switched(self) -> None:
         paused = self._switch.value
         self._switch.description, self._switch.icon = ("go on", "play") if paused else ("pause", "pause")
@@ -202,16 +198,12 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.renderer.resume()
 
     def _change_heap(self) -> None:
-        before = self.inspector
-        with before.lock:
+        with self.inspector.lock:
             self._shown = self._menu.value
             self._motion = Motion()
             self.trace.refresh()
             self._length = len(self.trace)
-            self.inspector = self._inspect()
-            kernel.route([self.inspector])
-            self.children = [self._bar, self.inspector]
-        before.close()
+            self.inspector.change_trace(self.trace)
 
     def _say(self) -> None:
         working = self._work is not None and not self._work.done

@@ -125,7 +125,8 @@ class Study:
         model, colours = self.model, self.colours(look)
 
         def make() -> Lives:
-            return lives(self.trace, model.pool, look, colours=colours, model=model)
+            series = self.history(look).series
+            return lives(self.trace, model.pool, look, colours=colours, series=series, model=model)
 
         return self._keep("lives", key, make)
 

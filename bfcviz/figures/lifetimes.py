@@ -109,7 +109,7 @@ def lives(  # noqa: PLR0913  what the caller has already need not be made again
         pool: which heap of the trace.
         look: colours, axis and window; a change of anything else needs no new lives.
         colours: those of `look`, if they are at hand; those of the state give way to `INSTEAD_OF_STATE`.
-        series: `timeline`'s rows for just these steps, if they are at hand.
+        series: `timeline`'s rows for these steps and no more than one to either side, if they are at hand.
         model: one of this trace and pool; it knows short ways to the window, is moved and put back.
 
     Raises:

@@ -226,6 +226,24 @@ def test_several_pools_get_a_menu_and_each_its_steps():
         inspector.pool = 2
 
 
+def test_another_trace_is_shown_in_the_same_view(trace):
+    inspector = Inspector(busy_trace(2000), 1500, views="everything")
+    inspector.change_trace(trace)
+    assert inspector.step == 0
+    inspector.step = 300
+    fresh = Inspector(trace, 300, views="everything")
+    assert words(inspector) == words(fresh)
+    for one, other in zip(inspector.view.widget.data, fresh.view.widget.data, strict=True):
+        assert difference(one.to_plotly_json(), other.to_plotly_json()).keys() <= {"uid"}
+    assert inspector._controls.of.value == fresh._controls.of.value
+
+
+def test_another_trace_is_followed_where_the_last_one_was(trace):
+    inspector = Inspector(busy_trace(2000), follow=True)
+    inspector.change_trace(trace)
+    assert (inspector.step, inspector.follow) == (len(trace), True)
+
+
 def test_one_pool_needs_no_menu(inspector):
     assert inspector._controls.pool.layout.display == "none"
 
