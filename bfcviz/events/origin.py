@@ -86,7 +86,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
     Raises:
         ValueError: `text` is not an origin, or of a later version.
     """
-    entry = loads(text)
+    entry = _whole_characters(loads(text))
     if not isinstance(entry, dict) or "bfcviz" not in entry:
         raise ValueError("is not the origin of a bfcviz trace")
     if entry["bfcviz"] != VERSION:
@@ -105,6 +105,12 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         details=_get(entry, "details", dict),
     )
     return origin, entry
+
+
+def _whole_characters(entry: object) -> object:
+    """With `?` for half a surrogate pair, which JSON can spell and paths can hold, but no page and no file takes."""
+    plain = json.dumps(entry, ensure_ascii=False)
+    return entry if plain.isascii() else loads(plain.encode("utf-8", "replace"))
 
 
 def _pool(entry: object) -> Pool:

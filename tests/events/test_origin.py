@@ -72,3 +72,9 @@ def changed(**changes):
 def test_what_is_no_origin_is_a_value_error(text, why):
     with pytest.raises(ValueError, match=why):
         origin_from_json(text.encode())
+
+
+def test_half_a_character_becomes_a_question_mark():
+    text = json.dumps({**json.loads(FULL.to_json()), "source": "run\udc80 \u00fc"})
+    origin, _ = origin_from_json(text.encode())
+    assert origin.source == "run? \u00fc"
