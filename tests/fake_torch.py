@@ -91,6 +91,7 @@ class FakeTorch(types.ModuleType):
             _snapshot=self._snapshot,
         )
         self.cuda = types.SimpleNamespace(
+            init=lambda: None,
             is_available=lambda: self.devices > 0,
             device_count=lambda: self.devices,
             current_device=lambda: self.device,

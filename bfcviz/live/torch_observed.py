@@ -76,6 +76,7 @@ class TorchObserved:
 
     def __enter__(self) -> Self:
         torch = torch_api.torch_with_cuda("observed")
+        torch.cuda.init()  # asked before it, PyTorch looks for its history where nothing is yet
         self._memory = torch.cuda.memory
         if not hasattr(self._memory, "_snapshot") or torch_api.is_replaced(torch):
             raise LiveError(

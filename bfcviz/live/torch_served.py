@@ -162,6 +162,8 @@ class TorchServed:
                     "again, or give way='pool'"
                 )
             throws = torch_api.thrower()
+        else:
+            torch.cuda.init()
         allocator = torch_api.allocator_of(torch, self._lanes.functions())
         if self._by == "replace":
             torch_api.replace(torch, allocator)
