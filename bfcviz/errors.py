@@ -13,6 +13,10 @@
     │   ├── SubAllocatorError                   a sub-allocator broke its promise
     │   ├── DeviceError                         CUDA failed, or there is no driver or device
     │   └── BrokenInvariant                     the heap's own books do not balance: a bug in bfcviz
+    ├── DevicesError                        a device or a memory setting that cannot be; all is as it was
+    │   ├── SettingError   (also ValueError)    a value that cannot be, or one that contradicts another
+    │   ├── SettingTooLate (also RuntimeError)  the devices are made already
+    │   └── UnknownDevice  (also ValueError)    no device has this name
     ├── LiveError                           a framework cannot be watched this way now; it is as it was
     ├── Lapped                                  a reader was overtaken by the ring's writer
     ├── TraceError                              events that contradict each other
@@ -115,6 +119,22 @@ class DeviceError(AllocatorError):
 
 class BrokenInvariant(AllocatorError):
     """The heap's own books do not balance: a bug in bfcviz, found by `check_invariants()`."""
+
+
+class DevicesError(BfcvizError):
+    """Something about a device or a memory setting that cannot be; all settings are as they were."""
+
+
+class SettingError(DevicesError, ValueError):
+    """A memory setting that cannot be, or that contradicts another one."""
+
+
+class SettingTooLate(DevicesError, RuntimeError):
+    """A memory setting was to change after the devices were made."""
+
+
+class UnknownDevice(DevicesError, ValueError):
+    """No device has this name."""
 
 
 class LiveError(BfcvizError):
