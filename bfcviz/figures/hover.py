@@ -21,6 +21,9 @@ from bfcviz.units import format_bytes
 MOST_TEXTS: Final = 1000
 """So many chunks are told all about; beyond that the narrow ones only what and where they are."""
 
+MOST_FRAMES: Final = 8
+"""Frames of a stack that are told, from the innermost."""
+
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
 _ROWS_ON_GRID = 250
@@ -144,5 +147,17 @@ def _label_text(labels: Labels, number: int) -> str:
         return "no label"
     label = labels[number]
     lines = [harmless(label.name)]
-    lines += [f"{harmless(key, 30)}: {harmless(value)}" for key, value in label.details.items() if value]
+    for key, value in label.details.items():
+        lines += (
+            _stack_lines(value)
+            if key == "stack"
+            else [f"{harmless(key, 30)}: {harmless(value)}"] * bool(value)
+        )
     return "<br>".join(lines)
+
+
+def _stack_lines(stack: str) -> list[str]:
+    """The innermost frames of a stack, which has one a line."""
+    frames = stack.split("\n") if stack else []
+    left_out = [f"… {len(frames) - MOST_FRAMES} more"] if len(frames) > MOST_FRAMES else []
+    return [harmless(frame) for frame in frames[:MOST_FRAMES]] + left_out

@@ -4,7 +4,9 @@
     "label"     the name that `label` gives
     "stack"     that, and the stack: its names are interned, so that a stack costs its text once
 
-What each costs is measured by tests/bench/capture_cost.py.
+What each adds to NumPy's array and its drop (200 ns when served, on one machine; tests/bench/capture_cost.py prints
+the table for yours): a label nothing that could be measured; a stack 60 to 110 ns, and with every frame 8 ns where it
+was walked before and stands still, 35 ns where its function was called anew; a stack that was never seen 28 us.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@ import re
 import numpy as np
 from figures.synthetic import KiB, MiB, PlainHeap
 
-from bfcviz.figures.hover import MOST_TEXTS, points_in_pieces, points_on_grid
+from bfcviz.figures.hover import MOST_FRAMES, MOST_TEXTS, points_in_pieces, points_on_grid
 from bfcviz.figures.rows import lay_out
 from bfcviz.model import Model
 
@@ -77,3 +77,17 @@ def test_as_many_rows_as_there_may_be_have_not_too_many_points():
     model = Model(heap.trace())
     model.seek(len(heap.events))
     assert len(points_of(model, lay_out(model.regions()))["x"]) <= 6000
+
+
+def test_the_innermost_frames_of_a_stack_are_told_one_a_line():
+    heap = PlainHeap(64 * KiB)
+    heap.allocate(KiB, "few", stack="layer (<model>.py:3)\n<module> (train.py:9)")
+    heap.allocate(
+        KiB, "many", stack="\n".join(f"f{n} (a.py:{n})" for n in range(MOST_FRAMES + 3)), shape="[4]"
+    )
+    model = Model(heap.trace())
+    model.seek(len(heap.events))
+    told = points_of(model, lay_out(model.regions()))["meta"]
+    assert "few<br>layer (&lt;model&gt;.py:3)<br>&lt;module&gt; (train.py:9)" in told
+    (many,) = (text.split("<br>") for text in told if text.startswith("many"))
+    assert many[1:] == ["f0 (a.py:0)", *many[2 : MOST_FRAMES + 1], "… 3 more", "shape: [4]"]

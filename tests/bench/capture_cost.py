@@ -1,0 +1,99 @@
+"""What is recorded with an allocation, and its cost: `python tests/bench/capture_cost.py [--rounds 9]`.
+
+NumPy makes and drops small arrays, so many calls deep; slices of the work take turns: NumPy alone, and served with
+nothing, the label in force, or the stack recorded, to a ring. Nanoseconds of the processor for an array made and
+dropped, the median over rounds. "New" is a stack that was not seen before: its text is put together and interned.
+"""
+
+import argparse
+import contextlib
+import statistics
+import time
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.live.labels import label
+from bfcviz.live.numpy import serve_numpy
+from bfcviz.live.stacks import Stacks
+
+MODES = ("alone", "nothing", "label", "stack")
+ARRAYS = 20_000
+DEPTHS = (1, 10, 30, 100)
+
+
+def make(depth, count):
+    """Make `count` arrays that many calls deep."""
+    if depth > 1:
+        return make(depth - 1, count)
+    began = time.process_time_ns()
+    for _ in range(count):
+        np.empty(1000)
+    return (time.process_time_ns() - began) / count
+
+
+def make_once(depth):
+    """Make one array, from the bottom up: every frame is new to the walk."""
+    return make_once(depth - 1) if depth > 1 else np.empty(1000)
+
+
+def times_of(depth, rounds):
+    """Mode -> nanoseconds an array, where one place makes many of them."""
+    services = {mode: serve_numpy("64MiB", capture=_capture(mode)) for mode in MODES if mode != "alone"}
+    times = {mode: [] for mode in MODES}
+    for number in range(rounds + 1):
+        for mode in MODES[number % 4 :] + MODES[: number % 4]:
+            with services.get(mode, contextlib.nullcontext()), label("forward"):
+                times[mode].append(make(depth, ARRAYS))
+    return {mode: statistics.median(found[1:]) for mode, found in times.items()}
+
+
+def called_anew(depth, rounds):
+    """Mode -> nanoseconds for the calls and one array."""
+    services = {mode: serve_numpy("64MiB", capture=_capture(mode)) for mode in MODES if mode != "alone"}
+    times = {mode: [] for mode in MODES}
+    for number in range(rounds + 1):
+        for mode in MODES[number % 4 :] + MODES[: number % 4]:
+            with services.get(mode, contextlib.nullcontext()), label("forward"):
+                began = time.process_time_ns()
+                for _ in range(ARRAYS // depth):
+                    make_once(depth)
+                times[mode].append((time.process_time_ns() - began) / (ARRAYS // depth))
+    return {mode: statistics.median(found[1:]) for mode, found in times.items()}
+
+
+def new_stacks(count):
+    """Nanoseconds for an array of a stack that is new, 30 calls deep, less one that is known."""
+    code = compile("\n".join(f"if n == {n}: make_once(30)" for n in range(count)), "new", "exec")
+    cost = {}
+    with serve_numpy("64MiB", capture="stack", labels=Labels()):
+        for name in ("new", "known"):
+            began = time.process_time_ns()
+            for n in range(count):
+                exec(code, {"n": n, "make_once": make_once})  # noqa: S102
+            cost[name] = (time.process_time_ns() - began) / count
+    return cost["new"] - cost["known"]
+
+
+def _capture(mode):
+    return Stacks(depth=128) if mode == "stack" else mode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    print(f"NumPy {np.__version__}, {rounds} rounds\n")
+    print("| calls deep | each array | NumPy alone | nothing | label | stack | label costs | stack costs |")
+    print("|---:|---|---:|---:|---:|---:|---:|---:|")
+    for depth in DEPTHS:
+        for how, measure in (("from one place", times_of), ("called anew", called_anew)):
+            found = measure(depth, rounds)
+            cells = [f"{found[mode]:,.0f} ns" for mode in MODES]
+            cells += [f"{found[mode] - found['nothing']:+,.0f} ns" for mode in ("label", "stack")]
+            print(f"| {depth} | {how} | {' | '.join(cells)} |", flush=True)
+    print(f"\nA new stack, 30 calls deep: {new_stacks(500) / 1e3:.1f} µs more")
+
+
+if __name__ == "__main__":
+    main()
