@@ -23,11 +23,11 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import cupy_api
-from bfcviz.live import labels as names
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
 from bfcviz.live.observed import log_and_labels
+from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.units import format_bytes, parse_bytes
 
 OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
@@ -72,14 +72,15 @@ class CupyServed:
         self,
         cuda: cupy_api.Cuda,
         make: Callable[[int, int], CupyHeap],
-        labels: Labels,
+        capture: Capture,
         words: str,
     ) -> None:
-        self.labels = labels
+        self.labels = capture.labels
         self.says = words
+        self._capture = capture
         self._cuda = cuda
         self._desk = Desk(cuda, make)
-        self._hook = CupyHook(self._desk, cuda.stream_of(), names.use(labels))
+        self._hook = CupyHook(self._desk, cuda.stream_of(), capture.use(), capture.walker)
         self._hook.malloc = cuda.allocator_of(self._hook.functions())
         self._desk.open(self._hook)
         self._before: Any = None
@@ -104,7 +105,7 @@ class CupyServed:
     def __enter__(self) -> Self:
         if CupyServed._under_way is not None:
             raise LiveError("CuPy is served already: leave that `with` first; it has one allocator at a time")
-        names.use(self.labels)
+        self._capture.use()
         before = self._cuda.get_allocator()
         self._cuda.set_allocator(self._hook.serve)
         if before != self._hook.serve:  # as it still is where it could not be restored
@@ -135,6 +136,7 @@ def serve_cupy(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
+    capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> CupyServed:
     """Let CuPy's new arrays have their memory from instrumented heaps, for the length of a `with`, in all threads.
@@ -148,12 +150,13 @@ def serve_cupy(
             labels along. Heaps of other streams have rings in memory.
         labels: where the names that `labels.label` gives are interned.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames.
         options: how the heaps behave.
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, the limit is above the device, or, on entering, it is
-            served already.
+        LiveError: it has no GPU, no driver or the wrong build, the limit is above the device, `capture` is none of
+            these, or, on entering, it is served already.
         DeviceError: the driver refuses.
         ValueError: a limit that is no size.
     """
@@ -174,22 +177,33 @@ def serve_cupy(
         f"{format_bytes(bytes_limit or total)} a device together ({_MEMORY[memory]}), so every split, merge and "
         "extension is seen"
     )
-    return CupyServed(cuda, make, table, words)
+    return CupyServed(cuda, make, _capture(table, capture), words)
 
 
-def observe_cupy(*, log: EventLog | Recording | None = None, labels: Labels | None = None) -> CupyObserved:
+def observe_cupy(
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    capture: Chosen | Stacks = "label",
+) -> CupyObserved:
     """Record what CuPy's own memory pools do, for the length of a `with`, and change nothing; see `CupyObserved`.
 
     Args:
         log: where the events of the device that is current now go; a recording brings its labels along. Other devices
             have rings in memory.
         labels: where the names that `labels.label` gives are interned.
+        capture: what is recorded with each allocation, as `serve_cupy` has it.
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build.
+        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these.
     """
-    return CupyObserved(cupy_api.Cuda("observed"), *log_and_labels(log, labels))
+    logs, table = log_and_labels(log, labels)
+    return CupyObserved(cupy_api.Cuda("observed"), logs, _capture(table, capture))
+
+
+def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
+    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
 
 
 class _Maker:

@@ -3,14 +3,11 @@
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from bfcviz import native
 from bfcviz.errors import LiveError, OutOfMemory
-from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live import handler
-from bfcviz.live import labels as names
 from bfcviz.live.cupy_api import Cuda
 from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.stacks import Capture
 from bfcviz.live.threads import Inheritance
 
 
@@ -33,9 +30,9 @@ class CupyObserved:
     )
     _under_way: ClassVar["CupyObserved | None"] = None
 
-    def __init__(self, cuda: Cuda, log: EventLog, labels: Labels) -> None:
-        self.labels = labels
-        self._table = names.use(labels)
+    def __init__(self, cuda: Cuda, log: EventLog, capture: Capture) -> None:
+        self.labels = capture.labels
+        self._capture = capture
         self._cuda = cuda
         self._log: EventLog | None = log
         self._heaps: dict[int, ObservedHeap] = {}
@@ -64,7 +61,7 @@ class CupyObserved:
     def __enter__(self) -> Self:
         if CupyObserved._under_way is not None:
             raise LiveError("CuPy is observed already: leave that `with` first")
-        names.use(self.labels)
+        self._capture.use()
         self._observe_thread()
         self._is_open = True
         self._inheritance.begin()
@@ -99,7 +96,7 @@ class CupyObserved:
         """A pool served a request; address 0: it could not."""
         if not self._is_open or requested == 0:
             return
-        heap, label = self.heap(device), self._label()
+        heap, label = self.heap(device), self._capture.number()
         if address:
             heap.allocate(address, size, requested, label, self._stream(device))
         else:
@@ -110,10 +107,6 @@ class CupyObserved:
         """A pool takes memory back."""
         if self._is_open:
             self.heap(device).free(address)
-
-    def _label(self) -> int:
-        known = handler.label()
-        return known & native.LOW_32 if known >> 32 == self._table else 0
 
     def _stream(self, device: int) -> int:
         """The current stream's number, in the order they came; 0 the default one."""

@@ -1,4 +1,4 @@
-"""What serving CuPy costs: `python tests/bench/cupy_overhead.py [--rounds 9]`; needs a GPU, says so where there is none.
+"""What serving CuPy costs: `python tests/bench/cupy_overhead.py [--rounds 9]`; without a GPU it says so.
 
 In one run, slices of the same work take turns on CuPy's own pool, on bfcviz's heaps (each event recorded, in a ring
 and in a folder), observed while on CuPy's pool, and on bare cudaMalloc and cudaFree, which is why pools exist. A slice

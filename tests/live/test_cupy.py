@@ -18,7 +18,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.reader import Reader
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
-from bfcviz.live.cupy import serve_cupy
+from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.labels import label
 
 pytestmark = needs_cupy
@@ -421,6 +421,23 @@ def test_labels_and_sizes_are_recorded(gpu):
     (born,) = events[events["kind"] == Kind.ALLOCATE]
     assert (born["requested"], born["size"]) == (300, 512)
     assert heap_of(source).labels.name(int(born["label"])) == "encoder"
+
+
+@pytest.mark.parametrize("watch", [serve_cupy, observe_cupy])
+def test_stacks_are_recorded_if_wanted(gpu, watch):
+    with watch(log=EventLog(1 << 10), capture="stack") as source:
+        if watch is observe_cupy:
+            (hook,) = cupy.cuda.memory_hook.get_memory_hooks().values()
+            hook.malloc_postprocess(device_id=0, size=512, mem_size=512, mem_ptr=1 << 20, pmem_id=1)
+        else:
+            cupy.empty(512, np.uint8)
+    events = Reader(source.trace_sources[0].log, 0).read(100)
+    number = int(events[events["kind"] == Kind.ALLOCATE]["label"][0])
+    told = str(source.trace_sources[0].labels[number])
+    assert "test_stacks_are_recorded_if_wanted" in told
+    assert "_creation" not in told  # CuPy's own frames are left out
+    with pytest.raises(LiveError, match="capture='all' was asked for"):
+        watch(capture="all")
 
 
 def test_a_recording_takes_it_all(gpu, tmp_path):
