@@ -90,10 +90,10 @@ class DeviceHistory:
         if not tail:  # nothing was there; then all is new, unless it has been overwritten since
             return 0
         for at in chain((self._seen,), range(stop, 0, -1)):  # a ring that is not full yet has it where it was
-            begin = max(at - len(tail), 0)
-            known = tail[len(tail) - (at - begin) :]
-            if 0 < at <= stop and [_key(entry) for entry in trace[begin:at]] == known:
-                return at
+            if 0 < at <= stop and _key(trace[at - 1]) == tail[-1]:
+                begin = max(at - len(tail), 0)
+                if [_key(entry) for entry in trace[begin:at]] == tail[len(tail) - (at - begin) :]:
+                    return at
         return None
 
     # -- one entry after the other ------------------------------------------------------------------------------
