@@ -7,8 +7,9 @@ from fake_cuda import GRANULE, OUT_OF_MEMORY, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, VirtualSubAllocator, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators.cuda_virtual import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -142,14 +143,6 @@ def test_async_memory_comes_in_the_order_of_its_stream():
     with new_heap(16 * MIB, make("async", library, stream=0x77), allow_growth=True) as heap:
         heap.allocate(MIB)
         assert library.stream == 0x77
-
-
-def test_memory_that_is_misaligned_goes_back():
-    library = FakeCuda()
-    source = make("device", library)
-    library.place = lambda size: library.BASE + 512
-    assert source.allocate(1024, MIB) is None
-    assert library.allocated == {}
 
 
 def test_at_the_end_of_the_process_the_driver_may_be_gone():

@@ -1,0 +1,110 @@
+"""Regions that are mapped, piece by piece, into addresses reserved ahead: the next one begins where the last one ends."""
+
+import ctypes
+from typing import Any
+
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda_driver import address
+from bfcviz.errors import DeviceError, InvalidRequest
+
+
+class VirtualSubAllocator(CudaSubAllocator):
+    """Memory that is mapped into one reserved stretch of addresses, each grant behind the last one where that is free.
+
+    Args:
+        device: its number.
+        reserve: bytes of addresses, which cost no memory; by default twice what the device has.
+        options: of CudaSubAllocator.
+    """
+
+    def __init__(self, device: int = 0, reserve: int | None = None, **options: Any) -> None:
+        super().__init__(device, joins=True, **options)
+        self._properties = cuda_driver.Properties.of_device(device)
+        self._mapped: dict[int, int] = {}  # bytes by address: each is given back as it was mapped
+        self.start = 0
+        with self.driver.on(device):
+            granule = ctypes.c_size_t()
+            self.driver.call(
+                "cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self._properties), 0
+            )
+            self.granule = granule.value
+            wanted = 2 * self.driver.total_memory(device) if reserve is None else reserve
+            if wanted < 1:
+                raise InvalidRequest(f"{wanted} bytes of addresses were to be reserved; give at least 1")
+            self.reserved = self.rounded(wanted)
+            start = ctypes.c_uint64()
+            size = ctypes.c_size_t(self.reserved)
+            self.driver.call(
+                "cuMemAddressReserve",
+                ctypes.byref(start),
+                size,
+                ctypes.c_size_t(0),
+                address(0),
+                ctypes.c_uint64(0),
+            )
+            self.start = start.value
+
+    def rounded(self, num_bytes: int) -> int:
+        """Whole granules, 2 MiB on most devices."""
+        return -(-num_bytes // self.granule) * self.granule
+
+    def take(self, num_bytes: int, alignment: int) -> int:
+        """Memory, mapped into the lowest gap of the addresses that holds it. What fails half-way is undone."""
+        where = self._gap(num_bytes, alignment)
+        handle = self.ask_driver(
+            "cuMemCreate", ctypes.c_size_t(num_bytes), ctypes.byref(self._properties), ctypes.c_uint64(0)
+        ) if where else 0  # fmt: skip
+        if handle == 0:
+            return 0
+        size, access = ctypes.c_size_t(num_bytes), cuda_driver.Access.to_all(self.device)
+        try:
+            self.driver.call(
+                "cuMemMap",
+                address(where),
+                size,
+                ctypes.c_size_t(0),
+                ctypes.c_uint64(handle),
+                ctypes.c_uint64(0),
+            )
+            try:
+                self.driver.call(
+                    "cuMemSetAccess", address(where), size, ctypes.byref(access), ctypes.c_size_t(1)
+                )
+            except DeviceError:
+                self.driver.try_call("cuMemUnmap", address(where), size)
+                raise
+        finally:
+            self.driver.try_call(
+                "cuMemRelease", ctypes.c_uint64(handle)
+            )  # the mapping alone keeps the memory
+        self._mapped[where] = num_bytes
+        return where
+
+    def give_up(self, where: int, num_bytes: int) -> None:
+        """Unmap all that was mapped there; nothing on the device may be at work on it."""
+        self.driver.call("cuCtxSynchronize")
+        for begin in [mapped for mapped in self._mapped if where <= mapped < where + num_bytes]:
+            self.driver.call("cuMemUnmap", address(begin), ctypes.c_size_t(self._mapped[begin]))
+            del self._mapped[begin]
+
+    def close(self) -> None:
+        """Give the addresses back, where nothing is mapped."""
+        if self.start and not self._mapped:
+            start, self.start = self.start, 0
+            with self.driver.on(self.device):
+                self.driver.try_call("cuMemAddressFree", address(start), ctypes.c_size_t(self.reserved))
+
+    def __del__(self) -> None:
+        if getattr(self, "start", 0):
+            self.close()
+
+    def _gap(self, num_bytes: int, alignment: int) -> int:
+        """The lowest address with so many unmapped bytes behind it; 0 = there is none."""
+        at, end = self.start, self.start + self.reserved
+        for begin in [*sorted(self._mapped), end]:
+            at = -(-at // alignment) * alignment
+            if begin - at >= num_bytes:
+                return at
+            at = begin + self._mapped.get(begin, 0)
+        return 0
