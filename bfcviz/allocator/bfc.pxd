@@ -22,7 +22,7 @@ cdef class BFCAllocator:
     cdef u32 label_id(self, object label) except? 0
 
     @cython.locals(address=u64, number=u32, queue=u16)
-    cpdef object allocate(self, object num_bytes, object alignment=*, object label=*, object freed_before=*, object stream=*)
+    cpdef object allocate(self, object num_bytes, object alignment=*, object label=*, object freed_before=*, object stream=*, object attributes=*)
 
     @cython.locals(address=u64, seen=u64)
     cdef object _retry(self, u64 num_bytes, u64 alignment, u32 label, u64 freed_before, u16 stream)

@@ -29,8 +29,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
 from bfcviz.allocator import cface, invariants, memory_map, survey
+from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.closing import Closing
-from bfcviz.allocator.failures import failure, invalid_free, whole
+from bfcviz.allocator.failures import failure, invalid_free, out_of_memory, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
@@ -147,6 +148,7 @@ class BFCAllocator:
         label: str | int | None = None,
         freed_before: int = 0,
         stream: int = 0,
+        attributes: AllocationAttributes | None = None,
     ) -> int:
         """Memory for `num_bytes`.
 
@@ -156,6 +158,7 @@ class BFCAllocator:
             label: what it is for: text, or an id from `labels.intern`.
             freed_before: with timestamps: only chunks freed at or before this count will do; 0 = any.
             stream: number of the stream it is for, recorded with it.
+            attributes: how else it wants to be treated; their `freed_by` stands for `freed_before`.
 
         Returns:
             The address.
@@ -165,6 +168,8 @@ class BFCAllocator:
             InvalidRequest: a size or alignment no heap can serve.
             SubAllocatorError: the sub-allocator granted what it may not.
         """
+        if attributes is not None:
+            freed_before = attributes.freed_before() or freed_before
         number = 0 if label is None else self.label_id(label)
         queue = 0 if stream == 0 else whole(stream, "a stream", 16)
         address = self.heap.allocate(
@@ -172,7 +177,8 @@ class BFCAllocator:
         )
         if address >= native.MIN_CHUNK or address == 0:
             return address
-        return self._recover(address, num_bytes, alignment, number, freed_before, queue)
+        wait = attributes is None or not attributes.no_retry_on_failure
+        return self._recover(address, num_bytes, alignment, number, freed_before, queue, wait)
 
     def try_allocate(
         self,
@@ -181,18 +187,25 @@ class BFCAllocator:
         label: str | int | None = None,
         freed_before: int = 0,
         stream: int = 0,
+        attributes: AllocationAttributes | None = None,
     ) -> int | None:
         """As `allocate`, but None where memory runs out."""
         try:
-            return self.allocate(num_bytes, alignment, label, freed_before, stream)
+            return self.allocate(num_bytes, alignment, label, freed_before, stream, attributes)
         except OutOfMemory:
             return None
 
     def allocate_elements(
-        self, dtype: DTypeLike, count: int, alignment: int = 256, label: str | int | None = None
+        self,
+        dtype: DTypeLike,
+        count: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
     ) -> int:
         """Memory for `count` elements of a NumPy dtype; raises as `allocate` does."""
-        return self.allocate(bytes_of(dtype, count), alignment, label)
+        return self.allocate(bytes_of(dtype, count), alignment, label, attributes=attributes)
 
     def free(self, address: int) -> None:
         """Give back what `allocate` returned; 0 is nothing.
@@ -332,10 +345,17 @@ class BFCAllocator:
     # -- failures -----------------------------------------------------------------------------------------------
 
     def _recover(
-        self, reason: int, num_bytes: int, alignment: int, label: int, freed_before: int, stream: int
+        self,
+        reason: int,
+        num_bytes: int,
+        alignment: int,
+        label: int,
+        freed_before: int,
+        stream: int,
+        wait: bool,
     ) -> int:
         """Wait for another thread's free where the options say so; else raise what happened."""
-        if reason == native.FAILED_MEMORY and self.options.retry_seconds > 0:
+        if reason == native.FAILED_MEMORY and wait and self.options.retry_seconds > 0:
             address = self._retry(num_bytes, alignment, label, freed_before, stream)
             if address >= native.MIN_CHUNK:
                 return address
@@ -343,7 +363,7 @@ class BFCAllocator:
         if reason in (native.FAILED_MEMORY, native.FAILED_GRANT):
             self._raise_error_of_sub_allocator()
         if reason == native.FAILED_MEMORY:
-            raise self._out_of_memory(operator.index(num_bytes))
+            raise out_of_memory(operator.index(num_bytes), self.stats())
         raise failure(reason, num_bytes, alignment)
 
     def _raise_error_of_sub_allocator(self) -> None:
@@ -377,14 +397,3 @@ class BFCAllocator:
                     return False
                 self.heap.freed.wait(left)
         return True
-
-    def _out_of_memory(self, num_bytes: int) -> OutOfMemory:
-        stats = self.stats()
-        return OutOfMemory(
-            requested=num_bytes,
-            rounded=(num_bytes + 255) // 256 * 256,
-            free_bytes=stats.free_bytes,
-            largest_free_chunk=stats.largest_free_chunk,
-            pool_bytes=stats.pool_bytes,
-            bytes_limit=stats.bytes_limit,
-        )

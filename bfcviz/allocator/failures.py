@@ -3,6 +3,7 @@
 import operator
 
 from bfcviz import native
+from bfcviz.allocator.stats import Stats
 from bfcviz.errors import (
     AllocatorError,
     DoubleFree,
@@ -10,6 +11,7 @@ from bfcviz.errors import (
     InteriorPointer,
     InvalidFree,
     InvalidRequest,
+    OutOfMemory,
     SubAllocatorError,
 )
 
@@ -30,6 +32,18 @@ def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
     if reason == native.FAILED_ALIGNMENT:
         return InvalidRequest(f"an alignment of {alignment} was asked for; give a power of two")
     return InvalidRequest(f"{num_bytes} bytes were asked for; give a size from 0 to 2^62")
+
+
+def out_of_memory(num_bytes: int, stats: Stats) -> OutOfMemory:
+    """Memory ran out for a request, when the heap stood like this."""
+    return OutOfMemory(
+        requested=num_bytes,
+        rounded=(num_bytes + 255) // 256 * 256,
+        free_bytes=stats.free_bytes,
+        largest_free_chunk=stats.largest_free_chunk,
+        pool_bytes=stats.pool_bytes,
+        bytes_limit=stats.bytes_limit,
+    )
 
 
 def whole(number: int, what: str, bits: int = 64) -> int:

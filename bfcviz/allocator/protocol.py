@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.stats import Stats
 from bfcviz.errors import InvalidRequest
 
@@ -21,16 +22,34 @@ class Allocator(Protocol):
     def name(self) -> str:
         """What this memory is called, such as `GPU_0_bfc`."""
 
-    def allocate(self, num_bytes: int, alignment: int = 256, label: str | int | None = None) -> int:
+    def allocate(
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
+    ) -> int:
         """Address of at least `num_bytes`; 0 for an empty request. Raises OutOfMemory or InvalidRequest."""
 
     def try_allocate(
-        self, num_bytes: int, alignment: int = 256, label: str | int | None = None
+        self,
+        num_bytes: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
     ) -> int | None:
         """The same, but None where memory runs out."""
 
     def allocate_elements(
-        self, dtype: DTypeLike, count: int, alignment: int = 256, label: str | int | None = None
+        self,
+        dtype: DTypeLike,
+        count: int,
+        alignment: int = 256,
+        label: str | int | None = None,
+        *,
+        attributes: AllocationAttributes | None = None,
     ) -> int:
         """Address of memory for `count` elements of a NumPy dtype."""
 
@@ -54,6 +73,18 @@ class Allocator(Protocol):
 
     def stats(self) -> Stats:
         """Totals of this moment."""
+
+    def clear_stats(self) -> None:
+        """Count requests and peaks anew from here; allocation ids go on."""
+
+    def set_safe_frontier(self, count: int) -> None:
+        """With timestamps: chunks freed before this count may be merged from now on."""
+
+    def check_invariants(self) -> None:
+        """Go through all books; raises BrokenInvariant where they do not balance (a bug)."""
+
+    def close(self) -> None:
+        """Give all memory back; after it nothing can be allocated, and a free does nothing."""
 
 
 def bytes_of(dtype: DTypeLike, count: int) -> int:

@@ -1,13 +1,15 @@
 """Attributes of allocators merge and compare as TensorFlow's do; those of a request reach the heap."""
 
 import dataclasses
+import time
 
 import pytest
+from heaps import KIB, new_heap
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.attributes import DEFAULT, AllocationAttributes, AllocatorAttributes
-from bfcviz.errors import InvalidRequest
+from bfcviz.errors import InvalidRequest, OutOfMemory
 
 unscoped = st.builds(
     AllocatorAttributes,
@@ -109,3 +111,26 @@ def test_the_frontier_is_asked_anew_for_each_request():
     counts = iter([3, 8])
     attributes = AllocationAttributes(freed_by=lambda: next(counts))
     assert [attributes.freed_before(), attributes.freed_before()] == [3, 8]
+
+
+def test_a_request_that_wants_no_retry_fails_at_once():
+    heap = new_heap(KIB, retry_seconds=60)
+    heap.allocate(KIB)
+    begin = time.monotonic()
+    assert heap.try_allocate(1, attributes=AllocationAttributes(no_retry_on_failure=True)) is None
+    with pytest.raises(OutOfMemory):
+        heap.allocate_elements("f4", 3, attributes=AllocationAttributes(no_retry_on_failure=True))
+    assert time.monotonic() - begin < 30
+
+
+def test_a_request_gets_only_what_was_freed_by_its_frontier():
+    heap = new_heap(2 * KIB, timestamps=True)
+    first, second = heap.allocate(KIB), heap.allocate(KIB)
+    heap.free(first)  # count 1
+    heap.free(second)  # count 2
+    asks = []
+    attributes = AllocationAttributes(freed_by=lambda: asks.append(None) or 1)
+    assert heap.allocate(KIB, attributes=attributes) == first
+    assert heap.try_allocate(KIB, attributes=attributes) is None  # the second was freed later
+    assert len(asks) == 2
+    assert heap.allocate(KIB) == second
