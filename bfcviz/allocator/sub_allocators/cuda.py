@@ -13,7 +13,7 @@ memory        taken by                 what that means
 from typing import Final, Literal
 
 from bfcviz.allocator.sub_allocators.cuda_base import Budget as Budget
-from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator as CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.cuda_plain import (
     AsyncSubAllocator,

@@ -2,12 +2,15 @@
 
 import ctypes
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import DEINITIALIZED, OUT_OF_MEMORY, Driver
 from bfcviz.errors import DeviceError
+
+_ALIGNED: Final = 256
+"""What every call of the driver keeps."""
 
 
 class Budget:
@@ -64,6 +67,7 @@ class CudaSubAllocator(PythonSubAllocator):
         self.device = device
         self.budget = Budget(1 << 62) if budget is None else budget
         self.used = 0
+        self._begins: dict[int, int] = {}  # what the driver gave, by the aligned address in it
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
         """Grant a region; refuses where budget or device are exhausted."""
@@ -73,7 +77,7 @@ class CudaSubAllocator(PythonSubAllocator):
         granted = 0
         try:
             with self.driver.on(self.device):
-                granted = self.take(num_bytes, alignment)
+                granted = self.place(num_bytes, alignment)
         finally:
             if granted == 0:
                 self.budget.give_back(num_bytes)
@@ -86,7 +90,7 @@ class CudaSubAllocator(PythonSubAllocator):
         """Take a region back."""
         try:
             with self.driver.on(self.device):
-                self.give_up(address, num_bytes)
+                self.remove(address, num_bytes)
         except DeviceError as error:
             if error.status != DEINITIALIZED:
                 raise
@@ -97,7 +101,20 @@ class CudaSubAllocator(PythonSubAllocator):
         """What is granted for a request."""
         return num_bytes
 
-    def take(self, num_bytes: int, alignment: int) -> int:
+    def place(self, num_bytes: int, alignment: int) -> int:
+        """Aligned memory, a little more of it where the driver does not align so far; 0 = there is none."""
+        begin = self.take(num_bytes + (alignment if alignment > _ALIGNED else 0))
+        aligned = -(-begin // alignment) * alignment
+        if begin:
+            self._begins[aligned] = begin
+        return aligned
+
+    def remove(self, where: int, num_bytes: int) -> None:
+        """What `place` gave goes back."""
+        self.give_up(self._begins[where], num_bytes)
+        del self._begins[where]
+
+    def take(self, num_bytes: int) -> int:
         """Memory from the driver: its address, 0 = there is none."""
         raise NotImplementedError
 

@@ -7,46 +7,16 @@ from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import address
 
 _ATTACH_GLOBAL: Final = 1
-_ALIGNED: Final = 256
 
 
-class PlainSubAllocator(CudaSubAllocator):
-    """Memory of a single call of the driver, which keeps alignments up to 256; for more, more is taken."""
-
-    def __init__(self, device: int = 0, **options: Any) -> None:
-        super().__init__(device, **options)
-        self._begins: dict[int, int] = {}  # what the driver gave, by the aligned address in it
-
-    def take(self, num_bytes: int, alignment: int) -> int:
-        """Memory from the driver, a little more where it must be aligned."""
-        begin = self.ask(num_bytes + (alignment if alignment > _ALIGNED else 0))
-        aligned = -(-begin // alignment) * alignment
-        if begin:
-            self._begins[aligned] = begin
-        return aligned
-
-    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
-        """Memory back to the driver."""
-        self.give(self._begins[where])
-        del self._begins[where]
-
-    def ask(self, num_bytes: int) -> int:
-        """The driver's call; 0 = there is none."""
-        raise NotImplementedError
-
-    def give(self, where: int) -> None:
-        """And the one that gives it back."""
-        raise NotImplementedError
-
-
-class DeviceSubAllocator(PlainSubAllocator):
+class DeviceSubAllocator(CudaSubAllocator):
     """Memory of the device."""
 
-    def ask(self, num_bytes: int) -> int:
+    def take(self, num_bytes: int) -> int:
         """See cuMemAlloc."""
         return self.ask_driver("cuMemAlloc_v2", ctypes.c_size_t(num_bytes))
 
-    def give(self, where: int) -> None:
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
         """See cuMemFree: it waits for all work on the device."""
         self.driver.call("cuMemFree_v2", address(where))
 
@@ -54,12 +24,12 @@ class DeviceSubAllocator(PlainSubAllocator):
 class ManagedSubAllocator(DeviceSubAllocator):
     """Memory that device and host share, and that may be more than the device has."""
 
-    def ask(self, num_bytes: int) -> int:
+    def take(self, num_bytes: int) -> int:
         """See cuMemAllocManaged."""
         return self.ask_driver("cuMemAllocManaged", ctypes.c_size_t(num_bytes), _ATTACH_GLOBAL)
 
 
-class AsyncSubAllocator(PlainSubAllocator):
+class AsyncSubAllocator(CudaSubAllocator):
     """Memory of the device's own pool, in the order of one stream: only work on it, or behind it, may use the memory.
 
     Args:
@@ -72,10 +42,10 @@ class AsyncSubAllocator(PlainSubAllocator):
         super().__init__(device, **options)
         self.stream = stream
 
-    def ask(self, num_bytes: int) -> int:
+    def take(self, num_bytes: int) -> int:
         """See cuMemAllocAsync."""
         return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
 
-    def give(self, where: int) -> None:
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
         """See cuMemFreeAsync."""
         self.driver.call("cuMemFreeAsync", address(where), ctypes.c_void_p(self.stream))

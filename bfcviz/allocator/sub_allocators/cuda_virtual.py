@@ -1,4 +1,4 @@
-"""Regions that are mapped, piece by piece, into addresses reserved ahead: the next one begins where the last one ends."""
+"""Regions that are mapped, piece by piece, into addresses reserved ahead: the next begins where the last one ends."""
 
 import ctypes
 from typing import Any
@@ -49,7 +49,7 @@ class VirtualSubAllocator(CudaSubAllocator):
         """Whole granules, 2 MiB on most devices."""
         return -(-num_bytes // self.granule) * self.granule
 
-    def take(self, num_bytes: int, alignment: int) -> int:
+    def place(self, num_bytes: int, alignment: int) -> int:
         """Memory, mapped into the lowest gap of the addresses that holds it. What fails half-way is undone."""
         where = self._gap(num_bytes, alignment)
         handle = self.ask_driver(
@@ -81,7 +81,7 @@ class VirtualSubAllocator(CudaSubAllocator):
         self._mapped[where] = num_bytes
         return where
 
-    def give_up(self, where: int, num_bytes: int) -> None:
+    def remove(self, where: int, num_bytes: int) -> None:
         """Unmap all that was mapped there; nothing on the device may be at work on it."""
         self.driver.call("cuCtxSynchronize")
         for begin in [mapped for mapped in self._mapped if where <= mapped < where + num_bytes]:
