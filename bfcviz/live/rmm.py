@@ -14,6 +14,7 @@ from bfcviz.live.observed import ObservedHeap, log_and_labels
 from bfcviz.live.rmm_api import Rmm, handle_of
 from bfcviz.live.rmm_observed import UNIT, RmmObserved
 from bfcviz.live.rmm_served import RmmHeap, RmmServed
+from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.units import parse_bytes
 
 OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
@@ -26,6 +27,7 @@ def serve_rmm(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
+    capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> RmmServed:
     """Let RMM's memory come from instrumented heaps, one a stream, for the length of a `with`.
@@ -39,6 +41,7 @@ def serve_rmm(
             labels along. Heaps of further streams have rings in memory.
         labels: where the names that `labels.label` gives are interned.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames.
         options: how the heaps behave.
 
     Raises:
@@ -51,7 +54,8 @@ def serve_rmm(
         raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
     rmm = Rmm("served")
     logs, table = log_and_labels(log, labels)
-    return RmmServed(rmm, _Maker(rmm, size, logs, table, memory, options), table)
+    seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
+    return RmmServed(rmm, _Maker(rmm, size, logs, table, memory, options), Capture(table, seen))
 
 
 def observe_rmm(

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final, Self
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidFree, LiveError, OutOfMemory
-from bfcviz.events.labels import Labels
-from bfcviz.live import labels as names
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.rmm_api import Rmm, number_of
+from bfcviz.live.stacks import Capture
 from bfcviz.units import format_bytes
 
 _kept: list[Any] = []
@@ -42,16 +41,16 @@ class Device:
         device: its number.
         rmm: RMM.
         make: makes the heap of a stream, by its number and how many there are.
-        labels: where names are interned.
+        capture: what is recorded with each allocation.
     """
 
-    def __init__(self, device: int, rmm: Rmm, make: Callable[[int, int], RmmHeap], labels: Labels) -> None:
+    def __init__(self, device: int, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
         self.lost_frees = 0  # of addresses that no heap knows
         self._device = device
         self._make = make
-        self._labels = labels
+        self._capture = capture
         self._owners: dict[int, int] = {}  # stream by address
         self._lock = threading.RLock()
         self._keeper = Keeper(self, lambda _: None, rmm)
@@ -63,7 +62,7 @@ class Device:
         number = number_of(stream)
         self._keeper.let_go(0, self._device, number)
         heap = self.heap_of(number)
-        label = names.number_in(self._labels)
+        label = self._capture.number()
         try:
             address = heap.allocate(num_bytes, 256, label)
         except OutOfMemory:
@@ -121,6 +120,7 @@ class RmmServed:
 
     Attributes:
         way: `serve`.
+        labels: where names are interned.
     """
 
     way: Final = "serve"
@@ -131,15 +131,16 @@ class RmmServed:
     )
     _under_way: ClassVar["RmmServed | None"] = None
 
-    def __init__(self, rmm: Rmm, make: Callable[[int, int, int], RmmHeap], labels: Labels) -> None:
-        self.labels = labels
+    def __init__(self, rmm: Rmm, make: Callable[[int, int, int], RmmHeap], capture: Capture) -> None:
+        self.labels = capture.labels
+        self._capture = capture
         self._rmm = rmm
         self._devices: dict[int, Device] = {}
         self._resources: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
         current = rmm.device()
         for number in sorted(range(rmm.devices), key=lambda number: number != current):
-            device = self._devices[number] = Device(number, rmm, partial(make, number), labels)
+            device = self._devices[number] = Device(number, rmm, partial(make, number), capture)
             self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
             _kept.append((device, self._resources[number]))
         self._devices[current].heap_of(0)
@@ -164,7 +165,7 @@ class RmmServed:
             raise LiveError(
                 "RMM is served already: leave that `with` first; a device has one resource at a time"
             )
-        names.use(self.labels)
+        self._capture.use()
         for device, resource in self._resources.items():
             self._before[device] = self._rmm.mr.get_per_device_resource(device)
             self._rmm.mr.set_per_device_resource(device, resource)

@@ -1,13 +1,16 @@
 """PyTorch's CUDA memory: served from instrumented heaps, or observed through its own memory history."""
 
+from typing import Literal
+
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, cuda_sub_allocator
-from bfcviz.errors import InvalidRequest
+from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live.observed import log_and_labels
+from bfcviz.live.stacks import Capture, Chosen
 from bfcviz.live.torch_observed import TorchObserved
 from bfcviz.live.torch_served import TorchServed, Way
 from bfcviz.units import parse_bytes
@@ -22,6 +25,7 @@ def serve_torch(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     way: Way = "pool",
+    capture: Literal["nothing", "label"] = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> TorchServed:
     """Let PyTorch's CUDA memory come from instrumented heaps, one a stream, for the length of a `with`.
@@ -46,12 +50,14 @@ def serve_torch(
             heaps of further streams, a ring in memory.
         labels: where the names that `labels.label` gives are interned.
         way: `pool`, or `replace`.
+        capture: what is recorded with each allocation: `nothing`, or the `label` in force.
         options: how the heaps behave.
 
     Raises:
         ValueError: a limit that is no size.
         InvalidRequest: a way there is not.
-        LiveError: on entering: PyTorch is not there, sees no GPU, or cannot be served this way now.
+        LiveError: stacks are wanted, which PyTorch's functions cannot see; on entering: PyTorch is not there, sees no
+            GPU, or cannot be served this way now.
     """
     if way not in ("pool", "replace"):
         raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
@@ -59,7 +65,13 @@ def serve_torch(
     if size is not None and not 1 <= size <= 1 << 62:
         raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
     log, labels = log_and_labels(log, labels)
-    return TorchServed(size, way, log, labels, options, _device_memory)
+    captured = Capture(labels, capture)
+    if captured.walker is not None:
+        raise LiveError(
+            "PyTorch was to be served with Python's stack at each allocation, but it asks for memory without Python's "
+            "lock, where there is no stack to be seen: give capture='label', or observe it, observe_torch"
+        )
+    return TorchServed(size, way, log, captured, options, _device_memory)
 
 
 def observe_torch(
@@ -68,7 +80,7 @@ def observe_torch(
     labels: Labels | None = None,
     every_s: float = 0.2,
     max_entries: int = 100_000,
-    stacks: bool = True,
+    capture: Chosen = "stack",
 ) -> TorchObserved:
     """Watch PyTorch's own caching allocator, through the history it keeps; nothing of it is changed.
 
@@ -83,18 +95,21 @@ def observe_torch(
         labels: where op names and stacks are interned.
         every_s: seconds between two readings.
         max_entries: events of each device that PyTorch keeps.
-        stacks: whether Python's stack is kept with every allocation.
+        capture: `stack` has PyTorch keep Python's stack with every allocation, which names it too; with `label` the
+            names are those of torch.cuda.memory's metadata, where somebody sets it; with `nothing` there are none.
 
     Raises:
         InvalidRequest: times or numbers that cannot be.
-        LiveError: on entering: PyTorch is not there, sees no GPU, or tells no history.
+        LiveError: `capture` is none of these; on entering: PyTorch is not there, sees no GPU, or tells no history.
     """
     if not 0 < every_s < 1 << 31 or max_entries < 1:
         raise InvalidRequest(
             f"every_s={every_s} and max_entries={max_entries} were given; give a time and a number above 0"
         )
     log, labels = log_and_labels(log, labels)
-    return TorchObserved(log, labels, every_s, max_entries, stacks=stacks)
+    if capture not in ("nothing", "label", "stack"):
+        raise LiveError(f"capture={capture!r} was asked for; choose nothing, label or stack")
+    return TorchObserved(log, labels, every_s, max_entries, capture)
 
 
 def _device_memory(device: int, budget: Budget) -> SubAllocator:

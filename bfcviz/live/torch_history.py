@@ -34,6 +34,7 @@ class DeviceHistory:
         heap: where it is written down.
         number: of the device.
         offset_ns: what to add to PyTorch's clock to get the heap's.
+        named: whether allocations get labels.
 
     Attributes:
         lost: readings before which entries were overwritten unread.
@@ -41,13 +42,14 @@ class DeviceHistory:
         out_of_memory: the last failure, None while there was none.
     """
 
-    def __init__(self, heap: ObservedHeap, number: int, offset_ns: int) -> None:
+    def __init__(self, heap: ObservedHeap, number: int, offset_ns: int, *, named: bool = True) -> None:
         self.heap = heap
         self.number = number
         self.lost = 0
         self.mended = 0
         self.out_of_memory: OutOfMemory | None = None
         self._offset_ns = offset_ns
+        self._named = named
         self._rules = Rules()
         self._segments = Segments(heap)
         self._tail: list[tuple[Any, ...]] | None = None
@@ -145,7 +147,7 @@ class DeviceHistory:
         return self._labels[key]
 
     def _intern(self, said: str, frames: Sequence[Entry]) -> int:
-        if not frames and not said:
+        if not self._named or not (frames or said):
             return 0
         known = [frame for frame in frames if frame["filename"] != "??"]
         python = [frame for frame in known if frame["filename"].endswith((".py", ">"))]

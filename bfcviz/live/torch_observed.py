@@ -10,6 +10,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.live import torch_api
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.polling import Polling
+from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch_blocks import UNIT
 from bfcviz.live.torch_history import DeviceHistory
 
@@ -27,13 +28,13 @@ class TorchObserved:
     way: Final = "observe"
 
     def __init__(
-        self, log: EventLog, labels: Labels, every_s: float, max_entries: int, *, stacks: bool
+        self, log: EventLog, labels: Labels, every_s: float, max_entries: int, capture: Chosen
     ) -> None:
         self.devices: list[DeviceHistory] = []
         self._log: EventLog | None = log
         self._labels = labels
         self._max_entries = max_entries
-        self._stacks = stacks
+        self._capture = capture
         self._memory: Any = None
         self._is_ours = False
         self._polling = Polling(self._read, every_s, "bfcviz-torch")
@@ -86,7 +87,7 @@ class TorchObserved:
             )
         self._is_ours = not torch_api.keeps_history(torch)
         if self._is_ours:
-            context = "alloc" if self._stacks else None
+            context = "alloc" if self._capture == "stack" else None
             self._memory._record_memory_history(  # noqa: SLF001
                 "all", context=context, stacks="python", max_entries=self._max_entries
             )
@@ -117,7 +118,8 @@ class TorchObserved:
             heap.mark("PyTorch is observed from here")
             heap.settle()
             marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
-            self.devices.append(DeviceHistory(heap, device, marked - now))
+            named = self._capture != "nothing"
+            self.devices.append(DeviceHistory(heap, device, marked - now, named=named))
 
     def _read(self) -> None:
         found = self._memory._snapshot()  # noqa: SLF001

@@ -10,12 +10,11 @@ from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
-from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live import labels as names
 from bfcviz.live import torch_api
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lanes import Lane, Lanes
+from bfcviz.live.stacks import Capture
 from bfcviz.units import format_bytes
 
 Way = Literal["pool", "replace"]
@@ -53,6 +52,7 @@ class TorchServed:
 
     Attributes:
         way: `serve`.
+        labels: where names are interned.
     """
 
     way: Final = "serve"
@@ -65,17 +65,18 @@ class TorchServed:
         limit: int | None,
         by: Way,
         log: EventLog | None,
-        labels: Labels,
+        capture: Capture,
         options: AllocatorOptions,
         source: Callable[[int, Budget], SubAllocator],
     ) -> None:
-        self.labels = labels
+        self.labels = capture.labels
+        self._capture = capture
         self._by = by
         self._limit = limit
         self._log = log
         self._options = options
         self._source = source
-        self._lanes = Lanes(next(TorchServed._numbers), names.use(labels))
+        self._lanes = Lanes(next(TorchServed._numbers), capture.use())
         self._torch: Any = None
         self._keeper: Keeper | None = None
         self._pool: torch_api.Pool | None = None
@@ -125,7 +126,7 @@ class TorchServed:
                 "PyTorch's allocator was replaced in this process before, and stays so: enter that service again"
             )
         self._torch = torch_api.torch_with_cuda("served")
-        names.use(self.labels)
+        self._capture.use()
         self._failures = self._number_of_failures()
         if TorchServed._replaced is not self:
             self._begin()

@@ -53,6 +53,15 @@ def test_buffers_are_chunks_of_our_heap(rmm):
     assert_model_agrees(heap)
 
 
+def test_stacks_are_recorded_if_wanted(rmm):
+    with serve_rmm(log=EventLog(1 << 10), capture="stack") as served, label("join"):
+        rmm.buffer(1000)
+        heap = served.trace_sources[0]
+        found = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
+    assert found.name == "join"
+    assert "test_stacks_are_recorded_if_wanted (" in found.details["stack"]
+
+
 def test_a_stream_has_a_heap_of_its_own(rmm):
     with serve_rmm() as served:
         buffers = {stream: rmm.buffer(1000, stream) for stream in (0, 7, 9)}

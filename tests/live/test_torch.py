@@ -184,6 +184,14 @@ def test_uncompiled_it_cannot_be_replaced(torch):
     assert torch.current_allocator is None
 
 
+def test_stacks_cannot_be_seen(torch):
+    with pytest.raises(LiveError, match="without Python's lock, where there is no stack to be seen"):
+        serve_torch(capture="stack")
+    with serve_torch(capture="nothing") as served, label("encoder"):
+        torch.empty(1)
+    assert len(served.labels) == 1
+
+
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 

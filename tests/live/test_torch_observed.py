@@ -307,7 +307,7 @@ def test_a_history_that_somebody_keeps_goes_on(torch):
 def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_path):
     torch.devices, torch.device = 2, 1
     torch.snapshots = [shown(entry("snapshot"), blocks=[512], device=1, devices=2)]
-    with Recording(tmp_path / "run") as recording, observe_torch(log=recording, stacks=False) as source:
+    with Recording(tmp_path / "run") as recording, observe_torch(log=recording, capture="label") as source:
         assert [heap.name for heap in source.trace_sources] == ["torch cuda:1", "torch cuda:0"]
         assert (
             np.count_nonzero(recording.trace().read(0, len(recording.trace()))["kind"] == Kind.ALLOCATE) == 1
@@ -343,6 +343,8 @@ def test_what_cannot_be_observed_is_refused(torch):
     with pytest.raises(LiveError, match="sees no CUDA device"):
         observe_torch().__enter__()
     assert torch.history is None
+    with pytest.raises(LiveError, match="choose nothing, label or stack"):
+        observe_torch(capture="all")
     for options in ({"every_s": 0}, {"every_s": float("nan")}, {"max_entries": 0}):
         with pytest.raises(InvalidRequest):
             observe_torch(**options)
