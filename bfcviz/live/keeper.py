@@ -59,7 +59,8 @@ class Keeper:
         self._more = more
         self._streams = streams
         self._noted: dict[int, set[int]] = {}
-        self._held: deque[_Held] = deque()
+        # By the streams that are waited for: what one stream was told later it does later, so only the first is asked.
+        self._held: dict[tuple[int, ...], deque[_Held]] = {}
         self._lock = RLock()
 
     def more(self, _pointer: int, device: int, _stream: int) -> bool:
@@ -83,24 +84,30 @@ class Keeper:
 
     def hold_for(self, pointer: int, device: int, stream: int, readers: Iterable[int]) -> bool:
         """Hold memory back until these streams have done what they were told so far; False where there are none."""
+        order = sorted(readers)
         try:
-            events = tuple(self._streams.record(device, reader) for reader in sorted(readers))
+            events = tuple(self._streams.record(device, reader) for reader in order)
         except Exception:  # noqa: BLE001  a stream that is gone, say: whatever it is, wait rather than corrupt
             self._streams.synchronize(device)
             return False
         if not events:
             return False
         with self._lock:
-            self._held.append(_Held(pointer, device, stream, events))
+            self._held.setdefault((device, *order), deque()).append(_Held(pointer, device, stream, events))
             self._count()
         return True
 
     def let_go(self, _pointer: int, _device: int, _stream: int) -> bool:
         """Carry out the frees that need not wait any more; whether there were any."""
+        done = []
         with self._lock:
-            done = [held for held in self._held if all(event.query() for event in held.events)]
-            for held in done:
-                self._held.remove(held)
+            for line in list(self._held.values()):
+                while line:
+                    held = line.popleft()  # now: a finalizer in the midst of this may let go, too
+                    if not all(event.query() for event in held.events):
+                        line.appendleft(held)
+                        break
+                    done.append(held)
             self._count()
         for held in done:
             self._owner.give_back(held.pointer, held.device, held.stream)
@@ -109,10 +116,11 @@ class Keeper:
     def wait(self, pointer: int, device: int, stream: int) -> bool:
         """Memory ran out: wait for all that is held back on the device; whether that was anything."""
         with self._lock:
-            waiting = [event for held in self._held if held.device == device for event in held.events]
+            lines = [list(line) for key, line in list(self._held.items()) if key[0] == device]
+            waiting = [event for line in lines for held in line for event in held.events]
         for event in waiting:
             event.synchronize()
         return self.let_go(pointer, device, stream)
 
     def _count(self) -> None:
-        self._owner.count(len(self._noted), len(self._held))
+        self._owner.count(len(self._noted), sum(map(len, list(self._held.values()))))

@@ -28,6 +28,7 @@ class Event:
         self.gpu, self.stream, self.passed = gpu, stream, False
 
     def query(self):
+        self.gpu.asked += 1
         return self.passed or self.stream not in self.gpu.busy
 
     def synchronize(self):
@@ -41,6 +42,7 @@ class StandIn(cupy_api.Cuda):
     Attributes:
         regions: sub-allocators made, by device and stream.
         recorded: streams that an event was recorded in.
+        asked: how often whether an event has passed.
         waited: streams that were waited for; device numbers below 0 for whole devices.
     """
 
@@ -53,6 +55,7 @@ class StandIn(cupy_api.Cuda):
         self.busy, self.recorded, self.waited = set(), [], []
         self.regions = {}
         self.capacity = None
+        self.asked = 0
         self.broken = False
         self._stream_of = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(self.stream_handle)
 

@@ -282,6 +282,21 @@ def test_memory_freed_under_another_stream_waits_until_that_is_done(gpu):
             del other, again
 
 
+def test_of_many_that_wait_for_one_stream_only_the_first_is_asked(gpu):
+    with served() as source:
+        with gpu.on(stream=0x55):
+            held = [cupy.empty(1000) for _ in range(300)]
+        gpu.busy = {0}
+        held.clear()
+        assert in_use(source) == [0, 300]
+        gpu.asked = 0
+        cupy.empty(10)
+        assert gpu.asked == 1
+        gpu.busy = set()
+        cupy.empty(10)
+        assert in_use(source) == [0, 0]
+
+
 def test_a_heap_that_runs_out_waits_for_what_is_held_back(gpu):
     with served("4MiB") as source:
         with gpu.on(stream=0x55):
