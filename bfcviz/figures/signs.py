@@ -17,10 +17,10 @@ MOST_FAILURES: Final = 100
 """Likewise for OOMs."""
 
 
-def marks(seen: History, top: float, theme: Theme) -> dict[str, Any]:
-    """A hairline at each mark, up to `top`; its label on hover, at the sign on its upper end."""
-    events, name = _drawn(seen, seen.marks, "mark", MOST_MARKS)
-    across = _places(seen, events)
+def marks(seen: History, signs: Signs, top: float, theme: Theme) -> dict[str, Any]:
+    """A hairline at each of these marks, up to `top`; its label on hover, at the sign on its upper end."""
+    events, name = _drawn(seen, signs, "mark", MOST_MARKS)
+    across = places(seen, events)
     count = len(across)
     told = [_mark_words(seen, event) for event in events]
     return {
@@ -50,7 +50,7 @@ def failures(seen: History, divisor: int, theme: Theme) -> dict[str, Any]:
         "mode": "markers",
         "name": name,
         "showlegend": bool(len(events)),
-        "x": _places(seen, events),
+        "x": places(seen, events),
         "y": events["address"].astype(np.float64) / divisor,
         "marker": {"symbol": "x", "size": 9, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
         "hovertext": [
@@ -67,7 +67,7 @@ def failures(seen: History, divisor: int, theme: Theme) -> dict[str, Any]:
 def _drawn(seen: History, signs: Signs, name: str, parts: int) -> tuple[Events, str]:
     """Of the signs in the window the first in each of so many parts; and `name`, saying what is left out."""
     left, right = seen.clock.range(seen.steps)
-    across = _places(seen, signs.events)
+    across = places(seen, signs.events)
     inside = np.flatnonzero((across >= left) & (across <= right))
     part = ((across[inside] - left) * (parts / (right - left))).astype(np.int64)
     first = inside[np.unique(part, return_index=True)[1]]
@@ -78,7 +78,8 @@ def _drawn(seen: History, signs: Signs, name: str, parts: int) -> tuple[Events, 
     return signs.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
 
 
-def _places(seen: History, events: NDArray[np.void]) -> NDArray[np.float64]:
+def places(seen: History, events: NDArray[np.void]) -> NDArray[np.float64]:
+    """Where events stand on the axis."""
     return seen.clock.positions(events["seq"] + np.uint64(1), events["time"])
 
 

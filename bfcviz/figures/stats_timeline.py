@@ -13,6 +13,7 @@ from bfcviz.figures.history import History as History
 from bfcviz.figures.history import history as history
 from bfcviz.figures.look import PLAIN, Look
 from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.phases import phases, without_phases
 from bfcviz.figures.signs import failures, marks
 from bfcviz.figures.text import axis_unit
 from bfcviz.figures.theme import Theme, translucent
@@ -65,7 +66,8 @@ def stats_panel(seen: History, step: int | None, look: Look) -> Panel:
         _line(seen, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
         _peak(seen, scale, theme),
         _limit(seen, scale, theme),
-        marks(seen, scale.reach, theme) | {"legend": 1},
+        marks(seen, without_phases(seen), scale.reach, theme) | {"legend": 1},
+        phases(seen, scale.reach, theme) | {"legend": 1},
         failures(seen, scale.divisor, theme) | {"legend": 1},
         now(seen, step, scale.reach, theme) | {"legend": 1},
     ]

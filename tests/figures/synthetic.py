@@ -117,6 +117,10 @@ class PlainHeap:
             bin=bin_of(kept[0]),
         )
 
+    def mark(self, name, value=0, **details):
+        label = self.labels.intern(name, **details)
+        self._event(Kind.MARK, label=label, size=value)
+
     def trace(self, pools=1):
         events = np.array(self.events, dtype=EVENT) if self.events else np.empty(0, EVENT)
         return trace_of(events, self.labels, pools)
