@@ -2,10 +2,13 @@
 
 ::
 
-    history, a ring   [ ... old | seen before | new ... | snapshot ] .. of the next reading
-    segments          the whole state at the `snapshot` entry
+    history, a ring   [ ... old | read before | new ..... ]                of this reading
+    next time         [           ... | new ..... | . . snapshot | newer . . . ]
+    segments                                        ^ the whole state, told with this reading
 
-New entries are carried out one by one. Then the state says whether that is all there was: what differs is mended.
+PyTorch copies its history first and then the state, which leaves a `snapshot` entry for the next reading to find. New
+entries are carried out one by one; at that entry the state says whether this was all there was, and what differs is
+mended. Where entries were overwritten unread, all begins anew from the state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +19,7 @@ from typing import Any, Final
 from bfcviz.errors import OutOfMemory
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.torch_blocks import Rules
-from bfcviz.live.torch_segments import Segments
+from bfcviz.live.torch_segments import Segments, bytes_in_use
 
 Entry = Mapping[str, Any]
 
@@ -52,7 +55,9 @@ class DeviceHistory:
         self._named = named
         self._rules = Rules()
         self._segments = Segments(heap)
-        self._tail: list[tuple[Any, ...]] | None = None
+        self._state: Sequence[Entry] | None = None  # of the last reading
+        self._is_ahead = False  # the heap is at that state, which is a little later than what was read
+        self._tail: list[tuple[Any, ...]] = []
         self._seen = 0
         self._labels: dict[tuple[Any, ...], int] = {}
         self._streams: dict[int, int] = {}
@@ -67,32 +72,52 @@ class DeviceHistory:
 
         Args:
             trace: the device's history, the oldest entry first.
-            segments: all of the device's, at the history's last `snapshot` entry.
+            segments: all of the device's, a little later.
             settings: the allocator's.
         """
         self._rules = Rules.of(settings)
-        stop = next(
-            (at + 1 for at in reversed(range(len(trace))) if trace[at]["action"] == "snapshot"), len(trace)
-        )
-        first = self._tail is None
-        start = stop if first else self._find_new(trace, stop)
-        if start is None:
-            self.lost += 1
-            start = stop
-        for at in range(start, stop):
-            self._carry_out(trace[at])
-        self._tail = [_key(entry) for entry in trace[max(stop - _TAIL, 0) : stop]]
-        self._seen = stop
-        differences = self._segments.mend(segments, self._label_of, self._stream)
-        self.mended += 0 if first else differences
+        if not self._go_on(trace):
+            first = self._state is None
+            differences = self._segments.mend(segments, self._label_of, self._stream)
+            self.lost += not first
+            self.mended += 0 if first else differences
+            self._is_ahead = True
+        self._state = segments
+        self._tail = [_key(entry) for entry in trace[-_TAIL:]]
+        self._seen = len(trace)
 
-    def _find_new(self, trace: Sequence[Entry], stop: int) -> int | None:
+    def _go_on(self, trace: Sequence[Entry]) -> bool:
+        """Carry out what is new; False where that cannot be told, or some of it is gone."""
+        start = self._find_new(trace)
+        if self._state is None or start is None:
+            return False
+        snapshot = self._find_state(trace, start)
+        if self._is_ahead:  # what came before the state is in it
+            if snapshot is None:
+                return False
+            self._is_ahead, start, snapshot = False, snapshot + 1, None
+        for entry in trace[start:snapshot]:
+            self._carry_out(entry)
+        if snapshot is not None:
+            self.mended += self._segments.mend(self._state, self._label_of, self._stream)
+            for entry in trace[snapshot:]:
+                self._carry_out(entry)
+        return True
+
+    def _find_state(self, trace: Sequence[Entry], start: int) -> int | None:
+        """The `snapshot` entry of the last state; somebody else's would tell of other bytes in use."""
+        active = bytes_in_use(self._state or ())
+        found = (at for at in range(start, len(trace)) if trace[at]["action"] == "snapshot")
+        return next((at for at in found if trace[at]["size"] == active), None)
+
+    def _find_new(self, trace: Sequence[Entry]) -> int | None:
         """Where the entries begin that were not seen yet; None where some are gone."""
-        tail = self._tail or []
-        if not tail:  # nothing was there; then all is new, unless it has been overwritten since
+        tail = self._tail
+        if not tail:
             return 0
-        for at in chain((self._seen,), range(stop, 0, -1)):  # a ring that is not full yet has it where it was
-            if 0 < at <= stop and _key(trace[at - 1]) == tail[-1]:
+        # A ring that is not full yet has it where it was.
+        for at in chain((self._seen,), range(len(trace), 0, -1)):
+            if 0 < at <= len(trace) and _key(trace[at - 1]) == tail[-1]:
                 begin = max(at - len(tail), 0)
                 if [_key(entry) for entry in trace[begin:at]] == tail[len(tail) - (at - begin) :]:
                     return at

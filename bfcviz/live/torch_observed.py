@@ -103,6 +103,7 @@ class TorchObserved:
         self._polling.stop()
         try:
             self._polling.now()
+            self._polling.now()  # the state that came with the last is found again in this
         finally:
             if self._is_ours:
                 self._memory._record_memory_history(None)  # noqa: SLF001

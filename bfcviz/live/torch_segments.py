@@ -105,6 +105,11 @@ class Segments:
         return [*parts, (start, stop)] if start < stop else parts
 
 
+def bytes_in_use(segments: Sequence[Row]) -> int:
+    """Bytes of all blocks in use, those that wait for another stream included."""
+    return sum(int(block["size"]) for segment in segments for _, block in _blocks_in_use(segment))
+
+
 def _blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
     at = segment["address"]
     for block in segment["blocks"]:

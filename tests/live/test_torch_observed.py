@@ -18,6 +18,7 @@ from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.torch import observe_torch
 from bfcviz.live.torch_blocks import Rules
 from bfcviz.live.torch_history import DeviceHistory
+from bfcviz.live.torch_segments import bytes_in_use
 
 MIB = 1 << 20
 REAL = [
@@ -134,24 +135,30 @@ def blocks_of(segments):
 # -- real histories -------------------------------------------------------------------------------------------------
 
 
+def mark(segments):
+    """The entry that telling a state leaves in the history."""
+    return {"action": "snapshot", "addr": 0, "size": bytes_in_use(segments), "stream": 0, "time_us": 1}
+
+
+def whole(history):
+    """All of it in one reading, and another that finds the state of the first."""
+    taken, start = observed(), history.start()
+    taken.read([], start, history.settings)
+    trace = [mark(start), *history.trace]
+    taken.read(trace, history.segments, history.settings)
+    taken.read([*trace, mark(history.segments)], history.segments, history.settings)
+    return taken
+
+
 @real
 def test_a_history_ends_in_the_state_pytorch_tells(name, device):
-    history, taken = History(name, device), observed()
-    taken.read([], history.start(), history.settings)
-    taken.read(history.trace, history.segments, history.settings)
+    history = History(name, device)
+    taken = whole(history)
     assert (taken.mended, taken.lost, taken.heap.doubts.words()) == (0, 0, "")
     assert chunks(taken.heap) == blocks_of(history.segments)
     pool = taken.heap.stats().pool_bytes - taken.unmapped
     assert pool == sum(segment["total_size"] for segment in history.segments)
     assert_model_agrees(taken.heap)
-
-
-def whole(history):
-    """All of it in one reading."""
-    taken = observed()
-    taken.read([], history.start(), history.settings)
-    taken.read(history.trace, history.segments, history.settings)
-    return taken
 
 
 def sizes_in(heap):
@@ -160,17 +167,22 @@ def sizes_in(heap):
 
 
 def polled(history, ring, most):
-    """Read as PyTorch shows it from time to time: the newest `ring` entries, behind the last a `snapshot`."""
+    """Read from time to time: the newest `ring` entries, and up to five entries later the state."""
     known = sum(1 for segment in history.start() for _ in in_use(segment))
-    chooser, taken, due, seen = random.Random(7), observed(), 0, []
+    chooser, taken, seen, shown, due, told = random.Random(7), observed(), [], [], 0, 0
     for step, state in enumerate(history.states(sizes_in(whole(history).heap)[known:])):
-        if step in (due, len(history.trace)):
-            seen.append({"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": step})
-            later = history.trace[step : step + 5]  # happened while it was copied: for the next reading
-            taken.read([*seen[-ring:], *later], state(), history.settings)
-            assert chunks(taken.heap) == blocks_of(state())
-            due = step + chooser.randrange(1, most)
+        if step == due:
+            shown, told = seen[-ring:], min(step + chooser.randrange(6) * (step > 0), len(history.trace))
+        if step == told:
+            taken.read(shown, state(), history.settings)
+            seen.append(mark(state()))
+            if step == due:  # nothing happened in between
+                assert chunks(taken.heap) == blocks_of(state())
+            due, told = step + chooser.randrange(6, most), -1
         seen += history.trace[step : step + 1]
+    for _ in range(2):
+        taken.read(seen[-ring:], history.segments, history.settings)
+        seen.append(mark(history.segments))
     return taken
 
 
@@ -272,16 +284,15 @@ def entry(action, at=0, size=0, **more):
 
 
 def test_it_observes_from_the_state_it_finds(torch):
-    frames = [
-        {"filename": "??", "name": "c10", "line": 0},
-        {"filename": "/home/me/train.py", "name": "step", "line": 9},
-    ]
-    first = entry("snapshot", time_us=1)
+    own = {"filename": "??", "name": "c10", "line": 0}
+    frames = [own, {"filename": "/home/me/train.py", "name": "step", "line": 9}]
+    old, first = entry("alloc", 0, 512), entry("snapshot", size=512, time_us=6)
+    theirs = entry("snapshot", size=99, time_us=5)  # somebody else's
+    new = entry("alloc", 512, 1024, frames=frames, time_us=7)
     torch.snapshots = [
-        shown(first, blocks=[512]),
-        shown(
-            first, entry("alloc", 512, 1024, frames=frames), entry("snapshot", time_us=9), blocks=[512, 1024]
-        ),
+        shown(old, blocks=[512]),
+        shown(old, theirs, first, new, blocks=[512, 1024]),
+        shown(old, theirs, first, new, entry("snapshot", size=1536, time_us=9), blocks=[512, 1024]),
     ]
     with observe_torch(every_s=1000) as source:
         assert torch.history == {"context": "alloc", "stacks": "python", "max_entries": 100_000}
@@ -295,6 +306,7 @@ def test_it_observes_from_the_state_it_finds(torch):
     assert label == ("step (train.py)", {"stack": "step (/home/me/train.py:9)"})
     assert "keeps its own allocator" in source.says
     assert source.out_of_memory is None
+    assert (source.devices[0].lost, source.devices[0].mended) == (0, 0)
 
 
 def test_a_history_that_somebody_keeps_goes_on(torch):
@@ -317,8 +329,9 @@ def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_p
 
 def test_what_was_lost_is_said(torch):
     torch.snapshots = [
-        shown(entry("snapshot", time_us=1)),
-        shown(entry("snapshot", time_us=8), blocks=[1024]),
+        shown(entry("alloc", time_us=1)),
+        shown(entry("alloc", time_us=8), blocks=[1024]),  # the entry of the state before is gone
+        shown(entry("alloc", time_us=8), entry("snapshot", size=1024, time_us=9), blocks=[1024]),
     ]
     with observe_torch(every_s=1000) as source:
         source.settle()
