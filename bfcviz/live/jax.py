@@ -72,7 +72,7 @@ class JaxObserved:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._polling.stop()
-        self._polling.now()
+        self._polling.last(error)
 
     def _read(self) -> None:
         for name, device in self._devices.items():

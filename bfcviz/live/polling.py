@@ -42,6 +42,16 @@ class Polling:
             self._thread.join()
             self._thread = None
 
+    def last(self, error: BaseException | None, times: int = 1) -> None:
+        """Call it in this thread at the end of a `with`; raises what it raises, unless the `with` ends by an error."""
+        try:
+            for _ in range(times):
+                self.now()
+        except Exception as raised:
+            self.error = self.error or raised
+            if error is None:
+                raise
+
     def now(self) -> None:
         """Call it in this thread; raises what it raises."""
         with self._lock:

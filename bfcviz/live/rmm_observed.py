@@ -164,7 +164,7 @@ class RmmObserved:
             if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
                 self._rmm.mr.set_per_device_resource(device, before)
         try:
-            self._polling.now()
+            self._polling.last(error)
         finally:
             self._before.clear()
             self._adaptors.clear()

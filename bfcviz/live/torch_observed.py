@@ -102,8 +102,9 @@ class TorchObserved:
     ) -> None:
         self._polling.stop()
         try:
-            self._polling.now()
-            self._polling.now()  # the state that came with the last is found again in this
+            self._polling.last(
+                error, times=2
+            )  # the state that comes with the one is found again in the other
         finally:
             if self._is_ours:
                 self._memory._record_memory_history(None)  # noqa: SLF001

@@ -70,6 +70,13 @@ def test_a_reading_that_fails_is_said(devices):
         assert "It ended early: gone" in source.says
 
 
+def test_an_error_inside_is_not_covered(devices):
+    with pytest.raises(ZeroDivisionError), observe_jax(every_s=1000) as source:  # noqa: PT012
+        devices[0].totals = RuntimeError("gone")
+        print(1 // 0)
+    assert "It ended early: gone" in source.says
+
+
 def test_what_tells_nothing_is_refused(devices, monkeypatch):
     cpu = Device(0, "cpu")
     with pytest.raises(LiveError, match="cpu:0"):
