@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_plain import AsyncSubAllocator
 from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.live.keeper import Event
 
@@ -118,6 +119,11 @@ class Cuda:
     def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
         """Where a heap's regions come from."""
         return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+
+    def redirect(self, source: SubAllocator, stream: int) -> None:
+        """Let a sub-allocator that has nothing granted serve another stream."""
+        if isinstance(source, AsyncSubAllocator):
+            source.stream = handle_of(stream)
 
     def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
         """CuPy's own allocator around `CupyHook.functions`."""

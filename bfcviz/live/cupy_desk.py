@@ -7,13 +7,16 @@ later comes after what it was told before, so its memory can be used again at on
   event is recorded in it, and the chunk stays in use until the event has passed (`keeper`). CuPy's own pool does not
   wait. Streams that are not current at the free are, as with that pool, the program's own care.
 - A stream is destroyed, and its handle given to a new one. So each heap keeps CuPy's object of its stream; only a
-  foreign one (`ExternalStream`) can go while its heap is there, and must not before its work is done.
+  foreign one (`ExternalStream`) can go while its heap is there, and must not before its work is done. Where nobody else
+  has the object any more, and nothing of the heap is in use, the heap serves the next stream that comes, once the old
+  one is done.
 - A heap is out of memory, and others have free regions. They give them back, which for plain memory waits for the
   device, and the request is tried once more.
 """
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,6 +29,15 @@ from bfcviz.live.keeper import Keeper
 if TYPE_CHECKING:
     from bfcviz.live.cupy import CupyHeap
     from bfcviz.live.cupy_hook import CupyHook
+
+
+def _references(table: dict[Any, Any], key: object) -> int:
+    """To an entry, by the count of Python; some of them are this function's own."""
+    return sys.getrefcount(table[key])
+
+
+_ALONE = _references({0: object()}, 0)
+"""What it is where only the table has it."""
 
 
 class _Back:
@@ -64,7 +76,7 @@ class Desk:
         self.failure: OutOfMemory | None = None
         self._cuda = cuda
         self._make = make
-        self._streams: list[object] = []
+        self._streams: dict[tuple[int, int], Any] = {}
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._thread = threading.local()
@@ -90,14 +102,32 @@ class Desk:
             if hook is None or (device, stream) in self.heaps:
                 return hook is not None
             try:
+                kept = self._cuda.stream_object(device)
+                if self._inherit(hook, device, stream, kept):
+                    return True
                 heap = self._make(device, stream)
-                self._streams.append(self._cuda.stream_object(device))
             except Exception as error:  # noqa: BLE001  there is C between here and whoever asked: `recover` raises it
                 self._thread.error = error
                 return False
-            self.heaps[device, stream] = heap
+            self.heaps[device, stream], self._streams[device, stream] = heap, kept
             hook.add(heap, device, stream)
         return True
+
+    def _inherit(self, hook: "CupyHook", device: int, stream: int, kept: object) -> bool:
+        """Take over the heap of a stream that nobody has any more; False where there is none."""
+        for old in [key for key in self._streams if key[0] == device]:
+            heap = self.heaps[old]
+            if _references(self._streams, old) > _ALONE or heap.stats().chunks_in_use:
+                continue
+            self._streams[old].synchronize()
+            heap.trim()  # what was taken in the order of the old stream goes back in it
+            self._cuda.redirect(heap.sub_allocator, stream)
+            self.heaps[device, stream] = self.heaps.pop(old)
+            self._streams[device, stream] = kept
+            del self._streams[old]
+            hook.move(device, old[1], stream)
+            return True
+        return False
 
     def hold(self, pointer: int, device: int, stream: int, now: int) -> bool:
         """Memory of one stream is freed under another: whether it is held back until that one is done."""

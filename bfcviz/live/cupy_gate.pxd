@@ -25,7 +25,7 @@ cdef extern from *:
     /* CuPy calls with the GIL held, so there is no other lock. */
     typedef struct {
         bfc_cu_lane *lanes;             /* newest first; they stay as long as this does */
-        PyObject *owner;                /* the Hook that owns this; borrowed, but for one reference while memory is out */
+        PyObject *owner;                /* the hook that owns this; borrowed, but for one reference while memory is out */
         PyObject *desk;                 /* Python for the rare paths; the owner's */
         intptr_t (*stream_of)(int);     /* CuPy's current stream on a device; may raise */
         uint64_t (*label)(void);
@@ -147,6 +147,10 @@ cdef extern from *:
         g->lanes = l;
         return 0;
     }
+    static void bfc_cu_move(bfc_cu *g, int device, intptr_t old, intptr_t stream) {
+        bfc_cu_lane *l = bfc_cu_find(g, device, old);
+        if (l) l->stream = stream;
+    }
     static void bfc_cu_delete(bfc_cu *g) {
         if (!g) return;
         while (g->lanes) {
@@ -165,6 +169,7 @@ cdef extern from *:
 
     Gate *bfc_cu_new(object, object, size_t, u64 (*)(), u32, size_t, size_t)
     int bfc_cu_add(Gate *, const size_t *, object, int, long long)
+    void bfc_cu_move(Gate *, int, long long, long long)
     void bfc_cu_delete(Gate *)
     void bfc_cu_end(Gate *)
     void bfc_cu_give_back(Gate *, void *, int)
@@ -190,6 +195,9 @@ cdef inline object add(Gate *made, object allocator, int device, long long strea
     hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
     if bfc_cu_add(made, hooks, allocator, device, stream):
         raise MemoryError()
+
+cdef inline void move(Gate *made, int device, long long old, long long stream) noexcept:
+    bfc_cu_move(made, device, old, stream)
 
 # For CFunctionAllocator: `param`, `malloc`, `free`.
 cdef inline tuple functions(Gate *made):

@@ -101,6 +101,12 @@ def add(gate: Gate, allocator: "BFCAllocator", device: int, stream: int) -> None
     gate.lanes.insert(0, (device, stream, allocator))
 
 
+def move(gate: Gate, device: int, old: int, stream: int) -> None:
+    gate.lanes = [
+        (at, stream if (at, lane) == (device, old) else lane, heap) for at, lane, heap in gate.lanes
+    ]
+
+
 def functions(gate: Gate) -> tuple[Any, ...]:
     return gate.malloc, gate.free
 

@@ -65,6 +65,10 @@ class CupyHook:
         """Serve a stream of a device from a heap."""
         cupy_gate.add(self.gate, allocator, device, stream)
 
+    def move(self, device: int, old: int, stream: int) -> None:
+        """Let the heap of one stream, which is gone, serve another."""
+        cupy_gate.move(self.gate, device, old, stream)
+
     def stream(self, device: int) -> int:
         """CuPy's current stream: its handle; 0 the legacy default one, negative a default one of this thread alone."""
         return int(cupy_gate.stream(self.gate, device))

@@ -36,6 +36,16 @@ class Event:
         self.passed = True
 
 
+class Stream:
+    """CuPy's object; the program drops it by `gpu.streams.pop(handle)`."""
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def synchronize(self):
+        self.gpu.waited.append(self)
+
+
 class StandIn(cupy_api.Cuda):
     """What `Cuda` asks of a GPU, answered from here; `busy` streams have work that never ends by itself.
 
@@ -56,6 +66,7 @@ class StandIn(cupy_api.Cuda):
         self.regions = {}
         self.capacity = None
         self.asked = 0
+        self.streams = {}
         self.broken = False
         self._stream_of = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(self.stream_handle)
 
@@ -77,7 +88,7 @@ class StandIn(cupy_api.Cuda):
         return getattr(self.here, "stream", 0)
 
     def stream_object(self, device):
-        return object()
+        return self.streams.setdefault(self.stream_handle(device), Stream(self))
 
     def stream_of(self):
         return ctypes.cast(self._stream_of, ctypes.c_void_p).value

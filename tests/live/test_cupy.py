@@ -366,6 +366,29 @@ def test_the_default_stream_of_a_thread_is_its_own(gpu):
         assert seen[2] == seen[3]
 
 
+def test_a_heap_goes_on_with_another_stream_when_its_own_is_gone(gpu):
+    with served() as source:
+        for turn in range(50):
+            with gpu.on(stream=0x100 + turn):
+                array = cupy.empty(1000)
+                assert cupy.empty(10).data.ptr
+                del array
+            gpu.streams.pop(0x100 + turn)
+        assert len(source.trace_sources) == 2
+        assert len(gpu.waited) == 49
+        with gpu.on(stream=0x200):
+            kept = cupy.empty(1000)
+        gpu.streams.pop(0x200)
+        with gpu.on(stream=0x300):  # memory of the last is in use still
+            assert cupy.empty(1000).data.ptr != kept.data.ptr
+        assert len(source.trace_sources) == 3
+        with gpu.on(stream=0x200):
+            del kept
+    for heap in source.trace_sources:
+        heap.check_invariants()
+        assert_model_agrees(heap)
+
+
 def test_each_device_has_its_own_heaps(gpu):
     with served() as source:
         with gpu.on(device=1):
