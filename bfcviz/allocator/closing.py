@@ -21,11 +21,13 @@ class Closing:
 
     def close(self) -> None:
         """Do it now; once."""
-        if self._heap.closed:
-            return
-        self._heap.release_all()
-        self._heap.wake()
-        self._log.close()
+        if not self._heap.closed:
+            self._heap.release_all()
+            self._heap.wake()
+            self._log.close()
 
     def __del__(self) -> None:
-        self.close()
+        # Nobody waits for memory of a heap that nobody has; and as Python ends, waking could not be done any more.
+        if not self._heap.closed:
+            self._heap.release_all()
+            self._log.close()

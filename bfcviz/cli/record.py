@@ -15,15 +15,31 @@ from bfcviz.errors import BfcvizError, FileError
 from bfcviz.units import parse_bytes
 
 FRAMEWORKS: Final = {
-    "numpy": "serve NumPy's arrays (the default)",
+    "numpy": (("serve",), "NumPy: served"),
+    "cupy": (
+        ("serve", "observe"),
+        "CuPy: served; the default where it is installed and there is a GPU, else NumPy is",
+    ),
+    "torch": (("observe", "serve"), "PyTorch: observed, by the history it keeps"),
+    "rmm": (("observe", "serve"), "RMM, and what has its memory from there: observed, by its log"),
+    "jax": (("observe",), "JAX: observed, by its totals, many times a second"),
+    "tensorflow": (("observe",), "TensorFlow: observed, in windows of its own profiler"),
 }
-"""Framework -> what is done about it."""
+"""Framework -> the ways in, the usual one first, and what is said of it."""
 
 EPILOG: Final = """\
 Recording begins in the first Python process that imports the framework, after that import, and ends with Python. The
 program's code, input, output, signals and exit status are its own. Other processes (multiprocessing's workers, what
 the program starts) run as ever and are counted, not recorded. A program that is no Python, or Python with -I, -E or
--S, runs unrecorded, and that is said."""
+-S, runs unrecorded, and that is said. With CuPy, PyTorch, RMM and JAX the GPU is first used as recording begins: what a
+program does between the import and its own first use (fork workers, configure JAX) may then come too late."""
+
+_WITHOUT_STACKS: Final = {
+    ("torch", "serve"),
+    ("rmm", "observe"),
+    ("jax", "observe"),
+    ("tensorflow", "observe"),
+}
 
 _PACKAGE: Final = Path(bfcviz.__file__).parent
 
@@ -44,8 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="take the place of a recording that is there and has ended"
     )
     which = parser.add_mutually_exclusive_group()
-    for name, what in FRAMEWORKS.items():
+    for name, (_, what) in FRAMEWORKS.items():
         which.add_argument(f"--{name}", dest="framework", action="store_const", const=name, help=what)
+    parser.add_argument(
+        "--way",
+        choices=("serve", "observe"),
+        help="another than the usual: serve it from a heap of ours, or observe its own allocator",
+    )
     parser.add_argument(
         "--limit",
         type=_size,
@@ -56,7 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--small", type=_size, default=0, metavar="SIZE", help="leave smaller arrays to NumPy, unrecorded"
     )
     parser.add_argument(
-        "--stack", action="store_true", help="record the Python stack of each allocation: slower (see README)"
+        "--stack",
+        action="store_true",
+        help="record the Python stack of each allocation: for NumPy 60 ns and 8 to 35 ns a frame more",
     )
     parser.add_argument(
         "command",
@@ -76,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         arguments.refuse("no command was given; write it last: bfcviz record -o run.bfc -- python train.py")
+    if problem := _contradiction(arguments):
+        arguments.refuse(problem)
     folder = arguments.out.absolute()
     make_way(folder, force=arguments.force)
     with tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True) as told:
@@ -86,6 +111,21 @@ def run(arguments: argparse.Namespace) -> int:
             if not any(folder.iterdir()):
                 folder.rmdir()
     return status
+
+
+def _contradiction(arguments: argparse.Namespace) -> str | None:
+    """What is wrong with options that are right each; None where nothing is."""
+    ways, _ = FRAMEWORKS[arguments.framework or "numpy"]
+    way = arguments.way or ways[0]
+    if way not in ways:
+        return f"{arguments.framework or 'numpy'} cannot be recorded by --way {way}"
+    if way == "observe" and arguments.limit is not None:
+        return "--limit is of a heap that serves; what is observed has its own"
+    if arguments.small and arguments.framework not in {None, "numpy"}:
+        return "--small is NumPy's"
+    if arguments.stack and (arguments.framework, way) in _WITHOUT_STACKS:
+        return f"--stack cannot be had where {arguments.framework} is recorded by --way {way}"
+    return None
 
 
 def _sum_up(folder: Path, told: Path) -> None:
@@ -136,6 +176,7 @@ def _order(arguments: argparse.Namespace, folder: Path, told: str) -> dict[str, 
     return {
         "folder": str(folder),
         "framework": arguments.framework,
+        "way": arguments.way or (FRAMEWORKS[arguments.framework][0][0] if arguments.framework else None),
         "limit": arguments.limit,
         "small": arguments.small,
         "capture": "stack" if arguments.stack else "label",

@@ -8,6 +8,8 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.folder import ORIGIN_FILE
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
+from bfcviz.live.record import CLAIM
+from bfcviz.live.tensorflow import whole_windows
 from bfcviz.model.replay import Model
 from bfcviz.units import format_bytes
 
@@ -25,11 +27,28 @@ class Word(NamedTuple):
 def summary(folder: Path, told: Path) -> str:
     """What was recorded, how to look at it, and what was not."""
     words = [word for file in sorted(told.iterdir()) for word in _words(file)]
-    if not (folder / ORIGIN_FILE).exists():
-        return f"nothing was recorded: {_why_nothing(words)}"
+    (folder / CLAIM).unlink(missing_ok=True)
     others = sum(word.fact in {"other", "unable"} for word in words)
-    parts = [*_of(Trace.open(folder)), *_counted(others)]
-    return f"{folder}: {', '.join(parts)}. To look at it: bfcviz view {folder}"
+    if windows := whole_windows(folder):
+        parts, look = (
+            [f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"],
+            _profile(windows[-1]),
+        )
+    elif (folder / ORIGIN_FILE).exists():
+        parts, look = _of(Trace.open(folder)), folder
+    else:
+        return f"nothing was recorded: {_why_nothing(words)}"
+    parts += _counted(others) + _left_out([word.why for word in words if word.fact == "left out"])
+    return f"{folder}: {', '.join(parts)}. To look at it: bfcviz view {look}"
+
+
+def _profile(window: Path) -> Path:
+    return next(iter(sorted(window.rglob("*.xplane.pb"))), window)
+
+
+def _left_out(heaps: list[str]) -> list[str]:
+    """The first heap is recorded; those of further streams and devices are not."""
+    return [f"without {', '.join(heaps)}"] if heaps else []
 
 
 def _words(file: Path) -> list[Word]:
@@ -40,6 +59,8 @@ def _why_nothing(words: list[Word]) -> str:
     for word in words:
         if word.fact == "unable":
             return f"{word.python} could not: {word.why}"
+    if any(word.fact == "recorded" for word in words):
+        return "the program ended before there was anything to record"
     for word in words:
         if word.fact == "began":
             return f"no Python process imported {word.why}"

@@ -8,8 +8,10 @@ import atexit
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from bfcviz.errors import FileError, LiveError
@@ -19,7 +21,13 @@ from bfcviz.live import marks, numpy
 from bfcviz.live.startup.sitecustomize import tell
 
 Order = Mapping[str, Any]
-"""What `bfcviz record` asks for: `folder`, `limit` and `small` in bytes, `capture`; `told`: where to leave word."""
+"""What `bfcviz record` asks for: `folder`; `way` (None: the usual one); `limit` and `small` in bytes, `capture`; and
+`told`, where to leave word."""
+
+FRAMEWORKS: Final = ("numpy", "cupy", "torch", "rmm", "jax", "tensorflow")
+
+CLAIM: Final = ".process"
+"""A file in a folder of TensorFlow's windows: the number of the one process that records there."""
 
 
 class Source(marks.Marked, AbstractContextManager["Source"], Protocol):
@@ -31,12 +39,13 @@ class Recorded:
 
     Attributes:
         source: what is served or observed.
-        recording: where it goes.
+        recording: where it goes; None where the source sees to that.
     """
 
-    def __init__(self, source: Source, recording: Recording) -> None:
+    def __init__(self, order: Order, source: Source, recording: Recording | None) -> None:
         self.source = source
         self.recording = recording
+        self._order = dict(order)
         self._process = os.getpid()
         source.__enter__()
         marks.begin(source)
@@ -45,9 +54,13 @@ class Recorded:
     def end(self) -> None:
         """Let the framework go, and mark the recording as complete; nothing in a forked process."""
         atexit.unregister(self.end)
-        if os.getpid() == self._process:
-            marks.end(self.source)
-            self.source.__exit__(None, None, None)
+        if os.getpid() != self._process:
+            return
+        marks.end(self.source)
+        self.source.__exit__(None, None, None)
+        for heap in self.source.trace_sources[1:]:
+            tell(self._order, "left out", str(heap.name))
+        if self.recording is not None:
             self.recording.close()
 
 
@@ -58,14 +71,14 @@ def begin(order: Order, framework: str) -> bool:
         LiveError: bfcviz knows no such framework.
         BfcvizError: it cannot be served or observed.
     """
-    if framework not in _SOURCES:
-        raise LiveError(f"{framework} cannot be recorded; choose one of {', '.join(_SOURCES)}")
+    if framework not in FRAMEWORKS:
+        raise LiveError(f"{framework} cannot be recorded; choose one of {', '.join(FRAMEWORKS)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what bfcviz has to say is said by `bfcviz record`
         try:
-            recorded = _SOURCES[framework](order)
-        except FileError:
-            if not os.listdir(order["folder"]):  # noqa: PTH208  taken by nobody: it cannot be written
+            recorded = _windows(order) if framework == "tensorflow" else _recorded(order, framework)
+        except (FileError, FileExistsError):
+            if not any(Path(order["folder"]).iterdir()):  # taken by nobody: it cannot be written
                 raise
             return False
     _current.append(recorded)
@@ -77,13 +90,18 @@ _current: list[Recorded] = []
 """Kept, with the memory that the framework uses, until the process ends."""
 
 
-def _into(order: Order, pool: Pool, way: str, make: Callable[[Recording], Source]) -> Recorded:
-    """Begin a recording and what `make` gives for it; where that fails, nothing is left of either."""
+def _recorded(order: Order, framework: str) -> Recorded:
+    """Begin a recording, and what fills it; where that fails, nothing is left of either."""
+    way = order["way"] or "serve"
+    limit = order["limit"]
+    if framework == "numpy" and limit is None:
+        limit = numpy.physical_memory()
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
     details = {"way": way, "command": command, "process": os.getpid()}
-    recording = Recording(order["folder"], [pool], details=details)
+    recording = Recording(order["folder"], [Pool(framework, limit)], details=details)
     try:
-        return Recorded(make(recording), recording)
+        make = getattr(import_module(f"bfcviz.live.{framework}"), f"{way}_{framework}")
+        return Recorded(order, make(log=recording, **_options(order, framework, way)), recording)
     except BaseException:
         recording.close()
         for file in recording.folder.iterdir():
@@ -91,13 +109,26 @@ def _into(order: Order, pool: Pool, way: str, make: Callable[[Recording], Source
         raise
 
 
-def _numpy(order: Order) -> Recorded:
-    limit = numpy.physical_memory() if order["limit"] is None else order["limit"]
+def _options(order: Order, framework: str, way: str) -> dict[str, Any]:
+    options = {}
+    if way == "serve":
+        options["limit"] = order["limit"]
+    if way == "serve" or framework in {"cupy", "torch"}:
+        options["capture"] = order["capture"]
+    if framework == "numpy":
+        options["small"] = order["small"]
+    return options
 
-    def serve(recording: Recording) -> numpy.Served:
-        return numpy.serve_numpy(limit, log=recording, small=order["small"], capture=order["capture"])
 
-    return _into(order, Pool("numpy", limit, vars(numpy.OPTIONS)), "serve", serve)
+def _windows(order: Order) -> Recorded:
+    from bfcviz.live.tensorflow import windows  # noqa: PLC0415  of use to TensorFlow's processes alone
 
-
-_SOURCES: Final[dict[str, Callable[[Order], Recorded]]] = {"numpy": _numpy}
+    folder = Path(order["folder"])
+    claim = folder / CLAIM
+    with claim.open("x", encoding="utf-8") as file:
+        file.write(str(os.getpid()))
+    try:
+        return Recorded(order, windows(folder), None)
+    except BaseException:
+        claim.unlink()
+        raise

@@ -130,6 +130,45 @@ def test_what_cannot_be_recorded_runs_as_ever(train, tmp_path):
     assert "could not: InvalidRequest: a memory limit of 0 bytes" in done.stderr
 
 
+def test_a_framework_without_a_gpu_runs_as_ever(tmp_path):
+    (tmp_path / "torch.py").write_text(
+        "from types import SimpleNamespace\n__version__ = '2.9.0'\n"
+        "cuda = SimpleNamespace(is_available=lambda: False)\n"
+    )
+    (tmp_path / "train.py").write_text("import torch; print(torch.__version__)")
+    done = recording("--torch", "--", sys.executable, tmp_path / "train.py", folder=tmp_path / "run.bfc")
+    assert (done.returncode, done.stdout) == (0, "2.9.0\n")
+    assert "could not: LiveError: PyTorch 2.9.0 was to be observed, but sees no CUDA device" in done.stderr
+    assert not (tmp_path / "run.bfc").exists()
+
+
+def test_tensorflows_windows_are_counted(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("""
+from pathlib import Path
+from types import SimpleNamespace
+class Profiler:
+    def ProfilerOptions(self, **options): return options
+    def start(self, folder, options): self.folder = Path(folder)
+    def stop(self): self.folder.mkdir(); self.folder.joinpath("a.xplane.pb").touch()
+profiler = SimpleNamespace(experimental=Profiler())
+""")
+    (tmp_path / "train.py").write_text("import tensorflow; print('trained')")
+    folder = tmp_path / "run.bfc"
+    done = recording("--tensorflow", "--", sys.executable, tmp_path / "train.py", folder=folder)
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    look = folder / "window-000001" / "a.xplane.pb"
+    assert done.stderr == f"bfcviz: {folder}: 1 window of TensorFlow. To look at it: bfcviz view {look}\n"
+    assert [path.name for path in folder.iterdir()] == ["window-000001"]
+
+
+def test_stacks_are_recorded_where_wanted(train, tmp_path):
+    done = recording("--stack", "--", sys.executable, train, folder=tmp_path / "run.bfc")
+    assert done.returncode == 0, done.stderr
+    trace = Trace.open(tmp_path / "run.bfc")
+    stacks = [trace.labels[number].details.get("stack", "") for number in range(len(trace.labels))]
+    assert any(f"({train}:4)" in stack for stack in stacks)
+
+
 def test_a_numpy_that_fails_to_import_fails_as_ever(tmp_path):
     (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
     (tmp_path / "try.py").write_text("try: import numpy\nexcept ImportError as error: print(error)")

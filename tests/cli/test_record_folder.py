@@ -51,3 +51,22 @@ def test_what_is_not_understood_is_status_2(words, tmp_path, capsys):
     assert left.value.code == 2
     assert "error: " in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--numpy", "--cupy"], "not allowed with"),
+        (["--jax", "--way=serve"], "jax cannot be recorded by --way serve"),
+        (["--way=observe"], "numpy cannot be recorded by --way observe"),
+        (["--torch", "--limit=1GiB"], "--limit is of a heap that serves"),
+        (["--cupy", "--small=1KiB"], "--small is NumPy's"),
+        (["--rmm", "--stack"], "--stack cannot be had where rmm is recorded by --way observe"),
+    ],
+)
+def test_options_that_contradict_each_other_are_said_before_anything_runs(words, says, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["record", "-o", str(tmp_path / "run"), *words, "--", "true"])
+    assert left.value.code == 2
+    assert says in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []

@@ -1,0 +1,135 @@
+"""What `bfcviz record` has done in a process, with stand-ins for frameworks that want a GPU."""
+
+import json
+
+import pytest
+from processes import run_code
+
+from bfcviz.events.origin import Status
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+
+BEGIN = """
+import os, sys, types, json
+from bfcviz.errors import LiveError
+from bfcviz.live import record
+from heaps import new_heap
+asked = {}
+class Source:
+    way = "observe"
+    def __init__(self, log=None, **options):
+        asked.update(options)
+        self.heaps = [new_heap(log=log.log, labels=log.labels), new_heap()]
+    @property
+    def trace_sources(self): return self.heaps
+    def __enter__(self): print("entered"); return self
+    def __exit__(self, *how): self.heaps[0].mark("exit"); print("exited")
+def broken(**options): raise LiveError("no GPU")
+def stand_in(framework, **functions):
+    sys.modules["bfcviz.live." + framework] = types.SimpleNamespace(**functions)
+"""
+
+
+def order(folder, **more):
+    (folder / "told").mkdir()
+    (folder / "run").mkdir()
+    asked = {
+        "folder": str(folder / "run"),
+        "told": str(folder / "told"),
+        "way": None,
+        "limit": None,
+        "small": 0,
+    }
+    return {**asked, "capture": "label", **more}
+
+
+def facts(folder):
+    return [
+        json.loads(line)["fact"]
+        for file in (folder / "told").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "more", "options"),
+    [
+        ("cupy", {"capture": "stack"}, {"limit": None, "capture": "stack"}),
+        ("cupy", {"way": "observe"}, {"capture": "label"}),
+        ("torch", {"way": "observe"}, {"capture": "label"}),
+        ("rmm", {"way": "serve", "limit": 4096}, {"limit": 4096, "capture": "label"}),
+        ("jax", {"way": "observe"}, {}),
+    ],
+)
+def test_every_framework_is_entered_and_left(framework, more, options, tmp_path):
+    asked = order(tmp_path, **more)
+    way = asked["way"] or "serve"
+    code = f"""
+stand_in({framework!r}, {way}_{framework}=Source)
+assert record.begin({asked!r}, {framework!r})
+import bfcviz
+bfcviz.mark("step", 1)
+print(asked == {options!r})
+"""
+    assert run_code(BEGIN + code) == "entered\nTrue\nexited\n"
+    trace = Trace.open(tmp_path / "run")
+    assert trace.origin.status is Status.COMPLETE
+    assert (trace.origin.pools[0].name, trace.origin.details["way"]) == (framework, way)
+    events = trace.read(0, len(trace))
+    assert [trace.labels.name(n) for n in events["label"][events["kind"] == Kind.MARK]] == ["step", "exit"]
+    assert facts(tmp_path) == ["left out"]
+
+
+def test_where_a_framework_cannot_be_watched_nothing_is_left(tmp_path):
+    code = f"""
+stand_in("jax", observe_jax=broken)
+for framework in ("jax", "nothing"):
+    try: record.begin({order(tmp_path, way="observe")!r}, framework)
+    except LiveError as error: print(error)
+"""
+    first, second = run_code(BEGIN + code).splitlines()
+    assert first == "no GPU"
+    assert second == "nothing cannot be recorded; choose one of numpy, cupy, torch, rmm, jax, tensorflow"
+    assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_one_process_is_recorded(tmp_path):
+    asked = order(tmp_path)
+    code = f"print(record.begin({asked!r}, 'numpy'), record.begin({asked!r}, 'numpy'))"
+    assert run_code(BEGIN + code) == "True False\n"
+    assert run_code(BEGIN + f"print(record.begin({asked!r}, 'numpy'))") == "False\n"
+
+
+def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
+    code = f"""
+import numpy as np
+from bfcviz.events.trace import Trace
+record.begin({order(tmp_path)!r}, "numpy")
+(recorded,) = record._current
+child = os.fork()
+if child == 0:
+    recorded.end()
+    os._exit(0)
+os.waitpid(child, 0)
+np.empty(1234, np.uint8)
+print(Trace.open({str(tmp_path / "run")!r}).origin.status)
+recorded.end()
+print(Trace.open({str(tmp_path / "run")!r}).origin.status)
+"""
+    assert run_code(BEGIN + code) == "recording\ncomplete\n"
+    assert facts(tmp_path) == ["other"]
+
+
+def test_one_process_records_tensorflows_windows(tmp_path):
+    asked = order(tmp_path, way="observe")
+    code = f"""
+from pathlib import Path
+class Profiler:
+    def ProfilerOptions(self, **options): return options
+    def start(self, folder, options): self.folder = Path(folder)
+    def stop(self): self.folder.mkdir(); self.folder.joinpath("a.xplane.pb").touch()
+sys.modules["tensorflow"] = types.SimpleNamespace(profiler=types.SimpleNamespace(experimental=Profiler()))
+print(record.begin({asked!r}, "tensorflow"), record.begin({asked!r}, "tensorflow"))
+"""
+    assert run_code(BEGIN + code) == "True False\n"
+    assert (tmp_path / "run" / "window-000001" / "a.xplane.pb").exists()
