@@ -5,6 +5,8 @@
     NumPy -> handler (NEP 49) -> gate -> Heap -> regions of HostSubAllocator
                                   `-> NumPy's own memory: small requests, forked processes, after the end
     CuPy  -> cupy_hook -> cupy_gate -> a Heap for each stream -> regions of a GPU
+    PyTorch -> pluggable -> lanes ----> (the same)
+    RMM   -> rmm_served --------------> (the same), and what allocates through RMM
 
 In: a limit, options, where to record. Out: arrays as ever, and events in the heap's log. `numpy` is for people,
 `handler` what NumPy holds, `gate` the C functions it calls (compiled, no Python runs in them), `labels` what a
