@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bfcviz.dashboard import Inspector as Inspector
     from bfcviz.dashboard import LiveDashboard as LiveDashboard
     from bfcviz.dashboard.follow import follow as follow
+    from bfcviz.devices.physical import simulate_gpus as simulate_gpus
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
     from bfcviz.events.log import EventLog as EventLog
@@ -52,6 +53,7 @@ _HOMES = {
     "mark": ("bfcviz.live.marks", "mark"),
     "phase": ("bfcviz.live.marks", "phase"),
     "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
+    "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "open": ("bfcviz.importers.opening", "open_trace"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),

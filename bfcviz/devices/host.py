@@ -1,0 +1,62 @@
+"""Memory of the machine that all devices of a session share: ordinary, and pinned for transfers to a GPU."""
+
+from functools import cached_property
+from typing import Final
+
+from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices.options import GPUOptions
+from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.devices.pinned import PinnedSubAllocator
+from bfcviz.devices.recorded import Logs, Recorded
+from bfcviz.units import GiB, MiB
+
+LIMIT: Final = 64 * GiB
+"""Of each heap of host memory, TensorFlow's default."""
+
+
+class HostMemory:
+    """Two heaps, each made when it is first asked for.
+
+    Args:
+        logs: makes them.
+        options: limit and growth of the pinned one.
+        gpu: a real GPU, by whose driver memory is pinned; None = there is none, and nothing is pinned.
+    """
+
+    def __init__(self, logs: Logs, options: GPUOptions, gpu: PhysicalDevice | None) -> None:
+        self._logs = logs
+        self._options = options
+        self._gpu = gpu
+        self._made: list[Recorded] = []
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory for transfers is pinned."""
+        return self._gpu is not None
+
+    @cached_property
+    def ordinary(self) -> Recorded:
+        """Memory as the operating system gives it."""
+        return self._make("cpu_bfc", HostSubAllocator(), LIMIT, AllocatorOptions(allow_growth=True))
+
+    @cached_property
+    def for_gpus(self) -> Recorded:
+        """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
+        limit = self._options.gpu_host_mem_limit_in_mb * MiB or LIMIT
+        options = AllocatorOptions(allow_growth=not self._options.gpu_host_mem_disallow_growth)
+        if self._gpu is None:
+            return self._make("gpu_host_bfc (not pinned)", HostSubAllocator(), limit, options)
+        source = PinnedSubAllocator(self._gpu.ordinal, driver=self._gpu.driver)
+        return self._make("gpu_host_bfc", source, limit, options)
+
+    def close(self) -> None:
+        """Give all of it back."""
+        while self._made:
+            self._made.pop().close()
+
+    def _make(self, name: str, source: SubAllocator, limit: int, options: AllocatorOptions) -> Recorded:
+        made = self._logs.heap(name, source, limit, options, {"pinned": name == "gpu_host_bfc"})
+        self._made.append(made)
+        return made

@@ -1,0 +1,74 @@
+"""Journey: how a session came to its devices, step by step, as MARK events of a trace."""
+
+import html
+from typing import NamedTuple
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.units import format_bytes
+
+
+class Step(NamedTuple):
+    """One step: `stage` is session, settings, factory, device or manager; `num_bytes` 0 where none is meant."""
+
+    time_ns: int
+    stage: str
+    words: str
+    num_bytes: int
+
+    @property
+    def label(self) -> str:
+        """What its MARK is called."""
+        return f"{self.stage}: {self.words}"
+
+
+class Journey:
+    """Session -> settings -> factories -> devices -> manager, in the order it happened; printed as a list."""
+
+    def __init__(self) -> None:
+        self.log = EventLog()
+        self.labels = Labels()
+        self._steps: list[tuple[str, str]] = []
+
+    def note(self, stage: str, words: str, num_bytes: int = 0) -> None:
+        """Write one step down."""
+        self._steps.append((stage, words))
+        number = self.labels.intern(f"{stage}: {words}")
+        thread = self.log.begin_operation(-1)
+        self.log.put(Kind.MARK, 0, 0, 0, num_bytes, 0, 0, number, thread, 0, -1, 0)
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps so far."""
+        marks = self.log.copy(0, self.log.head)
+        return [
+            Step(int(mark["time"]), stage, words, int(mark["size"]))
+            for mark, (stage, words) in zip(marks, self._steps, strict=True)
+        ]
+
+    def trace(self) -> Trace:
+        """The steps as a trace: to look at, or to save beside the traces of the heaps."""
+        origin = Origin(pools=(Pool("journey of a session"),))
+        return Trace.from_events(self.log.copy(0, self.log.head), self.labels, origin)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{_milliseconds(step)}  {step.stage:<8}  {_told(step)}" for step in self.steps)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{_milliseconds(step)}</td><td>{step.stage}</td>"
+            f"<td style='text-align:left'>{html.escape(_told(step))}</td></tr>"
+            for step in self.steps
+        )
+        return f"<table><tr><th>time</th><th>stage</th><th>what happened</th></tr>{rows}</table>"
+
+
+def _told(step: Step) -> str:
+    return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
+
+
+def _milliseconds(step: Step) -> str:
+    return f"{step.time_ns / 1e6:9.3f} ms"

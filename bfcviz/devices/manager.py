@@ -1,0 +1,183 @@
+"""DeviceManager: the devices of a session, found by name; Session: how it comes to them."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.devices.device import Device
+from bfcviz.devices.factory import FACTORIES, FactoryRegistry, Making
+from bfcviz.devices.gpu import GPUDevice
+from bfcviz.devices.host import HostMemory
+from bfcviz.devices.journey import Journey
+from bfcviz.devices.names import DeviceName, parse_name
+from bfcviz.devices.plan import Planned
+from bfcviz.devices.recorded import Logs
+from bfcviz.devices.settings import Settings
+from bfcviz.errors import DevicesError, UnknownDevice
+
+
+class DeviceManager:
+    """Owns devices and finds them by name.
+
+    Args:
+        devices: no two of one name.
+        host: the memory they share, closed with them.
+        journey: how they came about.
+    """
+
+    def __init__(
+        self, devices: Iterable[Device], host: HostMemory | None = None, journey: Journey | None = None
+    ) -> None:
+        self._devices: dict[DeviceName, Device] = {}
+        for each in devices:
+            if each.parsed_name in self._devices:
+                raise DevicesError(f"two devices are called {each.name}: give each a name of its own")
+            self._devices[each.parsed_name] = each
+        self._host = host
+        self.journey = Journey() if journey is None else journey
+        self._closed = False
+
+    @classmethod
+    def create(
+        cls,
+        settings: Settings | None = None,
+        *,
+        factories: FactoryRegistry = FACTORIES,
+        record: str | os.PathLike[str] | None = None,
+        capacity: int = 1 << 16,
+    ) -> Self:
+        """Make the devices that settings plan; afterwards these cannot be changed.
+
+        Args:
+            settings: by default those of a process in which nothing was set.
+            factories: what makes the devices.
+            record: a new folder that gets a recording of each heap; None = rings in memory.
+            capacity: events such a ring keeps, a multiple of 64.
+
+        Raises:
+            SettingError: the settings contradict each other; they are as they were.
+            DeviceError: CUDA failed.
+        """
+        settings = Settings() if settings is None else settings
+        journey = Journey()
+        _note_settings(journey, settings)
+        plan = settings.plan()
+        state = settings.state
+        logs = Logs(record, capacity)
+        real = [each.physical for each in plan if each.physical.driver is not None]
+        with ExitStack() as undo:
+            host = HostMemory(logs, state.options, real[0] if real else None)
+            undo.callback(host.close)
+            devices: list[Device] = []
+            for each in _devices_of(Making(state, plan, logs, host), factories, journey):
+                undo.callback(each.close)
+                devices.append(each)
+            made = cls(devices, host, journey)
+            settings.initialise(plan)
+            undo.pop_all()
+        journey.note("manager", f"has {len(devices)} devices: {', '.join(made.list_names())}")
+        return made
+
+    @property
+    def devices(self) -> list[Device]:
+        """All of them, the CPU first."""
+        return list(self._devices.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether all memory is given back."""
+        return self._closed
+
+    def list_devices(self, device_type: str | None = None) -> list[Device]:
+        """The devices of a kind, `GPU` or `CPU`; None = all."""
+        return [each for each in self._devices.values() if device_type in (None, each.device_type)]
+
+    def list_names(self) -> list[str]:
+        """Their short names."""
+        return [each.name for each in self._devices.values()]
+
+    def device(self, name: str) -> Device:
+        """A device by its full or short name, or `GPU:0`.
+
+        Raises:
+            UnknownDevice: there is none of that name.
+        """
+        found = self._devices.get(parse_name(name))
+        if found is None:
+            raise UnknownDevice(f"there is no device {name!r}; there are {', '.join(self.list_names())}")
+        return found
+
+    def gpu(self, index: int = 0) -> GPUDevice:
+        """A GPU by its number; raises UnknownDevice where there is none."""
+        found = self.device(f"GPU:{index}")
+        if not isinstance(found, GPUDevice):
+            raise UnknownDevice(f"{found!r} was made by another factory: ask for it with device()")
+        return found
+
+    def close(self) -> None:
+        """Close all devices, the last one first, and give all memory back, whatever is still in use."""
+        if self._closed:
+            return
+        self._closed = True
+        with ExitStack() as everything:
+            if self._host is not None:
+                everything.callback(self._host.close)
+            for each in self._devices.values():
+                everything.callback(each.close)
+        self.journey.note("manager", "closed: all memory is given back")
+
+    def __getitem__(self, name: str) -> Device:
+        return self.device(name)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and parse_name(name) in self._devices
+        except UnknownDevice:
+            return False
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._devices.values())
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<DeviceManager {'closed, ' if self._closed else ''}{', '.join(map(repr, self._devices.values()))}>"
+
+
+def _note_settings(journey: Journey, settings: Settings) -> None:
+    journey.note("session", "begins")
+    for each in settings.list_physical_devices():
+        visible = "visible" if each in settings.get_visible_devices() else "not visible"
+        journey.note("settings", f"{each.name} is {visible}: {each.description}", each.total_bytes)
+
+
+def _devices_of(making: Making, factories: FactoryRegistry, journey: Journey) -> Iterator[Device]:
+    """The devices of each factory in turn, each step written down; in a GPU's heap, too."""
+    for kind in factories.device_types:
+        factory = factories.get(kind)
+        name = type(factory).__name__
+        journey.note("factory", f"{name} makes devices of kind {kind}, priority {factories.priority(kind)}")
+        for device in factory.create(making):
+            journey.note("device", _told(device.planned, device), device.memory_limit)
+            if isinstance(heap := getattr(device, "heap", None), BFCAllocator):
+                for step in journey.steps:
+                    heap.mark(step.label, step.num_bytes)
+            yield device
+
+
+def _told(planned: Planned, device: Device) -> str:
+    growth = "growing" if planned.options.allow_growth else "taken at once"
+    mark = " (simulated)" if device.simulated else ""
+    return f"created {device.full_name}{mark} on {planned.physical.name}, {growth}"

@@ -1,0 +1,47 @@
+"""Names of devices, as TensorFlow writes them: short `/device:GPU:0`, full `/job:localhost/.../device:GPU:0`."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from bfcviz.errors import UnknownDevice
+
+TASK: Final = "/job:localhost/replica:0/task:0"
+_NAME: Final = re.compile(rf"(?:{TASK})?/?(?:(?:physical_)?device:)?(CPU|GPU):([0-9]{{1,9}})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, order=True)
+class DeviceName:
+    """The kind of a device, `CPU` or `GPU`, and its number among its kind."""
+
+    device_type: str
+    index: int
+
+    @property
+    def short(self) -> str:
+        """Such as `/device:GPU:0`."""
+        return f"/device:{self.device_type}:{self.index}"
+
+    @property
+    def full(self) -> str:
+        """The short name behind that of the task."""
+        return f"{TASK}{self.short}"
+
+    @property
+    def physical(self) -> str:
+        """Such as `/physical_device:GPU:0`: the name where a physical device is meant."""
+        return f"/physical_device:{self.device_type}:{self.index}"
+
+
+def parse_name(text: str) -> DeviceName:
+    """The name in any of its forms: full, short, `GPU:0`, or the old `gpu:0`.
+
+    Raises:
+        UnknownDevice: the text is no name of a device.
+    """
+    match = _NAME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise UnknownDevice(
+            f"{text!r} is no name of a device: write '/device:GPU:0', 'CPU:0' or '{TASK}/device:GPU:0'"
+        )
+    return DeviceName(match[1].upper(), int(match[2]))

@@ -1,0 +1,83 @@
+"""Streams of a GPU: queues of work, each in order, all side by side; CUDA's where there is a GPU, else threads."""
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
+
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NAMES: Final = ("compute", "host_to_device", "device_to_host", "device_to_device")
+"""Of a GPU's streams, as TensorFlow has them; their numbers in events count from 1."""
+
+_NON_BLOCKING: Final = 1
+
+
+class Stream:
+    """A queue of work on a GPU.
+
+    Attributes:
+        name: one of NAMES.
+        number: in events, 1..4.
+        handle: of CUDA's stream; 0 where the GPU is simulated.
+    """
+
+    def __init__(self, name: str, number: int, driver: Driver | None = None, device: int = 0) -> None:
+        self.name = name
+        self.number = number
+        self.handle = 0
+        self._driver = driver
+        self._device = device
+        self._worker: ThreadPoolExecutor | None = None
+        if driver is not None:
+            self.handle = _create(driver, device)
+            self._destroy = weakref.finalize(self, _destroy, driver, device, self.handle)
+
+    def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a host function behind all that was submitted before; on CUDA, once the stream's work is done."""
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"bfcviz-{self.name}")
+
+        def behind() -> T:
+            self._wait_for_cuda()
+            return function(*args, **kwargs)
+
+        return self._worker.submit(behind)
+
+    def synchronize(self) -> None:
+        """Wait until all that was submitted is done."""
+        if self._worker is not None:
+            self._worker.submit(int).result()
+        self._wait_for_cuda()
+
+    def close(self) -> None:
+        """Finish the work, and end."""
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = None
+        if self._driver is not None:
+            self._destroy()
+
+    def _wait_for_cuda(self) -> None:
+        if self._driver is not None and self._destroy.alive:
+            with self._driver.on(self._device):
+                self._driver.call("cuStreamSynchronize", ctypes.c_void_p(self.handle))
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.number} {self.name}{'' if self._driver else ', simulated'}>"
+
+
+def _create(driver: Driver, device: int) -> int:
+    found = ctypes.c_void_p()
+    with driver.on(device):
+        driver.call("cuStreamCreate", ctypes.byref(found), _NON_BLOCKING)
+    return found.value or 0
+
+
+def _destroy(driver: Driver, device: int, handle: int) -> None:
+    with driver.on(device):
+        driver.try_call("cuStreamDestroy_v2", ctypes.c_void_p(handle))
