@@ -52,12 +52,20 @@ class Keeper:
         owner: whose memory it is.
         more: makes spare lanes for a device.
         streams: of the framework.
+        make_room: gives a device's unused memory back to it, where that can be; whether there was any.
     """
 
-    def __init__(self, owner: Owner, more: Callable[[int], Any], streams: Streams) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        more: Callable[[int], Any],
+        streams: Streams,
+        make_room: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._owner = owner
         self._more = more
         self._streams = streams
+        self._make_room = make_room
         self._noted: dict[int, set[int]] = {}
         # By the streams that are waited for: what one stream was told later it does later, so only the first is asked.
         self._held: dict[tuple[int, ...], deque[_Held]] = {}
@@ -121,6 +129,11 @@ class Keeper:
         for event in waiting:
             event.synchronize()
         return self.let_go(pointer, device, stream)
+
+    def recover(self, pointer: int, device: int, stream: int) -> bool:
+        """Memory ran out: whether there may be some now."""
+        waited = self.wait(pointer, device, stream)
+        return self._make_room(device) or waited
 
     def _count(self) -> None:
         self._owner.count(len(self._noted), sum(map(len, list(self._held.values()))))

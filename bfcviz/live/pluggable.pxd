@@ -86,12 +86,12 @@ cdef extern from *:
     }
 
     static void *bfc_lane_serve(bfc_lane *l, size_t size) {
-        void *p = l->serve(l->heap, size, bfc_label >> 32 == l->labels ? (uint32_t)bfc_label : 0);
-        if (p) return p;
+        return l->serve(l->heap, size, bfc_label >> 32 == l->labels ? (uint32_t)bfc_label : 0);
+    }
+    static void bfc_lane_fail(bfc_lane *l, size_t size) {
         l->failure[0] = size;
         l->totals(l->heap, l->failure + 1);
         __atomic_store_n(&l->failures, __atomic_add_fetch(&bfc_lane_failures, 1, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
-        return NULL;
     }
 
     static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
@@ -102,8 +102,8 @@ cdef extern from *:
         if (!l) l = bfc_lane_take(service, device, stream);
         if (!l && bfc_ask("more", NULL, device, stream)) l = bfc_lane_take(service, device, stream);
         void *p = l ? bfc_lane_serve(l, (size_t)size) : NULL;
-        if (!p && l && __atomic_load_n(&bfc_held, __ATOMIC_RELAXED) && bfc_ask("wait", NULL, device, stream))
-            p = bfc_lane_serve(l, (size_t)size);
+        if (!p && l && bfc_ask("recover", NULL, device, stream)) p = bfc_lane_serve(l, (size_t)size);
+        if (!p && l) bfc_lane_fail(l, (size_t)size);
         if (!p && bfc_throw) bfc_raise(l, device, (size_t)size);
         return p;
     }

@@ -41,10 +41,12 @@ class _Lane:
                 size, 1, known & native.LOW_32 if known >> 32 == self.labels else 0
             )
         except (MemoryError, AllocatorError):
-            totals = self.allocator.stats()
-            self.failure = (size, totals.pool_bytes, totals.bytes_in_use, totals.largest_free_chunk)
-            self.failures = next(_failures)
             return None
+
+    def fail(self, size: int) -> None:
+        totals = self.allocator.stats()
+        self.failure = (size, totals.pool_bytes, totals.bytes_in_use, totals.largest_free_chunk)
+        self.failures = next(_failures)
 
 
 class _State:
@@ -83,8 +85,10 @@ def _alloc(size: int, device: int, stream: int | None) -> int | None:
     if lane is None:
         return None
     address = lane.serve(size)
-    if address is None and _State.held and _State.keeper.wait(0, device, queue):
+    if address is None and _State.keeper.recover(0, device, queue):
         address = lane.serve(size)
+    if address is None:
+        lane.fail(size)
     return address
 
 

@@ -60,11 +60,11 @@ class Pool:
     def __init__(self, torch: Any, allocator: Any) -> None:
         make = getattr(torch.cuda, "MemPool", None)
         self._api = torch._C  # noqa: SLF001
-        before_2_8 = getattr(self._api, "_cuda_endAllocateCurrentStreamToPool", None)
-        self._end: Any = getattr(self._api, "_cuda_endAllocateToPool", before_2_8)
+        # Before 2.8 it has another name, and a pool's segments come from us for one thread alone.
+        self._end: Any = getattr(self._api, "_cuda_endAllocateToPool", None)
         if make is None or self._end is None or not hasattr(self._api, "_cuda_beginAllocateToPool"):
             raise LiveError(
-                f"PyTorch {torch.__version__} has no memory pools to serve it by (since 2.5 it does): give "
+                f"PyTorch {torch.__version__} has no memory pools to serve it by (since 2.8 it does): give "
                 "way='replace' "
                 "before CUDA is first used, or observe it: observe_torch"
             )

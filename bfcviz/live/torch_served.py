@@ -32,6 +32,10 @@ _SAYS: Final = {
 }
 
 
+def _name(device: int) -> str:
+    return f"torch cuda:{device}"
+
+
 class TorchHeap(BFCAllocator):
     """A heap behind tensors: it cannot be closed under them."""
 
@@ -170,7 +174,7 @@ class TorchServed:
             torch_api.replace(torch, allocator)
             TorchServed._replaced = self
         if self._keeper is None:
-            self._keeper = Keeper(self._lanes, self._add, torch_api.TorchStreams(torch))
+            self._keeper = Keeper(self._lanes, self._add, torch_api.TorchStreams(torch), self._make_room)
             current = torch.cuda.current_device()
             for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
                 for _ in range(SPARE):
@@ -188,10 +192,15 @@ class TorchServed:
             whole = self._torch.cuda.mem_get_info(device)[1]
             self._budgets[device] = Budget(whole if self._limit is None else self._limit)
         budget = self._budgets[device]
-        source, name = self._source(device, budget), f"torch cuda:{device}"
+        source, name = self._source(device, budget), _name(device)
         heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self.labels)
         self._heaps.append(heap)
         self._lanes.add(heap, device)
+
+    def _make_room(self, device: int) -> bool:
+        """Give free regions of a device's heaps back: the next request may be another heap's."""
+        name = _name(device)
+        return sum(heap.trim() for heap in self._heaps if heap.name == name) > 0
 
     # -- what failed --------------------------------------------------------------------------------------------
 
