@@ -47,7 +47,7 @@ def _profile(window: Path) -> Path:
 
 
 def _left_out(heaps: list[str]) -> list[str]:
-    """The first heap is recorded; those of further streams and devices are not."""
+    """The first heap is recorded, those of further streams and devices are not; nor are some threads of NumPy's."""
     return [f"without {', '.join(heaps)}"] if heaps else []
 
 
@@ -63,7 +63,8 @@ def _why_nothing(words: list[Word]) -> str:
         return "the program ended before there was anything to record"
     for word in words:
         if word.fact == "began":
-            return f"no Python process imported {word.why}"
+            hint = "; --numpy records NumPy's arrays" if word.why == "cupy" else ""
+            return f"no Python process imported {word.why}{hint}"
     return "no Python process began that reads PYTHONPATH (it does not with -I or -E, nor with -S)"
 
 

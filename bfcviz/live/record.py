@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, numpy
+from bfcviz.live import marks, numpy, numpy_api
 from bfcviz.live.startup.sitecustomize import tell
 
 Order = Mapping[str, Any]
@@ -48,6 +48,7 @@ class Recorded:
         self._order = dict(order)
         self._process = os.getpid()
         source.__enter__()
+        self._handler = numpy_api.get_handler()
         marks.begin(source)
         atexit.register(self.end)
 
@@ -57,6 +58,10 @@ class Recorded:
         if os.getpid() != self._process:
             return
         marks.end(self.source)
+        if numpy_api.get_handler() is not self._handler:
+            tell(
+                self._order, "left out", "what was done outside the thread or task that first imported NumPy"
+            )
         self.source.__exit__(None, None, None)
         for heap in self.source.trace_sources[1:]:
             tell(self._order, "left out", str(heap.name))

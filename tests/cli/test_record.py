@@ -235,6 +235,25 @@ if __name__ == "__main__":
     assert 4321 not in requests_in(folder)
 
 
+def test_numpy_imported_in_a_thread_is_said(tmp_path):
+    """NumPy's memory belongs to a context: the main thread is not served by what another one did."""
+    code = """
+import threading
+def work():
+    import numpy as np
+    np.empty(1234, np.uint8)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+import numpy as np
+np.empty(4321, np.uint8)
+"""
+    done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run.bfc")
+    assert 1234 in requests_in(tmp_path / "run.bfc")
+    assert 4321 not in requests_in(tmp_path / "run.bfc")
+    assert ", without what was done outside the thread or task that first imported NumPy. " in done.stderr
+
+
 def test_a_process_that_ends_at_once_leaves_what_it_did(tmp_path):
     code = "import os, numpy as np; np.empty(1234, np.uint8); os._exit(5)"
     folder = tmp_path / "run.bfc"
