@@ -142,7 +142,8 @@ def serve_cupy(
     """Let CuPy's new arrays have their memory from instrumented heaps, for the length of a `with`, in all threads.
 
     Each stream of each device has a heap of its own, so that memory in use on one stream never goes to another; see
-    `cupy_desk` for what is freed under another stream. Arrays may outlive the `with`, and keep their heaps.
+    `cupy_desk` for what is freed under another stream. Arrays may outlive the `with`, and keep their heaps. Those
+    that a captured graph works on must live as long as the graph, as with CuPy's own pool.
 
     Args:
         limit: of the heaps of one device together, in bytes or as text. By default all of its memory.

@@ -136,6 +136,10 @@ class Cuda:
         """What `cupy.empty` asks now, in this thread."""
         return self.cupy.cuda.get_allocator()
 
+    def has_pool(self) -> bool:
+        """Whether that is a memory pool's."""
+        return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
+
     def set_allocator(self, allocator: Any) -> None:
         """Let all threads ask another one.
 

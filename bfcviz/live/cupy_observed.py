@@ -20,14 +20,9 @@ class CupyObserved:
 
     Attributes:
         way: how CuPy is watched.
-        says: that in words.
     """
 
     way: Final = "observe"
-    says: Final = (
-        "CuPy is observed: its own pool serves it, and what this thread, and threads begun here, do with it is "
-        "recorded; threads that run already are not seen, nor what the pool gives back to the driver"
-    )
     _under_way: ClassVar["CupyObserved | None"] = None
 
     def __init__(self, cuda: Cuda, log: EventLog, capture: Capture) -> None:
@@ -42,6 +37,17 @@ class CupyObserved:
         self._hook = _hook_class(cuda.cupy)(self)
         self._inheritance = Inheritance(lambda: self._is_open, self._observe_thread)
         self.heap(cuda.device())
+
+    @property
+    def says(self) -> str:
+        """How CuPy is watched, in words."""
+        seen = (
+            "CuPy is observed: its own pool serves it, and what this thread, and threads begun here, do with it is "
+            "recorded; threads that run already are not seen, nor what the pool gives back to the driver"
+        )
+        if self._cuda.has_pool():
+            return seen
+        return f"{seen}. But CuPy's allocator is no method of a memory pool now, and only of pools is anything told"
 
     @property
     def trace_sources(self) -> list[ObservedHeap]:

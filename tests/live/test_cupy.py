@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import sys
 import threading
 import weakref
@@ -445,6 +446,51 @@ def test_many_threads(gpu):
                 heap.check_invariants()
     finally:
         sys.setswitchinterval(interval)
+
+
+class Yielding(PythonSubAllocator):
+    """Lets other threads have the GIL in the midst of each grant and release; addresses only."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.top = number << 44
+
+    def allocate(self, alignment, num_bytes):
+        for _ in range(20):
+            os.sched_yield()
+        gc.collect(0)
+        self.top += 1 << 32
+        return self.top, num_bytes
+
+    def free(self, address, num_bytes):
+        for _ in range(20):
+            os.sched_yield()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_yield"), reason="needs sched_yield")
+def test_threads_that_grow_and_trim_one_heap_at_once(gpu):
+    errors = []
+    gpu.sub_allocator = lambda _memory, _device, stream, _budget: Yielding(1 + stream)
+
+    def work():
+        try:
+            for turn in range(60):
+                array = cupy.empty((turn % 7 + 1) * MIB // 4, np.uint8)
+                del array
+                heap_of(source).trim()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    with served("48MiB") as source:
+        threads = [threading.Thread(target=work) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert in_use(source) == [0]
+        heap_of(source).check_invariants()
+        assert_model_agrees(heap_of(source))
 
 
 # -- what is recorded, and who watches

@@ -129,6 +129,12 @@ def test_what_it_cannot_know_is_counted(gpu):
     assert "not seen" in source.says
 
 
+def test_an_allocator_that_is_no_pool_is_told_of(gpu):
+    assert "no method of a memory pool" not in observed().says
+    with cupy.cuda.using_allocator(lambda size: None):
+        assert "no method of a memory pool" in observed().says
+
+
 def test_each_device_has_its_own(gpu):
     with observed() as source:
         Pool(1).grant(BASE, MIB)
