@@ -15,12 +15,13 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
 from bfcviz.events.trace import Trace
+from bfcviz.live import marks
 from bfcviz.live.numpy import OPTIONS, physical_memory, unserved
 from bfcviz.watching import notebook
 from bfcviz.watching.alerts import Alarm, Alert
 from bfcviz.watching.board import WatchDashboard
 from bfcviz.watching.failure import Failure, last_failure
-from bfcviz.watching.frameworks import NAMES, Plan, Source, Wish, source_of, unwatchable
+from bfcviz.watching.frameworks import NAMES, Capture, Plan, Source, Wish, source_of, unwatchable
 from bfcviz.watching.guard import Guard
 from bfcviz.watching.lookout import Lookout
 from bfcviz.watching.report import Report, report
@@ -37,6 +38,7 @@ class Settings:
 
     plan: Plan
     limit: int | None
+    capture: Capture | None
     path: Path | None
     dashboard: bool
     alerts: tuple[Alert, ...]
@@ -100,7 +102,7 @@ class Watch:
     def mark(self, name: str, value: int = 0) -> None:
         """Put a mark into the trace of each heap: a step, a phase, a note."""
         self._refuse_before()
-        for heap in self._heaps:
+        for heap in (heap for source in self.sources for heap in source.trace_sources):
             heap.mark(name, value)
 
     def tell(self, error: BaseException) -> None:
@@ -160,31 +162,37 @@ class Watch:
     def _source(self, wish: Wish, undo: ExitStack) -> Source:
         """What watches a framework, with where it writes to."""
         settings, name = self._settings, wish.framework
-        recorded: dict[str, Any] = {}
+        log: Recording | EventLog | None = EventLog(RING) if name == "numpy" else None
         if settings.path is not None:
             folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
-            recorded["log"] = undo.enter_context(
-                Recording(folder, [_pool(wish, settings.limit)], details={"framework": name, "way": wish.way})
-            )
-        elif name == "numpy":
-            recorded["log"] = EventLog(RING)
-        return source_of(wish, settings.limit, **recorded)
+            details = {"framework": name, "way": wish.way}
+            log = undo.enter_context(Recording(folder, [_pool(wish, settings.limit)], details=details))
+        return source_of(wish, settings.limit, settings.capture, log)
 
     def _open(self) -> None:
         """Begin to read what the heaps write."""
-        settings = self._settings
-        self._heaps = [heap for source in self.sources for heap in source.trace_sources]
-        self.traces = [trace_of(heap, settings.keep) for heap in self._heaps]
-        if settings.alerts:
-            traces = [trace_of(heap, _GUARDED) for heap in self._heaps]
-            pairs = zip(traces, self._heaps, strict=True)
-            self._guards = [(Guard(trace, settings.alerts), heap) for trace, heap in pairs]
-        if settings.dashboard and notebook.has_kernel():
+        self._join()
+        if self._settings.dashboard and self.traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
         rings = any(trace.slack is not None for trace in self.traces)
-        if self._guards or (rings and self._dashboard is None):
+        grow = any(wish.framework != "numpy" for wish in self._settings.plan.wishes)
+        if self._guards or grow or (rings and self._dashboard is None):
             self._lookout = Lookout(self._look, self._failed)
+
+    def _join(self) -> None:
+        """Take in the heaps that came: there is one for each stream or device that is used."""
+        settings = self._settings
+        for heap in (heap for source in self.sources for heap in source.trace_sources):
+            if any(heap is known for known in self._heaps):
+                continue
+            trace = trace_of(heap, settings.keep)
+            if settings.alerts:
+                self._guards.append((Guard(trace_of(heap, _GUARDED), settings.alerts), heap))
+            self._heaps.append(heap)
+            self.traces.append(trace)
+            if self._dashboard is not None:
+                self._dashboard.join(trace)
 
     def _new_dashboard(self) -> WatchDashboard:
         return WatchDashboard(self.traces, self.says, start=Watch._under_way is self)
@@ -193,6 +201,7 @@ class Watch:
 
     def _look(self) -> None:
         with self._showing:
+            self._join()
             if self._dashboard is None:
                 for trace in self.traces:
                     trace.refresh()
@@ -227,6 +236,8 @@ class Watch:
     def _look_last(self) -> None:
         for source in self.sources:
             source.settle()
+        with self._showing:
+            self._join()
         if self._lookout is not None:
             self._lookout.stop()
 
@@ -271,6 +282,8 @@ def _begin(source: Source, name: str, undo: ExitStack) -> None:
         raise
     except Exception as error:
         raise unwatchable(name, error) from error
+    marks.begin(source)
+    undo.callback(marks.end, source)
 
 
 def _pool(wish: Wish, limit: int | None) -> Pool:
@@ -282,8 +295,10 @@ def _pool(wish: Wish, limit: int | None) -> Pool:
 
 
 def _is_for_want_of_memory(error: BaseException) -> bool:
-    # PyTorch's is a RuntimeError of this name.
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    # PyTorch's are RuntimeErrors: one of this name, and one of this text.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error)
 
 
 def _forget_parent() -> None:
