@@ -1,4 +1,14 @@
-"""PyTorch's CUDA memory: served from instrumented heaps, or observed through its own memory history."""
+"""PyTorch's CUDA memory: served from instrumented heaps, or observed through its own memory history.
+
+By way of a memory pool, which can begin at any time, PyTorch's caching allocator stays between: chunks are its segments
+of 2 MiB and more. Memory that `record_stream` was called on is not used again before the end, for PyTorch puts that off
+while a pool is in use. When memory runs out PyTorch raises its OutOfMemoryError.
+
+Replacing the allocator shows every tensor; it must be done before CUDA is first used and stays for good, and CUDA
+graphs must not be captured meanwhile: a heap cannot keep what they used. There `record_stream` is honoured by events.
+When memory runs out RuntimeError is raised ("CUDA out of memory. ..."), by a C++ exception thrown through PyTorch, for
+it would take a NULL for an address.
+"""
 
 from typing import Literal
 
@@ -35,21 +45,12 @@ def serve_torch(
         with serve_torch(log=recording) as served:
             train()
 
-    By way of a memory pool, which can begin at any time, PyTorch's caching allocator stays between: chunks are its
-    segments of 2 MiB and more. Memory that `record_stream` was called on is not used again before the end, for PyTorch
-    puts that off while a pool is in use. Replacing the allocator shows every tensor; it must be done before CUDA is
-    first used and stays for good, and CUDA graphs must not be captured meanwhile: a heap cannot keep what they used.
-    There `record_stream` is honoured by events.
-
-    When memory runs out a pool lets PyTorch raise its OutOfMemoryError. A replaced allocator raises RuntimeError
-    ("CUDA out of memory. ...") itself, for PyTorch would take the NULL for an address.
-
     Args:
         limit: of each device's heaps together, in bytes or as text. By default all of the device's memory.
         log: where events of the first stream's heap go; a recording brings its labels along. By default, and for the
             heaps of further streams, a ring in memory.
         labels: where the names that `labels.label` gives are interned.
-        way: `pool`, or `replace`.
+        way: `pool`, or `replace`; see above.
         capture: what is recorded with each allocation: `nothing`, or the `label` in force.
         options: how the heaps behave.
 
