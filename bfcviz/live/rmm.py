@@ -6,7 +6,7 @@ them are seen together.
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
-from bfcviz.errors import InvalidRequest
+from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -15,7 +15,7 @@ from bfcviz.live.rmm_api import Rmm, handle_of
 from bfcviz.live.rmm_observed import UNIT, RmmObserved
 from bfcviz.live.rmm_served import RmmHeap, RmmServed
 from bfcviz.live.stacks import Capture, Chosen, Stacks
-from bfcviz.units import parse_bytes
+from bfcviz.units import format_bytes, parse_bytes
 
 OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
 """As suits a program among others: heaps begin small, and give wholly free regions back before they fail."""
@@ -45,7 +45,7 @@ def serve_rmm(
         options: how the heaps behave.
 
     Raises:
-        LiveError: RMM is not there or sees no GPU, or, on entering, it is served already.
+        LiveError: RMM is not there, sees no GPU or less memory than the limit; or, on entering, it is served already.
         InvalidRequest: a limit that cannot be.
         ValueError: a limit that is no size.
     """
@@ -53,6 +53,12 @@ def serve_rmm(
     if size is not None and not 1 <= size <= 1 << 62:
         raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
     rmm = Rmm("served")
+    if size is not None and size > (there := rmm.total_memory(rmm.device())) and memory != "managed":
+        raise LiveError(
+            f"heaps of at most {format_bytes(size)} were asked for, and device {rmm.device()} has "
+            f"{format_bytes(there)}: "
+            "give a lower limit or none, or memory='managed', which may exceed the device"
+        )
     logs, table = log_and_labels(log, labels)
     seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
     return RmmServed(rmm, _Maker(rmm, size, logs, table, memory, options), Capture(table, seen))

@@ -13,6 +13,7 @@ it would take a NULL for an address.
 from typing import Literal
 
 from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, cuda_sub_allocator
 from bfcviz.errors import InvalidRequest, LiveError
@@ -58,7 +59,7 @@ def serve_torch(
         ValueError: a limit that is no size.
         InvalidRequest: a way there is not.
         LiveError: stacks are wanted, which PyTorch's functions cannot see; on entering: PyTorch is not there, sees no
-            GPU, or cannot be served this way now.
+            GPU, has less than the limit, or cannot be served this way now.
     """
     if way not in ("pool", "replace"):
         raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
@@ -72,7 +73,7 @@ def serve_torch(
             "PyTorch was to be served with Python's stack at each allocation, but it asks for memory without Python's "
             "lock, where there is no stack to be seen: give capture='label', or observe it, observe_torch"
         )
-    return TorchServed(size, way, log, captured, options, _device_memory)
+    return TorchServed(size, way, log, captured, options, _memory)
 
 
 def observe_torch(
@@ -113,5 +114,14 @@ def observe_torch(
     return TorchObserved(log, labels, every_s, max_entries, capture)
 
 
-def _device_memory(device: int, budget: Budget) -> SubAllocator:
-    return cuda_sub_allocator("device", device, budget=budget)
+class _Gpu:
+    """Memory of the machine's GPUs, asked of the driver: PyTorch would begin to use CUDA if it were asked."""
+
+    def total(self, device: int) -> int:
+        return cuda_driver.load().total_memory(device)
+
+    def source(self, device: int, budget: Budget) -> SubAllocator:
+        return cuda_sub_allocator("device", device, budget=budget)
+
+
+_memory = _Gpu()

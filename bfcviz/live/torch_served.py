@@ -1,9 +1,9 @@
 """TorchServed: PyTorch's CUDA memory comes from instrumented heaps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
@@ -30,6 +30,16 @@ _SAYS: Final = {
     "chunk of its own, until "
     "the process ends: PyTorch swaps no allocator in use. Its memory statistics and snapshots are not to be had",
 }
+
+
+class Memory(Protocol):
+    """Where the heaps' memory comes from."""
+
+    def total(self, device: int) -> int:
+        """Bytes a device has."""
+
+    def source(self, device: int, budget: Budget) -> SubAllocator:
+        """Where a heap's regions come from."""
 
 
 def _name(device: int) -> str:
@@ -71,7 +81,7 @@ class TorchServed:
         log: EventLog | None,
         capture: Capture,
         options: AllocatorOptions,
-        source: Callable[[int, Budget], SubAllocator],
+        memory: Memory,
     ) -> None:
         self.labels = capture.labels
         self._capture = capture
@@ -79,7 +89,7 @@ class TorchServed:
         self._limit = limit
         self._log = log
         self._options = options
-        self._source = source
+        self._memory = memory
         self._lanes = Lanes(next(TorchServed._numbers), capture.use())
         self._torch: Any = None
         self._keeper: Keeper | None = None
@@ -158,6 +168,7 @@ class TorchServed:
 
     def _begin(self) -> None:
         torch = self._torch
+        self._check_limit(torch.cuda.device_count())
         throws = 0
         if self._by == "replace":
             if not self._lanes.can_throw():
@@ -185,14 +196,21 @@ class TorchServed:
             pool.begin()
             self._pool = pool
 
+    def _check_limit(self, devices: int) -> None:
+        for device in range(devices):
+            if self._limit is not None and self._limit > (there := self._memory.total(device)):
+                raise LiveError(
+                    f"heaps of at most {format_bytes(self._limit)} were asked for, and device {device} has "
+                    f"{format_bytes(there)}: give a lower limit, or none"
+                )
+
     def _add(self, device: int) -> None:
         """A spare heap for a device. The first of all writes to the log that was given, others to rings."""
         log, self._log = self._log, None
         if device not in self._budgets:
-            whole = self._torch.cuda.mem_get_info(device)[1]
-            self._budgets[device] = Budget(whole if self._limit is None else self._limit)
+            self._budgets[device] = Budget(self._memory.total(device) if self._limit is None else self._limit)
         budget = self._budgets[device]
-        source, name = self._source(device, budget), _name(device)
+        source, name = self._memory.source(device, budget), _name(device)
         heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self.labels)
         self._heaps.append(heap)
         self._lanes.add(heap, device)

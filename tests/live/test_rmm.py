@@ -241,6 +241,9 @@ def test_what_cannot_be_is_refused(rmm):
     for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
         with pytest.raises(InvalidRequest):
             serve_rmm(**arguments)
+    with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
+        serve_rmm("2GiB")
+    serve_rmm("2GiB", memory="managed")
     for every_s in (0, float("nan")):
         with pytest.raises(InvalidRequest):
             observe_rmm(every_s=every_s)

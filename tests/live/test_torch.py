@@ -1,6 +1,7 @@
 """PyTorch on our heaps, with a stand-in for PyTorch: by a pool, in place of its allocator, and what is refused."""
 
 import sys
+import types
 
 import pytest
 from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
@@ -24,7 +25,8 @@ compiled_only = pytest.mark.skipif(
 def torch(monkeypatch):
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
-    monkeypatch.setattr(live_torch, "_device_memory", HostMemory)
+    host = types.SimpleNamespace(total=lambda device: fake.total, source=HostMemory)
+    monkeypatch.setattr(live_torch, "_memory", host)
     monkeypatch.setattr(torch_served.TorchServed, "_replaced", None)
     return fake
 
@@ -205,6 +207,13 @@ def test_without_pytorch_or_a_gpu_it_says_what_to_do(torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(LiveError, match="pip install torch"):
         serve_torch().__enter__()
+
+
+def test_a_limit_above_the_device_is_refused(torch):
+    for way in ("pool", "replace"):
+        with pytest.raises(LiveError, match=r"at most 65\.0 MiB were asked for, and device 0 has 64\.0 MiB"):
+            serve_torch("65MiB", way=way).__enter__()
+    assert (torch.current_allocator, torch.pools, torch.made) == (None, {}, [])
 
 
 def test_an_older_pytorch_says_what_it_lacks(torch):
