@@ -11,6 +11,7 @@
     │   │   ├── InteriorPointer                 inside a chunk in use, not at its start
     │   │   └── ForeignPointer                  in no region of this heap
     │   ├── SubAllocatorError                   a sub-allocator broke its promise
+    │   ├── GuardOverrun                    guard words around a chunk were overwritten
     │   ├── DeviceError                         CUDA failed, or there is no driver or device
     │   └── BrokenInvariant                     the heap's own books do not balance: a bug in bfcviz
     ├── DevicesError                        a device or a memory setting that cannot be; all is as it was
@@ -23,6 +24,8 @@
     ├── FileError          (also ValueError)    a file that cannot be read: names file, place and cause
     └── MissingExtra       (also ImportError)   an optional package is not installed
 """
+
+from collections.abc import Sequence
 
 from bfcviz.units import format_bytes
 
@@ -107,6 +110,14 @@ class ForeignPointer(InvalidFree):
 
 class SubAllocatorError(AllocatorError):
     """A sub-allocator returned memory that breaks its promise (overlapping, misaligned, too small)."""
+
+
+class GuardOverrun(AllocatorError):
+    """Guard words were overwritten: somebody wrote outside his chunk; carries what was found as `damages`."""
+
+    def __init__(self, damages: Sequence[object]) -> None:
+        self.damages = tuple(damages)
+        super().__init__("; ".join(map(str, damages)))
 
 
 class DeviceError(AllocatorError):

@@ -1,21 +1,89 @@
-"""Every allocator there is, each made new; later ones join the list."""
+"""Every allocator there is, each made new: bare heaps, and heaps in all kinds of wrappings."""
 
-from heaps import GIB, MIB, new_heap
+import itertools
+import random
+
+from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.allocator.wrappers.alert import AlertAllocator, Threshold
+from bfcviz.allocator.wrappers.guard import GuardAllocator
+from bfcviz.allocator.wrappers.limit import LimitAllocator
+from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator
+from bfcviz.allocator.wrappers.retry import RetryAllocator
+from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 
-ALLOCATORS = {
-    "bfc": lambda: new_heap(64 * MIB),
-    "bfc, growing": lambda: new_heap(64 * MIB, allow_growth=True),
-    "bfc, growing and collecting": lambda: new_heap(64 * MIB, allow_growth=True, garbage_collection=True),
-    "bfc, small waste": lambda: new_heap(64 * MIB, fragmentation_fraction=0.0001),
-    "bfc, timestamps": lambda: new_heap(64 * MIB, timestamps=True),
-    "bfc, as TensorFlow 2.21": lambda: new_heap(64 * MIB, honour_alignment=False),
-    "bfc, descending": lambda: new_heap(64 * MIB, SimulatedSubAllocator("descending"), allow_growth=True),
-    "bfc, gapped": lambda: new_heap(64 * MIB, SimulatedSubAllocator("gapped", gap=GIB), allow_growth=True),
-    "bfc, coalescing": lambda: new_heap(
-        64 * MIB, SimulatedSubAllocator(supports_coalescing=True), allow_growth=True
+LIMIT = 2 * MIB
+
+HEAPS = {
+    "bfc": new_heap,
+    "bfc, growing": lambda limit: new_heap(limit, allow_growth=True),
+    "bfc, growing and collecting": lambda limit: new_heap(limit, allow_growth=True, garbage_collection=True),
+    "bfc, small waste": lambda limit: new_heap(limit, fragmentation_fraction=0.0001),
+    "bfc, timestamps": lambda limit: new_heap(limit, timestamps=True),
+    "bfc, as TensorFlow 2.21": lambda limit: new_heap(limit, honour_alignment=False),
+    "bfc, descending": lambda limit: new_heap(limit, SimulatedSubAllocator("descending"), allow_growth=True),
+    "bfc, gapped": lambda limit: new_heap(limit, SimulatedSubAllocator("gapped", gap=GIB), allow_growth=True),
+    "bfc, coalescing": lambda limit: new_heap(
+        limit, SimulatedSubAllocator(supports_coalescing=True), allow_growth=True
     ),
-    "bfc, host memory": lambda: new_heap(64 * MIB, HostSubAllocator(), allow_growth=True),
+    "bfc, host memory": lambda limit: new_heap(limit, HostSubAllocator(), allow_growth=True),
 }
+
+THRESHOLDS = [Threshold("bytes_in_use", above=MIB), Threshold("largest_free_chunk", below=64 * KIB)]
+
+WRAPPERS = {
+    "plain": AllocatorWrapper,
+    "tracking": TrackingAllocator,
+    "guard": GuardAllocator,
+    "nan": NaNFillAllocator,
+    "limit": lambda inner: LimitAllocator(inner, 1 << 40),
+    "retry": lambda inner: RetryAllocator(inner, 1e-6),
+    "alert": lambda inner: AlertAllocator(inner, THRESHOLDS, lambda crossing: None),
+}
+
+
+def wrapped(heap, names):
+    """A heap in wrappers by name, the first name innermost."""
+    for name in names:
+        heap = WRAPPERS[name](heap)
+    return heap
+
+
+def _wrappings():
+    chance = random.Random(19)
+    names = list(WRAPPERS)
+    yield from itertools.product(names, repeat=1)
+    yield from itertools.product(names, repeat=2)
+    yield from itertools.permutations([name for name in names if name != "plain"], 3)
+    for count in range(4, 9):
+        yield from (tuple(chance.choices(names, k=count)) for _ in range(4))
+
+
+WRAPPINGS = list(dict.fromkeys(_wrappings()))
+"""All single wrappers and pairs, all triples of different ones, and some of the larger."""
+
+
+def _composition(names, heap):
+    return lambda: wrapped(HEAPS[heap](LIMIT), names)
+
+
+ALLOCATORS = {name: lambda make=make: make(LIMIT) for name, make in HEAPS.items()}
+for number, names in enumerate(WRAPPINGS):
+    heap = list(HEAPS)[number % len(HEAPS)]
+    ALLOCATORS[" > ".join([*reversed(names), heap])] = _composition(names, heap)
+for name in WRAPPERS:
+    ALLOCATORS[f"{name} > bfc, host memory"] = _composition((name,), "bfc, host memory")
+
+
+def overhead(allocator, alignment=256):
+    """Bytes that a request grows by on its way to the heap: the guard words."""
+    layers = getattr(allocator, "layers", ())
+    return sum(layer.overhead(alignment) for layer in layers if isinstance(layer, GuardAllocator))
+
+
+def heap_of(allocator):
+    """The heap inside all wrappers."""
+    return getattr(allocator, "base", allocator)
