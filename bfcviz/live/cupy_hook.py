@@ -88,4 +88,5 @@ class CupyHook:
 
     def end(self) -> None:
         """Python ends: call none from here on, and let everything lie."""
+        self.is_open = False
         cupy_gate.end(self.gate)
