@@ -8,6 +8,7 @@ from processes import run_code
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.live.startup import sitecustomize
 
 BEGIN = """
 import os, sys, types, json
@@ -91,6 +92,17 @@ for framework in ("jax", "nothing"):
     assert first == "no GPU"
     assert second == "nothing cannot be recorded; choose one of numpy, cupy, torch, rmm, jax, tensorflow"
     assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_a_python_that_is_too_old_is_said(monkeypatch, tmp_path):
+    asked = order(tmp_path, framework=None, home="")
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.version_info", (3, 10, 2, "final", 0))
+        sitecustomize.begin(asked, "numpy")
+    (file,) = (tmp_path / "told").iterdir()
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [word["fact"] for word in told] == ["imported", "unable"]
+    assert told[1]["why"] == "ImportError: bfcviz needs Python 3.11 or later, this is 3.10"
 
 
 def test_one_process_is_recorded(tmp_path):

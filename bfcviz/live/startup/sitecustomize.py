@@ -44,6 +44,8 @@ def wanted(order: dict[str, Any]) -> str:
 
 def borrowed(home: str) -> Any:
     """bfcviz.live.record, from this Python or, where it has none, from the one that `bfcviz record` runs in."""
+    if sys.version_info < (3, 11):  # noqa: UP036  it is a stranger's Python
+        raise ImportError("bfcviz needs Python 3.11 or later, this is {}.{}".format(*sys.version_info))
     path = list(sys.path)
     sys.path.append(home)
     try:
