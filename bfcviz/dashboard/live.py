@@ -78,7 +78,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             value=False, description="pause", icon="pause", tooltip="pause the picture"
         )
         names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
-        self._menu = widgets.Dropdown(options=_numbered(names), value=0, description="heap")
+        self._menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
         self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
         self.inspector = Inspector(self.trace, follow=True, **options)
         row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
@@ -220,7 +220,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._say()
 
 
-def _numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+def numbered(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names of heaps with their numbers, for a menu; with the number in the name where names alone do not tell."""
     many = len(set(names)) < len(names)
     return [(f"{name} ({number})" if many else name, number) for number, name in enumerate(names)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from bfcviz.events.window import KEEP
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert
-from bfcviz.watching.frameworks import Asked, check_limit, plan
+from bfcviz.watching.frameworks import Asked, Capture, check_capture, check_limit, plan
 from bfcviz.watching.watched import Settings, Watch
 
 
@@ -19,6 +19,7 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
     rmm: Asked = None,
     jax: Asked = None,
     limit: int | str | None = None,
+    capture: Capture | None = None,
     path: str | os.PathLike[str] | None = None,
     dashboard: bool = True,
     alerts: Iterable[Alert] = (),
@@ -46,8 +47,12 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
             and PyTorch is observed if it is at work on a GPU. A mapping instead of True goes to the framework's
             own function in `bfcviz.live` as its arguments.
         limit: what a heap that serves may grow to, in bytes or as text; beyond it the framework runs out of memory.
+        capture: what is recorded with each allocation: `nothing`; the `label` in force; the Python `stack` as well;
+            or `Stacks`, which say what frames. What each costs is told in `bfcviz.live.stacks`. By default the
+            label, and for PyTorch observed, which knows none of ours, the stack.
         path: a new folder to record to, from which everything can be opened again; with several frameworks it gets
-            a folder for each. By default the newest events are kept in memory.
+            a folder for each. By default the newest events are kept in memory, as they are of the heaps of further
+            devices and streams.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
         keep: events kept of each heap, where nothing is recorded to disk; 64 bytes each.
@@ -62,5 +67,6 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
     found = plan(asked)
     most = None if limit is None else parse_bytes(limit)
     check_limit(found.wishes, most)
+    check_capture(found.wishes, capture)
     folder = None if path is None else Path(path)
-    return Watch(Settings(found, most, folder, dashboard, tuple(alerts), keep))
+    return Watch(Settings(found, most, capture, folder, dashboard, tuple(alerts), keep))

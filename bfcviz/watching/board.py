@@ -7,6 +7,9 @@ from typing import Any, Final
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
+from bfcviz.dashboard.drain import Drain
+from bfcviz.dashboard.live import numbered
+from bfcviz.dashboard.sources import name_of
 from bfcviz.events.trace import Trace
 
 _MOST: Final = 5
@@ -33,6 +36,23 @@ class WatchDashboard(LiveDashboard):
         self._notices.add_class("bfcviz-notices")
         super().__init__(list(traces), **options)
         self._bar.children = (*self._bar.children, self._way, self._notices)
+
+    def join(self, trace: Trace) -> None:
+        """Take in the trace of a heap that came later; it can be chosen in the menu. From any thread."""
+        with self.inspector.lock:
+            self.traces.append(trace)
+            running = self._drain.running
+            self._drain.stop()
+            self._drain = Drain(self.traces)
+            if running:
+                self._drain.start()
+            names = [name_of(each, each) for each in self.traces]
+            with self._menu.hold_trait_notifications():  # new options alone choose the first of them
+                chosen, self._menu.options = self._menu.value, numbered(names)
+                self._menu.value = chosen
+            if self._menu not in self._bar.children:
+                first, *others = self._bar.children
+                self._bar.children = (first, self._menu, *others)
 
     def notice(self, text: str) -> None:
         """Say something at the top, after what was said before. From any thread."""

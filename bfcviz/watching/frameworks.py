@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
 from bfcviz.live.numpy import physical_memory
+from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.units import format_bytes
 
 NAMES: Final = {"numpy": "NumPy", "cupy": "CuPy", "torch": "PyTorch", "rmm": "RMM", "jax": "JAX"}
@@ -23,9 +24,15 @@ _WAYS: Final = {
 }
 """The ways in, the usual one first."""
 
+_NAMELESS: Final = (("rmm", "observe"), ("jax", "observe"))
+"""What tells of no allocation who made it."""
+
 Asked = bool | str | Mapping[str, Any] | None
 """None: if nothing else is asked for, whatever is there. True: the usual way. `serve` or `observe`: that way. A
 mapping: the arguments of the constructor in `bfcviz.live`, and maybe `way`."""
+
+Capture = Chosen | Stacks
+"""What is recorded with each allocation: `nothing`, `label`, `stack`, or which frames of it."""
 
 
 class Source(Protocol):
@@ -41,7 +48,7 @@ class Source(Protocol):
 
     @property
     def trace_sources(self) -> list[Any]:
-        """The heaps, each something that `LiveDashboard` can watch."""
+        """The heaps there are now, each something that `LiveDashboard` can watch; more may come."""
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
@@ -117,23 +124,40 @@ def check_limit(wishes: list[Wish], limit: int | None) -> None:
         )
 
 
-def source_of(wish: Wish, limit: int | None, **recorded: Any) -> Source:
+def check_capture(wishes: list[Wish], capture: Capture | None) -> None:
+    """Refuse to capture stacks of what tells of none; raises LiveError."""
+    if capture is None or capture in ("nothing", "label"):
+        return
+    for wish in wishes:
+        if (wish.framework, wish.way) in _NAMELESS:
+            raise LiveError(
+                f"stacks were asked for, but {NAMES[wish.framework]}, observed, does not tell who allocates: leave "
+                "capture out"
+            )
+
+
+def source_of(wish: Wish, limit: int | None, capture: Capture | None, log: Any) -> Source:
     """What watches a framework, not begun yet.
 
     Args:
         wish: which one, and how.
         limit: of the heap, in bytes, where it is served.
-        recorded: `log` and `labels`, where given.
+        capture: what is recorded with each allocation; None: what is usual for it.
+        log: where events go; None: to a ring that it makes.
 
     Raises:
         LiveError: it cannot be watched here; says why.
         BfcvizError: whatever else its module says.
     """
     name, module = NAMES[wish.framework], f"bfcviz.live.{wish.framework}"
-    limits = {"limit": limit} if wish.way == "serve" else {}
+    options: dict[str, Any] = {"log": log, **wish.options}
+    if wish.way == "serve":
+        options["limit"] = limit
+    if capture is not None and (wish.framework, wish.way) not in _NAMELESS:
+        options["capture"] = capture
     try:
         make = getattr(import_module(module), f"{wish.way}_{wish.framework}")
-        source: Source = make(**limits, **recorded, **wish.options)
+        source: Source = make(**options)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # whatever a framework raises where there is no GPU, driver, or fitting build

@@ -14,7 +14,7 @@ from bfcviz.figures import draw
 from bfcviz.live.numpy import unserved
 from bfcviz.watching import notebook
 from bfcviz.watching.begin import watch
-from bfcviz.watching.frameworks import NAMES
+from bfcviz.watching.frameworks import NAMES, Capture
 from bfcviz.watching.report import report
 from bfcviz.watching.watched import Watch
 
@@ -29,6 +29,7 @@ class _Parser(argparse.ArgumentParser):
         for framework, said in NAMES.items():
             self.add_argument(f"--{framework}", action="store_true", help=f"watch {said}")
         self.add_argument("--limit", metavar="SIZE", help="what the heap may grow to, such as 512MiB")
+        self.add_argument("--stack", action="store_true", help="record the Python stack with each allocation")
         self.add_argument("--path", metavar="FOLDER", help="a new folder to record to")
 
     def error(self, message: str) -> NoReturn:
@@ -157,7 +158,8 @@ def unload_ipython_extension(shell: Any) -> None:
 
 def _watch(wanted: argparse.Namespace, *, dashboard: bool) -> Watch:
     asked: dict[str, Any] = {name: True for name in NAMES if getattr(wanted, name)}
-    return watch(**asked, limit=wanted.limit, path=wanted.path, dashboard=dashboard)
+    capture: Capture | None = "stack" if wanted.stack else None
+    return watch(**asked, limit=wanted.limit, capture=capture, path=wanted.path, dashboard=dashboard)
 
 
 def _tell(watched: Watch, trace: Trace) -> None:

@@ -97,9 +97,16 @@ def _holders(model: Model) -> list[Holder]:
     np.add.at(held, at, used["size"])
     total = int(held.sum())
     order = np.argsort(held)[::-1]
-    rows = [(short_name(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
+    rows = [(_who(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
     if len(rows) > _MOST + 1:
         others = rows[_MOST:]
         name = f"{len(others)} others"
         rows = [*rows[:_MOST], (name, sum(row[1] for row in others), sum(row[2] for row in others))]
     return [Holder(name, count, size, size / total) for name, count, size in rows]
+
+
+def _who(trace: Trace, label: int) -> str:
+    """What a label says, and the innermost frame of its stack if it has one."""
+    name, stack = short_name(trace, label), trace.labels[label].details.get("stack", "")
+    function, _, place = stack.partition("\n")[0].partition(" (")
+    return f"{name}, in {function} ({place.rpartition('/')[2]}" if place else name

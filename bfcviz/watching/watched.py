@@ -129,6 +129,7 @@ class Watch:
             undo.callback(self._look_last)
             for source, wish in zip(self.sources, self._settings.plan.wishes, strict=True):
                 _begin(source, NAMES[wish.framework], undo)
+                undo.callback(self._quietly, source.settle)
             with unserved():  # arrays of pictures, and of threads that make them, are not the workload's
                 self._open()
             self._undo = undo.pop_all()
@@ -234,8 +235,6 @@ class Watch:
     # -- the end --------------------------------------------------------------------------------------------
 
     def _look_last(self) -> None:
-        for source in self.sources:
-            source.settle()
         with self._showing:
             self._join()
         if self._lookout is not None:

@@ -1,5 +1,6 @@
 """What is watched when nothing, something or nonsense is asked for. The other frameworks are stand-ins here."""
 
+import contextlib
 import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 
 import bfcviz
-from bfcviz.errors import LiveError
+from bfcviz.errors import BfcvizError, LiveError
+from bfcviz.events.schema import Kind
 from bfcviz.live import numpy_api
 from bfcviz.live.numpy import serve_numpy
+from bfcviz.model.find import events_of
 from bfcviz.watching import frameworks
 from bfcviz.watching.frameworks import Wish, plan, source_of
 
@@ -140,12 +143,12 @@ def test_a_limit_for_what_is_only_observed_is_refused():
 
 
 def test_options_go_to_the_frameworks_own_function():
-    source = source_of(Wish("numpy", "serve", {"small": 512}), 1 << 20)
+    source = source_of(Wish("numpy", "serve", {"small": 512}), 1 << 20, None, None)
     with source:
         np.empty(8)
     assert source.left_to_numpy == 1
     with pytest.raises(TypeError, match="colour"):
-        source_of(Wish("numpy", "serve", {"colour": "red"}), None)
+        source_of(Wish("numpy", "serve", {"colour": "red"}), None, None, None)
 
 
 def test_another_framework_is_watched_like_numpy(live, tmp_path):
@@ -186,3 +189,100 @@ def test_an_error_of_ours_is_passed_on(live):
     live("cupy", "serve", lambda **_: Stand(fails=LiveError("there is no GPU here: ...")))
     with pytest.raises(LiveError, match=r"^there is no GPU here"):
         bfcviz.watch(cupy=True).__enter__()
+
+
+def test_a_heap_that_comes_later_joins(live):
+    made = []
+    live("cupy", "serve", lambda **options: made.append(Stand(**options)) or made[0])
+    alert = bfcviz.Alert("bytes_in_use", above="4KiB")
+    with bfcviz.watch(cupy=True, alerts=[alert]) as w:
+        dashboard = w.dashboard
+        assert dashboard._menu not in dashboard._bar.children
+        other = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stream 7")
+        made[0].trace_sources.append(other)
+        other.allocate(10_000)
+        w.mark("step 1")
+    assert [trace.origin.pools[0].name for trace in w.traces] == ["stand", "stream 7"]
+    assert [len(trace) for trace in w.traces] == [1, 5]  # EXTEND, SPLIT, ALLOCATE, and two marks
+    assert [alarm.heap for alarm in w.alarms] == ["stream 7"]
+    assert dashboard._menu.options == (("stand", 0), ("stream 7", 1))
+    assert dashboard._menu in dashboard._bar.children
+    assert dashboard.trace is w.traces[0]
+    dashboard._menu.value = 1
+    assert dashboard.trace is w.traces[1]
+    dashboard.close()
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("CUDA out of memory. Tried to allocate"), MemoryError("no more")]
+)
+def test_every_frameworks_own_error_of_memory_is_one(live, error):
+    made = []
+    live("torch", "serve", lambda **options: made.append(Stand(**options)) or made[0])
+    w = bfcviz.watch(torch="serve", dashboard=False)
+    with contextlib.suppress(type(error)), w:
+        made[0].trace_sources[0].try_allocate(1 << 30, label="attention")
+        made[0].out_of_memory = object()
+        raise error
+    assert w.failure.words.startswith("A request by attention for 1.0 GiB failed")
+    assert error.__notes__ == [str(w.failure)]
+
+
+# -- what is captured ----------------------------------------------------------------------------------------
+
+
+def names(w):
+    return {w.trace.labels.name(int(event["label"])) for event in events_of(w.trace, [Kind.ALLOCATE])}
+
+
+@pytest.mark.parametrize(("capture", "found"), [(None, {"work"}), ("label", {"work"}), ("nothing", {""})])
+def test_a_label_is_captured_unless_nothing_is(capture, found):
+    with bfcviz.watch(numpy=True, limit="1MiB", capture=capture) as w, bfcviz.label("work"):
+        np.empty(100)
+    assert names(w) == found
+
+
+def test_stacks_are_captured_where_they_are_asked_for_and_the_report_tells_the_innermost():
+    with bfcviz.watch(numpy=True, limit="1MiB", capture="stack") as w, bfcviz.label("work"):
+        np.empty(100)
+    (holder,) = w.report().holders
+    assert holder.name.startswith("work, in test_stacks_are_captured_where_they_are_asked_for")
+    assert "(test_frameworks.py:" in holder.name
+
+
+def test_capture_goes_to_each_framework_that_knows_it(live):
+    made = []
+    live("cupy", "serve", lambda **options: made.append(Stand(**options)) or made[-1])
+    live("jax", "observe", lambda **options: made.append(Stand(**options)) or made[-1])
+    with bfcviz.watch(cupy=True, jax=True, capture="nothing"):
+        pass
+    assert [stand.options.get("capture") for stand in made] == ["nothing", None]
+    with pytest.raises(
+        LiveError, match="stacks were asked for, but JAX, observed, does not tell who allocates"
+    ):
+        bfcviz.watch(jax=True, capture="stack")
+
+
+# -- where there is no GPU -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cupy": True}, "(?i)cupy"),
+        ({"cupy": "observe"}, "(?i)cupy"),
+        ({"torch": True}, "(?i)torch"),
+        ({"torch": "serve"}, "(?i)torch"),
+        ({"rmm": True}, "(?i)rmm"),
+        ({"jax": True}, "(?i)jax"),
+    ],
+)
+def test_a_framework_that_is_not_there_is_told_and_numpy_stays_as_it_was(asked, said, monkeypatch):
+    for name in ("cupy", "torch", "rmm", "jax"):
+        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
+    handler = numpy_api.get_handler()
+    with pytest.raises(BfcvizError, match=said):
+        bfcviz.watch(numpy=True, **asked).__enter__()
+    assert numpy_api.get_handler() is handler
+    with bfcviz.watch(numpy=True, limit="1MiB"):
+        pass
