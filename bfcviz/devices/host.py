@@ -1,7 +1,6 @@
 """Memory of the machine that all devices of a session share: ordinary, and pinned for transfers to a GPU."""
 
 from functools import cached_property
-from typing import Final
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
@@ -9,11 +8,9 @@ from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.options import GPUOptions
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.pinned import PinnedSubAllocator
+from bfcviz.devices.plan import HOST_LIMIT
 from bfcviz.devices.recorded import Logs, Recorded
-from bfcviz.units import GiB, MiB
-
-LIMIT: Final = 64 * GiB
-"""Of each heap of host memory, TensorFlow's default."""
+from bfcviz.units import MiB
 
 
 class HostMemory:
@@ -21,12 +18,14 @@ class HostMemory:
 
     Args:
         logs: makes them.
+        limit: bytes of the ordinary one.
         options: limit and growth of the pinned one.
         gpu: a real GPU, by whose driver memory is pinned; None = there is none, and nothing is pinned.
     """
 
-    def __init__(self, logs: Logs, options: GPUOptions, gpu: PhysicalDevice | None) -> None:
+    def __init__(self, logs: Logs, limit: int, options: GPUOptions, gpu: PhysicalDevice | None) -> None:
         self._logs = logs
+        self._limit = limit
         self._options = options
         self._gpu = gpu
         self._made: list[Recorded] = []
@@ -39,12 +38,12 @@ class HostMemory:
     @cached_property
     def ordinary(self) -> Recorded:
         """Memory as the operating system gives it."""
-        return self._make("cpu_bfc", HostSubAllocator(), LIMIT, AllocatorOptions(allow_growth=True))
+        return self._make("cpu_bfc", HostSubAllocator(), self._limit, AllocatorOptions(allow_growth=True))
 
     @cached_property
     def for_gpus(self) -> Recorded:
         """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
-        limit = self._options.gpu_host_mem_limit_in_mb * MiB or LIMIT
+        limit = self._options.gpu_host_mem_limit_in_mb * MiB or HOST_LIMIT
         options = AllocatorOptions(allow_growth=not self._options.gpu_host_mem_disallow_growth)
         if self._gpu is None:
             return self._make("gpu_host_bfc (not pinned)", HostSubAllocator(), limit, options)

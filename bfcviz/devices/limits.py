@@ -69,12 +69,11 @@ def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
         f"per_process_gpu_memory_fraction is {fraction:g}: that share of the whole "
         f"{format_bytes(gpu.total_bytes)}, whether it is free or not, and nothing is kept back."
     )
-    num_bytes = int(gpu.total_bytes * fraction)
-    if num_bytes >= 1 << 62:
+    if gpu.total_bytes * fraction >= 1 << 62:
         raise SettingError(
             f"per_process_gpu_memory_fraction {fraction:g} of {gpu.name} is more than 2^62 bytes"
         )
-    return Limit(num_bytes, 0, (words,))
+    return Limit(int(gpu.total_bytes * fraction), 0, (words,))
 
 
 def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:

@@ -3,6 +3,7 @@
 import math
 import operator
 from dataclasses import dataclass
+from numbers import Real
 
 from bfcviz.errors import SettingError
 from bfcviz.units import MiB
@@ -139,7 +140,7 @@ def _check_mib(name: str, value: object) -> None:
 
 
 def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise SettingError(f"{name} {value!r} was given; give a number")
     try:
         number = float(value)

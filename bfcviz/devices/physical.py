@@ -165,7 +165,7 @@ def visible_order(text: str, count: int) -> list[int]:
 def _real(driver: Driver, ordinal: int) -> PhysicalDevice:
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     driver.call("cuDeviceGet", ctypes.byref(handle), ordinal)
-    driver.call("cuDeviceGetName", name, len(name), handle)
+    driver.call("cuDeviceGetName", ctypes.byref(name), len(name), handle)
     numbers = []
     for attribute in (_MAJOR, _MINOR):
         number = ctypes.c_int()

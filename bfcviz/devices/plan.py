@@ -11,9 +11,12 @@ from bfcviz.devices.options import LogicalDeviceConfiguration, listed
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.state import State
 from bfcviz.errors import SettingError
-from bfcviz.units import format_bytes
+from bfcviz.units import GiB, format_bytes
 
 FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
+HOST_LIMIT: Final = 64 * GiB
+"""Of each heap of host memory, TensorFlow's default."""
+
 COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
 
 
@@ -52,7 +55,8 @@ def plan_cpus(state: State) -> list[Planned]:
     for cpu in state.of_type("CPU"):
         for _ in state.logical.get(cpu, (LogicalDeviceConfiguration(),)):
             name = DeviceName("CPU", len(found))
-            found.append(Planned(name, cpu, cpu.total_bytes, AllocatorOptions(allow_growth=True)))
+            limit = min(cpu.total_bytes, HOST_LIMIT)
+            found.append(Planned(name, cpu, limit, AllocatorOptions(allow_growth=True)))
     if not found:
         raise SettingError(
             "no CPU devices are available in this process: set_visible_devices(..., 'GPU') hides GPUs only, without "

@@ -6,7 +6,7 @@ keeps once a process is here an object, so that sessions with different settings
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -96,7 +96,7 @@ class Settings:
             UnknownDevice: one of them is none of the machine's, or of another kind.
             SettingTooLate: the devices are made.
         """
-        wanted = (devices,) if isinstance(devices, PhysicalDevice) else tuple(devices)
+        wanted = tuple(devices) if isinstance(devices, list | tuple | set | Iterator) else (devices,)
         for each in wanted:
             self._check_known(each)
             if device_type not in (None, each.device_type):
@@ -154,6 +154,8 @@ class Settings:
             SettingTooLate: the devices are made.
         """
         self._check_known(device)
+        if not isinstance(logical_devices, list | tuple | Iterator):
+            raise SettingError(f"{logical_devices!r} was given; give a list of LogicalDeviceConfiguration")
         configured = tuple(logical_devices)
         for each in configured:
             self._check_logical(device, each)

@@ -39,6 +39,10 @@ class SimulatedMemory:
     """
 
     def __init__(self, capacity: int, reserve: int, ordinal: int = 0, *, readable: bool = True) -> None:
+        if reserve > 2 * LARGEST:
+            raise DeviceError(
+                f"{format_bytes(reserve // 2)} were to be had of one simulated GPU; the most is {format_bytes(LARGEST)}"
+            )
         self.capacity = capacity
         self.readable = readable
         self.used = 0
