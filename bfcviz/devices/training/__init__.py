@@ -1,0 +1,34 @@
+"""Training steps whose every tensor lies in an allocator's memory: forward, backward, optimizer.
+
+::
+
+    Training(MLP(...), allocator, release=Deferred()).run(100)
+        models ──> operations ──> graph (who needs what for the gradients) ──> machine ──> Tensor ──> allocator
+                                                                                  └─> release: when memory goes back
+
+In: an allocator, a model's sizes, when to give memory back. Out: losses, and the heap's events with names, steps and
+phases. The arithmetic is NumPy's or CuPy's, in the tensors themselves; where the memory is only pretended nothing is
+computed, and the same memory is taken and given back. May import the tensors beside it, and what those import.
+"""
+
+from bfcviz.devices.training.attention import Attention
+from bfcviz.devices.training.convolution import ConvNet
+from bfcviz.devices.training.machine import Machine
+from bfcviz.devices.training.models import MLP, Model
+from bfcviz.devices.training.optimizers import Adam, Momentum
+from bfcviz.devices.training.releases import Deferred, Eager, EndOfStep
+from bfcviz.devices.training.train import Training
+
+__all__ = [
+    "MLP",
+    "Adam",
+    "Attention",
+    "ConvNet",
+    "Deferred",
+    "Eager",
+    "EndOfStep",
+    "Machine",
+    "Model",
+    "Momentum",
+    "Training",
+]

@@ -1,0 +1,137 @@
+"""Attention, and a small transformer: a matrix of tokens by tokens for each head and example."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.training.graph import Graph, Value
+from bfcviz.devices.training.machine import Shape
+from bfcviz.devices.training.models import Model, dense
+from bfcviz.devices.training.operations import add, matmul, mean, relu, softmax
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How the rows [batch * tokens, width] of a sequence are seen by heads."""
+
+    batch: int
+    tokens: int
+    heads: int
+
+    def split(self, x: Any) -> Any:
+        """An array as [batch, heads, tokens, width / heads]."""
+        return x.reshape(self.batch, self.tokens, self.heads, -1).transpose(0, 2, 1, 3)
+
+    @property
+    def square(self) -> Shape:
+        """Of the scores."""
+        return (self.batch, self.heads, self.tokens, self.tokens)
+
+
+def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
+    """How much each token heeds each other: query times key, scaled by the root of a head's width."""
+    run, q, k = graph.machine.run, query.tensor, key.tensor
+    scale = (q.shape[-1] // heads.heads) ** -0.5
+
+    def kernel(xp: Any, out: Any, q: Any, k: Any) -> None:
+        xp.matmul(heads.split(q), heads.split(k).swapaxes(2, 3), out=out)
+        xp.multiply(out, scale, out=out)
+
+    def by_query(xp: Any, out: Any, g: Any, k: Any) -> None:
+        xp.matmul(g, heads.split(k), out=heads.split(out))
+        xp.multiply(out, scale, out=out)
+
+    def by_key(xp: Any, out: Any, g: Any, q: Any) -> None:
+        xp.matmul(g.swapaxes(2, 3), heads.split(q), out=heads.split(out))
+        xp.multiply(out, scale, out=out)
+
+    def to_query(arrived: Tensor, k: Tensor = k) -> Tensor:
+        return run("by_query", k.shape, by_query, arrived, k)
+
+    def to_key(arrived: Tensor, q: Tensor = q) -> Tensor:
+        return run("by_key", q.shape, by_key, arrived, q)
+
+    made = run("Scores", heads.square, kernel, q, k)
+    return graph.result("Scores", made, [(query, to_query), (key, to_key)])
+
+
+def mixed(graph: Graph, chances: Value, value: Value, heads: Heads) -> Value:
+    """The values of all tokens, in the shares that the scores give."""
+    run, p, v = graph.machine.run, chances.tensor, value.tensor
+
+    def kernel(xp: Any, out: Any, p: Any, v: Any) -> None:
+        xp.matmul(p, heads.split(v), out=heads.split(out))
+
+    def by_chances(xp: Any, out: Any, g: Any, v: Any) -> None:
+        xp.matmul(heads.split(g), heads.split(v).swapaxes(2, 3), out=out)
+
+    def by_value(xp: Any, out: Any, g: Any, p: Any) -> None:
+        xp.matmul(p.swapaxes(2, 3), heads.split(g), out=heads.split(out))
+
+    def to_chances(arrived: Tensor, v: Tensor = v) -> Tensor:
+        return run("by_chances", heads.square, by_chances, arrived, v)
+
+    def to_value(arrived: Tensor, p: Tensor = p, shape: Shape = v.shape) -> Tensor:
+        return run("by_value", shape, by_value, arrived, p)
+
+    made = run("Mixed", v.shape, kernel, p, v)
+    return graph.result("Mixed", made, [(chances, to_chances), (value, to_value)])
+
+
+@dataclass(frozen=True)
+class Attention(Model):
+    """Layers of attention and two dense ones, each added to what it was given; then the mean over the tokens.
+
+    Attributes:
+        tokens: in an example.
+        width: numbers a token; can be divided by `heads`.
+        heads: of each layer.
+        layers: how many.
+    """
+
+    tokens: int = 16
+    width: int = 32
+    heads: int = 4
+    layers: int = 1
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "attention"
+
+    @property
+    def input_shape(self) -> Shape:
+        """Of a batch."""
+        return (self.batch * self.tokens, self.width)
+
+    def parameters(self) -> dict[str, Shape]:
+        """Four matrices of attention and two dense layers for each layer, and the last dense one."""
+        shapes: dict[str, Shape] = {}
+        for number in range(1, self.layers + 1):
+            shapes |= {
+                f"layer_{number}/{part}": (self.width, self.width)
+                for part in ("query", "key", "value", "out")
+            }
+            for name, pair in (("up", (self.width, 4 * self.width)), ("down", (4 * self.width, self.width))):
+                shapes[f"layer_{number}/{name}/kernel"] = pair
+                shapes[f"layer_{number}/{name}/bias"] = pair[1:]
+        return {**shapes, "dense/kernel": (self.width, self.classes), "dense/bias": (self.classes,)}
+
+    def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
+        """Forward."""
+        for number in range(1, self.layers + 1):
+            start = f"layer_{number}/"
+            own = {
+                name.removeprefix(start): value for name, value in weights.items() if name.startswith(start)
+            }
+            with graph.machine.scope(f"layer_{number}"):
+                x = add(graph, x, self._attend(graph, own, x))
+                up = relu(graph, dense(graph, x, own, "up"))
+                x = add(graph, x, dense(graph, up, own, "down"))
+        return dense(graph, mean(graph, x, self.tokens), weights, "dense")
+
+    def _attend(self, graph: Graph, own: dict[str, Value], x: Value) -> Value:
+        heads = Heads(self.batch, self.tokens, self.heads)
+        query, key, value = (matmul(graph, x, own[part], part) for part in ("query", "key", "value"))
+        chances = softmax(graph, scores(graph, query, key, heads))
+        return matmul(graph, mixed(graph, chances, value, heads), own["out"], "out")

@@ -1,0 +1,82 @@
+"""Model: sizes, weights and the way forward; MLP is the simplest."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+
+from bfcviz.devices.training.graph import Graph, Value
+from bfcviz.devices.training.machine import Shape
+from bfcviz.devices.training.operations import bias_add, matmul, relu
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """What is trained: to tell classes apart.
+
+    Attributes:
+        batch: examples in a step.
+        classes: how many there are.
+    """
+
+    batch: int = 32
+    classes: int = 10
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> Shape:
+        """Of a batch."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Shape]:
+        """Shapes of its weights, by name."""
+
+    @abstractmethod
+    def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
+        """Forward: from a batch to [batch, classes]."""
+
+
+def dense(graph: Graph, x: Value, weights: dict[str, Value], name: str) -> Value:
+    """A layer: [n, a] to [n, b]."""
+    with graph.machine.scope(name):
+        return bias_add(graph, matmul(graph, x, weights[f"{name}/kernel"]), weights[f"{name}/bias"])
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Dense layers with ReLU between them.
+
+    Attributes:
+        sizes: of the input, and of each hidden layer.
+    """
+
+    sizes: tuple[int, ...] = (64, 256, 128)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "MLP"
+
+    @property
+    def input_shape(self) -> Shape:
+        """Of a batch."""
+        return (self.batch, self.sizes[0])
+
+    def parameters(self) -> dict[str, Shape]:
+        """A kernel and a bias for each layer."""
+        sizes = (*self.sizes, self.classes)
+        shapes: dict[str, Shape] = {}
+        for number, pair in enumerate(pairwise(sizes), 1):
+            shapes[f"dense_{number}/kernel"] = pair
+            shapes[f"dense_{number}/bias"] = pair[1:]
+        return shapes
+
+    def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
+        """Forward."""
+        for number in range(1, len(self.sizes)):
+            x = relu(graph, dense(graph, x, weights, f"dense_{number}"))
+        return dense(graph, x, weights, f"dense_{len(self.sizes)}")

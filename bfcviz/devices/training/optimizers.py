@@ -1,0 +1,90 @@
+"""Optimizers: they change the weights in place; what they remember of each (its slots) is made in the first step."""
+
+from typing import Any, Protocol
+
+from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.training.machine import Machine
+
+
+class Optimizer(Protocol):
+    """Changes weights by their gradients."""
+
+    slots: dict[str, tuple[Tensor, ...]]
+
+    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Change one weight."""
+
+
+def _zeros(machine: Machine, weight: Tensor, name: str) -> Tensor:
+    return machine.filled(weight.shape, name, lambda: 0)
+
+
+class Momentum:
+    """Gradient descent with momentum: one slot a weight.
+
+    Args:
+        rate: of learning.
+        momentum: share of the last change that goes on, 0..1.
+    """
+
+    def __init__(self, rate: float = 0.01, momentum: float = 0.9) -> None:
+        self.rate = rate
+        self.momentum = momentum
+        self.slots: dict[str, tuple[Tensor, ...]] = {}
+
+    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Change one weight."""
+        if name not in self.slots:
+            self.slots[name] = (_zeros(machine, weight, f"{name}/momentum"),)
+        machine.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
+
+    def _kernel(self, xp: Any, weight: Any, gradient: Any, velocity: Any, scratch: Any) -> None:
+        xp.multiply(velocity, self.momentum, out=velocity)
+        xp.add(velocity, gradient, out=velocity)
+        xp.multiply(velocity, self.rate, out=scratch)
+        xp.subtract(weight, scratch, out=weight)
+
+
+class Adam:
+    """Adam (Kingma and Ba, 2015): two slots a weight.
+
+    Args:
+        rate: of learning.
+        decay: of the means of gradients and of their squares, a step.
+        epsilon: keeps the division from 0.
+    """
+
+    def __init__(
+        self, rate: float = 1e-3, decay: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-7
+    ) -> None:
+        self.rate = rate
+        self.decay = decay
+        self.epsilon = epsilon
+        self.slots: dict[str, tuple[Tensor, ...]] = {}
+        self._steps: dict[str, int] = {}
+
+    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Change one weight."""
+        if name not in self.slots:
+            first, second = (_zeros(machine, weight, f"{name}/{slot}") for slot in ("m", "v"))
+            self.slots[name] = (first, second)
+        self._steps[name] = self._steps.get(name, 0) + 1
+        step, (one, two) = self._steps[name], self.decay
+        rate = self.rate * (1 - two**step) ** 0.5 / (1 - one**step)
+
+        def kernel(xp: Any, *arrays: Any) -> None:
+            weight, gradient, m, v, scratch = arrays
+            xp.multiply(gradient, 1 - one, out=scratch)
+            xp.multiply(m, one, out=m)
+            xp.add(m, scratch, out=m)
+            xp.multiply(gradient, gradient, out=scratch)
+            xp.multiply(scratch, 1 - two, out=scratch)
+            xp.multiply(v, two, out=v)
+            xp.add(v, scratch, out=v)
+            xp.sqrt(v, out=scratch)
+            xp.add(scratch, self.epsilon, out=scratch)
+            xp.divide(m, scratch, out=scratch)
+            xp.multiply(scratch, rate, out=scratch)
+            xp.subtract(weight, scratch, out=weight)
+
+        machine.compute(name, kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])

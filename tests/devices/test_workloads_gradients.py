@@ -1,0 +1,155 @@
+"""Gradients, checked against differences of the loss; operations, against NumPy's own."""
+
+import numpy as np
+import pytest
+from heaps import MIB, new_heap
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.training import MLP, Attention, ConvNet, Eager, Machine, Training
+from bfcviz.devices.training import operations as op
+from bfcviz.devices.training.attention import Heads, mixed, scores
+from bfcviz.devices.training.convolution import conv2d, mean_pool
+from bfcviz.devices.training.graph import Graph
+
+MODELS = [
+    MLP(batch=5, classes=3, sizes=(4, 6, 5)),
+    ConvNet(batch=2, classes=3, image=4, channels=(2, 3, 2)),
+    ConvNet(batch=1, classes=2, image=6, channels=(1, 2), size=5),
+    Attention(batch=2, classes=3, tokens=3, width=4, heads=2, layers=2),
+]
+
+
+def machine():
+    return Machine(new_heap(4 * MIB, HostSubAllocator()), Eager(), "float64")
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name} {model.input_shape}")
+def test_gradients_of_models_are_those_of_the_loss(model):
+    training = Training(model, new_heap(4 * MIB, HostSubAllocator()), dtype="float64", seed=3)
+    graph = Graph(training.machine)
+    values, loss = training.forward(graph)
+    gradients = graph.gradients(loss)
+    del loss
+    chance = np.random.default_rng(1)
+    for name, value in values.items():
+        gradient = gradients[value.key].numpy()
+        weight = training.weights[name].numpy()
+        for place in chance.integers(0, weight.size, 4):
+            there = np.unravel_index(place, weight.shape)
+            assert gradient[there] == pytest.approx(slope(training, weight, there), rel=1e-4, abs=1e-8), name
+
+
+def slope(training, weight, there, by=1e-6):
+    """Of the loss, along one number of a weight."""
+    kept, losses = weight[there], []
+    for sign in (1, -1):
+        weight[there] = kept + sign * by
+        losses.append(float(training.forward(Graph(training.machine))[1].tensor.numpy()))
+    weight[there] = kept
+    return (losses[0] - losses[1]) / (2 * by)
+
+
+def weigh(graph, result, factors):
+    """A single number that depends on every element of the result differently."""
+    run, shape = graph.machine.run, result.shape
+    made = run("weigh", (), lambda xp, out, x: xp.sum(x * factors, out=out), result.tensor)
+    return graph.result(
+        "weigh",
+        made,
+        [(result, lambda g: run("by", shape, lambda xp, out, g: xp.multiply(factors, g, out=out), g))],
+    )
+
+
+HEADS = Heads(batch=2, tokens=3, heads=2)
+CASES = {
+    "matmul": ([(3, 4), (4, 2)], op.matmul),
+    "add": ([(3, 4), (3, 4)], op.add),
+    "add to itself": ([(3, 4)], lambda graph, x: op.add(graph, x, x)),
+    "bias": ([(2, 3, 4), (4,)], op.bias_add),
+    "relu": ([(5, 4)], op.relu),
+    "softmax": ([(2, 3, 4)], op.softmax),
+    "reshape": ([(4, 6)], lambda graph, x: op.reshape(graph, x, 2, -1)),
+    "mean": ([(2, 6, 3)], lambda graph, x: op.mean(graph, x, 3)),
+    "conv2d": ([(2, 4, 5, 3), (3, 3, 3, 2)], conv2d),
+    "wide conv2d": ([(1, 2, 3, 1), (5, 5, 1, 2)], conv2d),
+    "pool": ([(2, 4, 6, 3)], mean_pool),
+    "scores": ([(6, 4), (6, 4)], lambda graph, q, k: scores(graph, q, k, HEADS)),
+    "mixed": ([(2, 2, 3, 3), (6, 4)], lambda graph, p, v: mixed(graph, p, v, HEADS)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_gradients_of_operations_are_those_of_their_results(case, seed):
+    shapes, operation = CASES[case]
+    chance, runs = np.random.default_rng(seed), machine()
+    inputs = [Tensor.of(runs.allocator, chance.normal(size=shape)) for shape in shapes]
+    factors = None
+
+    def total():
+        nonlocal factors
+        graph = Graph(runs)
+        values = [graph.value(tensor, wanted=True) for tensor in inputs]
+        result = operation(graph, *values)
+        factors = chance.normal(size=result.shape) if factors is None else factors
+        return graph, values, weigh(graph, result, factors)
+
+    graph, values, loss = total()
+    gradients = graph.gradients(loss)
+    del loss
+    for tensor, value in zip(inputs, values, strict=True):
+        numbers, gradient = tensor.numpy(), gradients[value.key].numpy()
+        assert gradient.shape == numbers.shape
+        for place in chance.integers(0, numbers.size, 3):
+            there, by = np.unravel_index(place, numbers.shape), 1e-6
+            kept, found = numbers[there], []
+            for sign in (1, -1):
+                numbers[there] = kept + sign * by
+                found.append(float(total()[2].tensor.numpy()))
+            numbers[there] = kept
+            assert gradient[there] == pytest.approx((found[0] - found[1]) / (2 * by), rel=1e-5, abs=1e-7)
+
+
+def test_a_convolution_is_what_it_says():
+    runs, chance = machine(), np.random.default_rng(0)
+    image, filters = chance.normal(size=(2, 5, 4, 3)), chance.normal(size=(3, 3, 3, 2))
+    graph = Graph(runs)
+    made = conv2d(graph, *(graph.value(Tensor.of(runs.allocator, array)) for array in (image, filters)))
+    padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    expected = np.zeros((2, 5, 4, 2))
+    for row in range(5):
+        for column in range(4):
+            around = padded[:, row : row + 3, column : column + 3]
+            expected[:, row, column] = np.einsum("nijc,ijcd->nd", around, filters)
+    np.testing.assert_allclose(made.tensor.numpy(), expected)
+
+
+def test_the_loss_is_the_cross_entropy():
+    runs = machine()
+    logits, targets = np.array([[1.0, 2, 3], [0, 0, 900]]), np.array([[0.0, 1, 0], [0, 0, 1]])
+    graph = Graph(runs)
+    pair = [graph.value(Tensor.of(runs.allocator, array)) for array in (logits, targets)]
+    made = float(op.cross_entropy(graph, *pair).tensor.numpy())
+    assert made == pytest.approx(-np.log(np.exp(2) / np.exp([1, 2, 3]).sum()) / 2)
+
+
+def test_the_backward_pass_lets_go_of_what_it_has_used():
+    runs = machine()
+    graph = Graph(runs)
+    x = graph.value(Tensor.of(runs.allocator, np.ones((4, 4))), wanted=True)
+    value = x
+    for _ in range(6):
+        value = op.softmax(graph, value)
+    loss = weigh(graph, value, np.ones((4, 4)))
+    del value
+    assert runs.allocator.stats().chunks_in_use == 8
+    runs.allocator.clear_stats()
+    gradients = graph.gradients(loss)
+    assert runs.allocator.stats().peak_bytes_in_use <= 12 * 256  # not another six of them
+    assert list(gradients) == [x.key]
+    del loss, graph, gradients
+    assert runs.allocator.stats().chunks_in_use == 1
