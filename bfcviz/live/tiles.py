@@ -25,6 +25,9 @@ class Tiles:
     def allocate(self, address: int, size: int, requested: int, label: int, stream: int) -> None:
         """Memory came into use."""
         books, stop = self.books, address + size
+        if books.is_free(address, stop):  # nearly always
+            books.hand_out(address, stop, requested, label, stream, ())
+            return
         parts = list(books.parts(address, stop))
         if not all(region is None or books.is_free(low, high) for low, high, region in parts):
             self.doubts.overlaps += 1
@@ -32,9 +35,8 @@ class Tiles:
         if sum(region is None for *_, region in parts) > books.slots_left:
             self.doubts.no_slot += 1
             return
-        if len(parts) > 1 or parts[0][2] is None:
-            self._cover(address, stop)
-            parts = list(books.parts(address, stop))
+        self._cover(address, stop)
+        parts = list(books.parts(address, stop))
         self.doubts.in_pieces += len(parts) > 1
         for number, (low, high, _) in enumerate(parts):
             rest = None if number else tuple(start for start, *_ in parts[1:])
