@@ -192,6 +192,32 @@ except MemoryError: print("full")
     assert min(requests_in(tmp_path / "run.bfc")) >= KiB
 
 
+def test_who_comes_after_the_end_is_not_recorded(tmp_path):
+    (tmp_path / "late.py").write_text(
+        "import sys; sys.stdin.read(); import numpy; print(numpy.ones(3).sum())"
+    )
+    (tmp_path / "start.py").write_text(
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import sys, os; sys.stdin.read(); os.execv(sys.executable,"
+        ' [sys.executable, "late.py"])\'], stdin=int(sys.argv[1]), stdout=int(sys.argv[2]), stderr=-3)\n'
+    )
+    (there, go_on), (said, here) = os.pipe(), os.pipe()
+    for end in (there, here):
+        os.set_inheritable(end, True)
+    done = recording(
+        *("--", sys.executable, "start.py", str(there), str(here)),
+        folder=tmp_path / "run.bfc",
+        cwd=tmp_path,
+        pass_fds=(there, here),
+    )
+    assert "no Python process imported numpy" in done.stderr
+    for end in (there, here, go_on):
+        os.close(end)
+    with os.fdopen(said) as file:
+        assert file.read() == "3.0\n"
+    assert not (tmp_path / "run.bfc").exists()
+
+
 def test_a_sitecustomize_of_ones_own_runs_too(tmp_path):
     own = tmp_path / "own"
     own.mkdir()

@@ -125,8 +125,8 @@ def give_way() -> None:
 
 def main() -> None:
     """What happens as Python begins."""
-    if ORDER in os.environ:
-        order = json.loads(os.environ[ORDER])
+    order = json.loads(os.environ.get(ORDER, "null"))
+    if order and os.path.isdir(order["told"]):  # noqa: PTH112  else `bfcviz record` is done, and a daemon came late
         framework = wanted(order)
         tell(order, "began", framework)
         if framework in sys.modules:
