@@ -70,7 +70,9 @@ class DeviceAccess:
         """Copy the bytes here. Waits for what the default stream was given before."""
         data = ctypes.create_string_buffer(num_bytes)
         with self.driver.on(self.device):
-            self.driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(num_bytes))
+            self.driver.call(
+                "cuMemcpyDtoH_v2", ctypes.byref(data), ctypes.c_uint64(address), ctypes.c_size_t(num_bytes)
+            )
         return data.raw
 
     def write(self, address: int, data: bytes) -> None:

@@ -119,8 +119,11 @@ class AlertAllocator(AllocatorWrapper):
             return
         self._here.busy = True
         try:
-            for crossing in self._crossed(doing):
+            crossings = self._crossed(doing)
+            for crossing in crossings:
                 self._call(crossing)
+            if crossings:
+                self._come_back()
         except Exception as error:  # noqa: BLE001  the request has succeeded, whatever the user's function does
             self.error = error
         finally:
@@ -129,12 +132,22 @@ class AlertAllocator(AllocatorWrapper):
     def _crossed(self, doing: str) -> list[Crossing]:
         """Thresholds that are past now and were not before."""
         with self._lock:
-            stats = self.wrapped.stats()
-            values = {each: MEASURES[each.measure](stats) for each in self.thresholds}
+            values = self._values()
             past = {each for each, value in values.items() if each.is_past(value)}
             new = [each for each in self.thresholds if each in past - self._past]
             self._past = past
         return [Crossing(each, values[each], self.name, doing) for each in new]
+
+    def _come_back(self) -> None:
+        """What the call has put right itself can be crossed again."""
+        with self._lock:
+            self._past = {
+                each for each, value in self._values().items() if each in self._past and each.is_past(value)
+            }
+
+    def _values(self) -> dict[Threshold, float]:
+        stats = self.wrapped.stats()
+        return {each: MEASURES[each.measure](stats) for each in self.thresholds}
 
 
 def _told(measure: str, value: float) -> str:

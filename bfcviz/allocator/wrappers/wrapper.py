@@ -22,7 +22,7 @@ class AllocatorWrapper:
     """
 
     def __init__(self, wrapped: Allocator) -> None:
-        if not isinstance(wrapped, Allocator):
+        if isinstance(wrapped, type) or not isinstance(wrapped, Allocator):
             raise TypeError(f"{wrapped!r} is no allocator: give a BFCAllocator, or a wrapper around one")
         self.wrapped = wrapped
 

@@ -1,0 +1,144 @@
+"""Access: bytes of the host, of a device by copies, and of memory that is only pretended."""
+
+import ctypes
+
+import pytest
+from fake_cuda import FakeCuda
+from heaps import MIB, Scripted, new_heap
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bfcviz.allocator.sub_allocators.cuda import cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.wrappers.access import (
+    PAGE,
+    Access,
+    DeviceAccess,
+    HostAccess,
+    SimulatedAccess,
+    access_to,
+)
+from bfcviz.allocator.wrappers.guard import GuardAllocator
+from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
+from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.errors import DeviceError, GuardOverrun, InvalidRequest
+
+
+class CopyingCuda(FakeCuda):
+    """The stand-in for the driver, with bytes behind its addresses."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.bytes = SimulatedAccess()
+
+    def _cuMemcpyDtoH_v2(self, data, where, size):  # noqa: N802  the driver's name
+        assert self.contexts
+        ctypes.memmove(data, self.bytes.read(where, size), size)
+
+    def _cuMemcpyHtoD_v2(self, where, data, size):  # noqa: N802  the driver's name
+        assert self.contexts
+        assert len(data) == size
+        self.bytes.write(where, data)
+
+
+def on_device(library=None):
+    source = cuda_sub_allocator("device", driver=Driver(library or CopyingCuda()))
+    return new_heap(8 * MIB, source, allow_growth=True)
+
+
+def test_memory_is_reached_as_fits_where_it_lies():
+    assert isinstance(access_to(new_heap()), SimulatedAccess)
+    with new_heap(MIB, HostSubAllocator()) as heap:
+        assert isinstance(access_to(TrackingAllocator(heap)), HostAccess)
+    with on_device() as heap:
+        access = access_to(heap)
+        assert isinstance(access, DeviceAccess)
+        assert access.device == 0
+
+
+def test_wrappers_around_each_other_see_the_same_bytes():
+    nan = NaNFillAllocator(new_heap())
+    guard = GuardAllocator(TrackingAllocator(nan))
+    assert guard.access is nan.access
+
+
+@pytest.mark.parametrize(("place", "kind"), [("host", HostAccess), ("nowhere", SimulatedAccess)])
+def test_a_sub_allocator_may_say_where_its_memory_is(place, kind):
+    source = Scripted(lambda alignment, num_bytes: None)
+    heap = new_heap(MIB, source)
+    with pytest.raises(InvalidRequest, match="HostAccess"):
+        access_to(heap)
+    source.place = place
+    assert isinstance(access_to(heap), kind)
+
+
+def test_a_byte_outside_a_chunk_of_a_device_is_found_by_copies():
+    library = CopyingCuda()
+    guard = GuardAllocator(on_device(library))
+    first, second = guard.allocate(100, label="weights"), guard.allocate(100, label="bias")
+    for address, label, neighbour in ((first + 100, "weights", "bias"), (second - 1, "bias", "weights")):
+        library.bytes.write(address, b"\x5a")
+        with pytest.raises(GuardOverrun) as caught:
+            guard.check()
+        (damage,) = caught.value.damages
+        assert (damage.chunk.label, damage.neighbour.label, damage.address) == (label, neighbour, address)
+        guard.mend(damage.chunk.address)
+    guard.free(first)
+    guard.free(second)
+    guard.close()
+    assert library.used == 0
+
+
+def test_memory_of_a_device_is_filled():
+    nan = NaNFillAllocator(on_device())
+    address = nan.allocate(3 * MIB + 1)
+    assert nan.access.read(address, 3 * MIB + 2) == (FRESH * (3 * MIB))[: 3 * MIB + 1] + b"\0"
+    nan.close()
+
+
+def test_a_copy_that_fails_is_told_and_the_chunk_given_back():
+    library = CopyingCuda()
+    guard = GuardAllocator(on_device(library))
+    library.fails = {"cuMemcpyHtoD_v2": 700}
+    with pytest.raises(DeviceError, match="cuMemcpyHtoD_v2 failed"):
+        guard.allocate(100)
+    assert guard.stats().chunks_in_use == 0
+    guard.close()
+
+
+writes = st.lists(st.tuples(st.integers(0, 3 * PAGE), st.binary(max_size=300)), max_size=6)
+fills = st.lists(st.tuples(st.integers(0, 3 * PAGE), st.integers(0, 3 * PAGE), st.binary(min_size=1, max_size=5)),
+                 max_size=3)  # fmt: skip
+
+
+@given(writes, fills, writes)
+def test_pretended_memory_reads_as_real_memory_would(before, patterns, after):
+    real = bytearray(7 * PAGE)
+    memory = SimulatedAccess()
+    base = 5 * PAGE
+
+    def write(at, data):
+        memory.write(base + at, data)
+        real[at : at + len(data)] = data
+
+    for at, data in before:
+        write(at, data)
+    for at, size, pattern in patterns:
+        memory.fill(base + at, size, pattern)
+        real[at : at + size] = (pattern * size)[:size]
+    for at, data in after:
+        write(at, data)
+    assert memory.read(base, len(real)) == real
+
+
+@given(st.integers(0, 300), st.binary(min_size=1, max_size=5))
+def test_host_memory_is_filled_to_the_byte(size, pattern):
+    buffer = ctypes.create_string_buffer(400)
+    HostAccess().fill(ctypes.addressof(buffer), size, pattern)
+    assert buffer.raw == (pattern * size)[:size] + bytes(400 - size)
+
+
+@pytest.mark.parametrize("kind", [HostAccess, SimulatedAccess])
+def test_each_is_an_access(kind):
+    assert isinstance(kind(), Access)
