@@ -1,8 +1,8 @@
 """WatchDashboard: a live dashboard that also says which way a framework is watched, and what its alerts found."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import ipywidgets as widgets
 
@@ -10,7 +10,11 @@ from bfcviz.dashboard import LiveDashboard
 from bfcviz.dashboard.drain import Drain
 from bfcviz.dashboard.live import numbered
 from bfcviz.dashboard.sources import name_of
+from bfcviz.dashboard.work import Work
 from bfcviz.events.trace import Trace
+from bfcviz.live.numpy import unserved
+
+T = TypeVar("T")
 
 _MOST: Final = 5
 """Notices that are shown; the newest."""
@@ -36,6 +40,27 @@ class WatchDashboard(LiveDashboard):
         self._notices.add_class("bfcviz-notices")
         super().__init__(list(traces), **options)
         self._bar.children = (*self._bar.children, self._way, self._notices)
+
+    # Whoever starts it or looks at it may be served: its arrays are not the workload's all the same.
+
+    def start(self) -> None:
+        """Draw beside whatever runs, in a thread."""
+        with unserved():
+            super().start()
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
+        """Run a workload in a thread of its own, which is watched as this one is; see LiveDashboard."""
+        with unserved():
+            self._drain.start()
+        return super().run(function, *arguments)
+
+    def _show(self, *, now: bool) -> bool:
+        with unserved():
+            return super()._show(now=now)
+
+    def _rest(self) -> None:
+        with unserved():
+            super()._rest()
 
     def join(self, trace: Trace) -> None:
         """Take in the trace of a heap that came later; it can be chosen in the menu. From any thread."""

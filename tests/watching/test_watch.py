@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.live import numpy_api
-from bfcviz.live.numpy import physical_memory, unserved
+from bfcviz.live.numpy import physical_memory
 from bfcviz.model import Model
 from bfcviz.model.find import events_of
+
+PATIENCE_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -106,11 +109,19 @@ def test_without_a_notebook_the_dashboard_is_made_when_it_is_asked_for():
 def test_the_arrays_of_pictures_are_not_on_the_heap():
     with watched() as w:
         dashboard = w.dashboard
-        before = w.sources[0].allocator.stats().num_allocs
+        made = w.sources[0].allocator.stats
+        before = made().num_allocs
         np.empty(1000)
-        with unserved():
-            dashboard.refresh()
-        assert w.sources[0].allocator.stats().num_allocs == before + 1
+        dashboard.refresh()
+        dashboard.stop()
+        np.empty(1000)
+        dashboard.start()
+        pictures = dashboard.pictures
+        dashboard.run(np.empty, 1000).result(PATIENCE_S)
+        until = time.monotonic() + PATIENCE_S
+        while dashboard.pictures == pictures and time.monotonic() < until:
+            time.sleep(0.01)  # between two questions
+        assert made().num_allocs == before + 3
     dashboard.close()
 
 
