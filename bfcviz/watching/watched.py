@@ -127,7 +127,11 @@ class Watch:
             for wish in self._settings.plan.wishes:
                 self.sources.append(self._source(wish, undo))
             undo.callback(self._look_last)
-            for source, wish in zip(self.sources, self._settings.plan.wishes, strict=True):
+            pairs = list(zip(self.sources, self._settings.plan.wishes, strict=True))
+            pairs.sort(
+                key=lambda pair: pair[1].framework == "numpy"
+            )  # last: the others' threads are not served
+            for source, wish in pairs:
                 _begin(source, NAMES[wish.framework], undo)
                 undo.callback(self._quietly, source.settle)
             with unserved():  # arrays of pictures, and of threads that make them, are not the workload's

@@ -53,7 +53,7 @@ class Stand:
     out_of_memory = None
 
     def __init__(self, *, fails=None, **options):
-        self.options, self.fails, self.began, self.ended = options, fails, 0, 0
+        self.options, self.fails, self.began, self.ended, self.handler = options, fails, 0, 0, None
         self._heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stand")
         self.trace_sources = [self._heap]
         self.says = "CuPy is served by a stand-in"
@@ -65,6 +65,7 @@ class Stand:
         if self.fails is not None:
             raise self.fails
         self.began += 1
+        self.handler = numpy_api.get_handler()
         return self
 
     def __exit__(self, *how):
@@ -152,13 +153,14 @@ def test_options_go_to_the_frameworks_own_function():
 
 
 def test_another_framework_is_watched_like_numpy(live, tmp_path):
-    made = []
+    made, plain = [], numpy_api.get_handler()
     live("cupy", "serve", lambda **options: made.append(Stand(**options)) or made[0])
     with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
         assert w.says == f"{serve_numpy('1MiB').says}. CuPy is served by a stand-in."
         assert [trace.origin.pools[0].name for trace in w.traces] == ["numpy", "stand"]
         w.mark("step 1")
     (stand,) = made
+    assert stand.handler is plain  # its threads are not the workload's
     assert (stand.options["limit"], stand.options["memory"]) == (1 << 20, "managed")
     assert (stand.began, stand.ended) == (1, 1)
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"numpy", "cupy"}
