@@ -162,5 +162,4 @@ def _forced(state: State, wish: _Growth) -> _Growth:
 
 
 def _collects(state: State) -> bool:
-    text = state.environment.get(COLLECTION, "")
-    return state.options.garbage_collection and text.lower() not in ("false", "0")
+    return state.options.garbage_collection and state.environment.get(COLLECTION) != "false"

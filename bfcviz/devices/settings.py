@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from bfcviz.devices.checks import check_fraction, check_logical
 from bfcviz.devices.explain import Explanation, explain
 from bfcviz.devices.options import GPUOptions, LogicalDeviceConfiguration, check_flag, listed
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, the_cpu
 from bfcviz.devices.plan import Planned, plan_cpus, plan_gpus
 from bfcviz.devices.state import State
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
-from bfcviz.units import format_bytes
 
 
 class SettingIgnored(UserWarning):
@@ -106,7 +106,7 @@ class Settings:
             for each in self._state.visible
             if device_type is not None and each.device_type != device_type
         ]
-        self._change("visible devices", visible=(*others, *dict.fromkeys(wanted)))
+        self._change("visible devices", visible=(*others, *wanted))
 
     # -- how much memory ----------------------------------------------------------------------------------------
 
@@ -157,10 +157,14 @@ class Settings:
         if not isinstance(logical_devices, list | tuple | Iterator):
             raise SettingError(f"{logical_devices!r} was given; give a list of LogicalDeviceConfiguration")
         configured = tuple(logical_devices)
+        if not configured:
+            raise SettingError(
+                f"no logical devices were given for {device.name}: give at least one configuration"
+            )
         for each in configured:
-            self._check_logical(device, each)
+            check_logical(device, each)
         if device.device_type == "GPU":
-            self._check_fraction(self._state.options, configured)
+            check_fraction(self._state.options, configured)
         logical = MappingProxyType({**self._state.logical, device: configured})
         self._change("logical devices", logical=logical)
 
@@ -182,7 +186,7 @@ class Settings:
         gpus = self.list_physical_devices("GPU")
         if made.visible_device_list:
             listed(made.visible_device_list, len(gpus))
-        self._check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
+        check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
         self._change("GPU options", options=made)
 
     # -- what comes of it ---------------------------------------------------------------------------------------
@@ -230,27 +234,3 @@ class Settings:
         if device not in self._state.physical:
             names = ", ".join(each.name for each in self._state.physical)
             raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")
-
-    @staticmethod
-    def _check_logical(device: PhysicalDevice, each: LogicalDeviceConfiguration) -> None:
-        if not isinstance(each, LogicalDeviceConfiguration):
-            raise SettingError(f"{each!r} was given; give LogicalDeviceConfiguration(memory_limit=MiB)")
-        if device.device_type == "CPU" and each.memory_limit is not None:
-            raise SettingError(
-                "a memory limit on logical CPU devices is not supported: leave memory_limit out"
-            )
-        if device.device_type == "GPU" and each.memory_limit is None:
-            raise SettingError("a memory limit is required for logical GPU devices: give memory_limit in MiB")
-        if each.limit_bytes > device.total_bytes:
-            raise SettingError(
-                f"a memory_limit of {format_bytes(each.limit_bytes)} was given for {device.name}, which has "
-                f"{format_bytes(device.total_bytes)}: give less; it is in MiB"
-            )
-
-    @staticmethod
-    def _check_fraction(options: GPUOptions, configured: Sequence[LogicalDeviceConfiguration]) -> None:
-        if configured and options.per_process_gpu_memory_fraction > 0:
-            raise SettingError(
-                "per_process_gpu_memory_fraction cannot be set together with logical devices on a GPU: give each its "
-                "memory_limit instead"
-            )

@@ -227,6 +227,11 @@ def test_variables_that_jax_refuses_or_that_have_no_bfc_heap_are_refused(name, v
         jax_settings(simulate_gpus([16 * GiB]), {name: value})
 
 
+def test_the_share_of_jax_is_what_xla_logs():
+    # "XLA backend allocating 3825205248 bytes on device 0 for BFCAllocator" on an A100 MIG 1g.5gb
+    assert limits(jax_settings(simulate_gpus([5_100_273_664]), {})) == [3_825_205_248]
+
+
 def test_jax_settings_are_the_process_s_by_default(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".25")
     assert limits(jax_settings(simulate_gpus([16 * GiB]))) == [4 * GiB]
