@@ -1,13 +1,17 @@
 """`bfcviz attach`: the heap of another process as a live page, from the recording which that one is writing."""
 
 import argparse
+import asyncio
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
 from bfcviz.events.awaiting import await_recording, has_begun
+from bfcviz.live.record import CLAIM
+from bfcviz.live.tensorflow import whole_windows
 
 WAIT_S = 600.0
 
@@ -37,18 +41,45 @@ def run(arguments: argparse.Namespace) -> None:
     """
     view.need_voila("bfcviz attach")
     path = Path(arguments.file)
-    if not has_begun(path):
+    if not _has_begun(path):
         print(f"Waiting for a recording in {path}; Ctrl-C ends it.", file=sys.stderr, flush=True)
-    await_recording(path, arguments.wait)
+    await_recording(path, arguments.wait, _has_begun)
     view.serve_page(view.page_code(arguments.file, arguments.theme, __name__), arguments)
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """The page: a LiveDashboard of the recording; or why there is none."""
+    """The page: a LiveDashboard of the recording, or TensorFlow's windows; or why there is none."""
     from bfcviz.dashboard.follow import follow  # noqa: PLC0415  widgets; the server needs none
 
     try:
-        return follow(file, wait=0, theme=theme)
+        return _windows(Path(file), theme) if _has_windows(Path(file)) else follow(file, wait=0, theme=theme)
     except BfcvizError as error:
         print(f"bfcviz: error: {error}")
         return None
+
+
+def _has_begun(path: Path) -> bool:
+    return _has_windows(path) or has_begun(path)
+
+
+def _has_windows(path: Path) -> bool:
+    """Whether TensorFlow is recorded there, in windows, or was."""
+    return (path / CLAIM).exists() or bool(whole_windows(path))
+
+
+def _windows(folder: Path, theme: str) -> Any:
+    """A view of the newest window; read in a thread, shown by the kernel's own."""
+    from bfcviz.dashboard.series import Series  # noqa: PLC0415
+    from bfcviz.importers.windows import landed  # noqa: PLC0415
+
+    series, loop = Series("window", theme=theme), asyncio.get_running_loop()
+
+    def read() -> None:
+        for window in landed(folder, ended=threading.Event()):
+            if window.trace is None:
+                loop.call_soon_threadsafe(series.say, str(window.error))
+            else:
+                loop.call_soon_threadsafe(series.add, window.path.name, window.trace)
+
+    threading.Thread(target=read, daemon=True).start()
+    return series

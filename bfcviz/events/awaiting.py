@@ -1,6 +1,7 @@
 """Waiting for a recording that another process is about to begin."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,19 +11,21 @@ from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE
 _LOOK_S: Final = 0.05
 
 
-def await_recording(path: Path, wait: float) -> None:
+def await_recording(path: Path, wait: float, begun: Callable[[Path], bool] | None = None) -> None:
     """Return once there is a recording, that may have ended as well.
 
     Args:
         path: the folder, which need not be there.
         wait: seconds, at most.
+        begun: says whether there is, by default `has_begun`.
 
     Raises:
         FileError: there is something else.
         BfcvizError: none has begun in that time.
     """
     until = time.monotonic() + wait
-    while not has_begun(path):
+    begun = begun or has_begun
+    while not begun(path):
         left = until - time.monotonic()
         if left <= 0:
             raise BfcvizError(

@@ -1,5 +1,6 @@
 """`bfcviz attach` in a real page: a recorded program's heap, while it works, and when it is killed."""
 
+import gzip
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 import pytest
 from browser.lab import PAGE_LIMIT_MS, _environment
 from shared import ROOT
+
+import bfcviz
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -71,3 +74,27 @@ def test_a_recorded_program_is_seen_at_work_and_killed(tmp_path, browser):
         page.locator(".bfcviz-live", has_text=f"process {number} was killed").wait_for()
         assert program.wait(LIMIT_S) == 128 + signal.SIGKILL
         page.close()
+
+
+def test_tensorflows_windows_come_into_the_page(tmp_path, browser):
+    log, folder = tmp_path / "log", tmp_path / "run.bfc"
+    with (
+        log.open("wb") as sink,
+        running("attach", "run.bfc", "--no-browser", folder=tmp_path, stdout=sink, stderr=sink),
+    ):
+        land(folder, 1, "lstm")
+        page = browser.new_page()
+        page.set_default_timeout(PAGE_LIMIT_MS)
+        page.goto(address_in(log))
+        words = page.locator(".bfcviz-dashboard .bfcviz-words")
+        words.filter(has_text="of 32,001").wait_for()
+        land(folder, 2, "conv")
+        words.filter(has_text=f"of {len(bfcviz.open(bfcviz.sample('conv'))):,}").wait_for()
+        page.close()
+
+
+def land(folder, number, sample):
+    made = folder / f".window-{number}"
+    made.mkdir(parents=True)
+    (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample(sample).read_bytes()))
+    made.rename(folder / f"window-{number:06}")

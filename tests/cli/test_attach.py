@@ -1,6 +1,8 @@
 """`bfcviz attach`: waits for a recording, and serves its live page."""
 
 import ast
+import asyncio
+import gzip
 import os
 import signal
 import subprocess
@@ -13,9 +15,11 @@ from cli.test_demo import homes
 from cli.test_view import printed_address
 from shared import ROOT
 
+import bfcviz
 from bfcviz import LiveDashboard
 from bfcviz.cli import attach, main, view
 from bfcviz.events.recording import Recording
+from bfcviz.live.record import CLAIM
 
 LIMIT_S = 60
 
@@ -59,6 +63,32 @@ def test_without_voila_the_command_that_installs_it_is_named(monkeypatch, tmp_pa
     monkeypatch.setattr(view, "find_spec", lambda _: None)
     assert main(["attach", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "bfcviz: error: bfcviz attach needs Voila: pip install 'bfcviz[view]'\n"
+
+
+def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
+    async def look():
+        shown = attach.dashboard(str(tmp_path), "dark")
+        for number in (1, 2):
+            land(number)
+            await until(lambda number=number: len(shown.traces) == number)
+        assert [name for name, _ in shown._menu.options] == ["window-000001", "window-000002"]
+        assert shown.trace is shown.traces[1]
+        (tmp_path / "window-000003").mkdir()
+        await until(lambda: "a window without a profile" in shown._words.value)
+        shown.close()
+
+    async def until(true):
+        while not true():  # noqa: ASYNC110  what is awaited lets the loop run
+            await asyncio.sleep(0.01)
+
+    def land(number):
+        made = tmp_path / ".window" / "plugins"
+        made.mkdir(parents=True)
+        (made / "vm.xplane.pb").write_bytes(gzip.decompress(bfcviz.sample("lstm").read_bytes()))
+        made.parent.rename(tmp_path / f"window-{number:06}")
+
+    (tmp_path / CLAIM).touch()
+    asyncio.run(asyncio.wait_for(look(), LIMIT_S))
 
 
 @pytest.mark.timeout(120)
