@@ -198,7 +198,8 @@ class Settings:
             SettingError: the settings contradict each other.
         """
         state = self.state
-        return [*plan_cpus(state), *plan_gpus(state)]
+        gpus = plan_gpus(state)  # TensorFlow finds what is wrong with them first
+        return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
         """In words: how much each device will take, when, and why. Raises as `plan` does."""

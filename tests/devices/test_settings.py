@@ -154,6 +154,7 @@ def test_a_memory_limit_is_required_on_a_gpu_and_must_fit_it():
         ([1024], "LogicalDeviceConfiguration"),
         (limit(1024), "give a list"),
         (None, "give a list"),
+        ([], "give at least one"),
     ):
         with pytest.raises(SettingError, match=why):
             settings.set_logical_device_configuration(gpus[0], wrong)
