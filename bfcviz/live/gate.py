@@ -66,8 +66,9 @@ class _Freed:
         found: list[tuple[int, int]] = []
         table = _POINTER(self.pointer)
 
-        def note(_table: int, address: int, size: int, _: int) -> int:
-            found.append((address, size))
+        def note(_table: int, address: int | None, size: int | None, _: int) -> int:
+            if address is not None:  # NumPy frees NULL too
+                found.append((address, size or 0))
             return 0
 
         ctypes.pythonapi._Py_hashtable_foreach(table, _VISIT(note), None)

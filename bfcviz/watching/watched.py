@@ -107,7 +107,7 @@ class Watch:
 
     def tell(self, error: BaseException) -> None:
         """Show the heap as it was where memory ran out, if that is what `error` is: as at the end of the `with`."""
-        with self._showing if self._dashboard is None else self._dashboard.inspector.lock:
+        with unserved(), self._showing if self._dashboard is None else self._dashboard.inspector.lock:
             for trace in self.traces:
                 trace.refresh()
             self._quietly(lambda: self._show_failure(error))

@@ -119,6 +119,16 @@ def test_zeros_are_zero_in_memory_used_before(num_bytes):
             del array
 
 
+def test_sorting_a_column_which_frees_null_too_does_no_harm():
+    rows = np.zeros(50, [("a", "<u8"), ("b", "<u4")])
+    with served() as service:
+        for _ in range(3):
+            np.argsort(rows["a"])
+            np.empty(10)
+    assert service.allocator.stats().chunks_in_use == 0
+    assert service.allocator.rejected_frees == 0
+
+
 def test_resizing_keeps_contents():
     with served() as service:
         array = np.arange(1000)
