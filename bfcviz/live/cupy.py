@@ -22,7 +22,7 @@ from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import cupy_api
+from bfcviz.live import cupy_api, marks
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
@@ -113,11 +113,13 @@ class CupyServed:
         self._hook.is_open = True
         self._serving(on=True)
         CupyServed._under_way = self
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         CupyServed._under_way = None
         self._hook.is_open = False  # whoever still asks it is passed on to what was there before
         self._serving(on=False)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
+from bfcviz.live import marks
 from bfcviz.live.cupy_api import Cuda
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.stacks import Capture
@@ -72,11 +73,13 @@ class CupyObserved:
         self._is_open = True
         self._inheritance.begin()
         CupyObserved._under_way = self
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         CupyObserved._under_way = None
         self._is_open = False  # in threads that go on, the hook stays, and tells nothing
         self._inheritance.end()

@@ -9,6 +9,7 @@ from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live import marks
 from bfcviz.live.observed import ObservedHeap, log_and_labels
 from bfcviz.live.polling import Polling
 
@@ -66,11 +67,13 @@ class JaxObserved:
     def __enter__(self) -> Self:
         self._polling.now()
         self._polling.start()
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         self._polling.stop()
         self._polling.last(error)
 

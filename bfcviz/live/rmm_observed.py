@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.live import marks
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.polling import Polling
 from bfcviz.live.rmm_api import Rmm
@@ -153,11 +154,13 @@ class RmmObserved:
             self._begin(device, Path(self._folder.name))
         RmmObserved._under_way = self
         self._polling.start()
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         RmmObserved._under_way = None
         self._polling.stop()
         for device, before in self._before.items():

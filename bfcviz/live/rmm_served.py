@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Self
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidFree, LiveError, OutOfMemory
+from bfcviz.live import marks
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.rmm_api import Rmm, number_of
 from bfcviz.live.stacks import Capture
@@ -170,11 +171,13 @@ class RmmServed:
             self._before[device] = self._rmm.mr.get_per_device_resource(device)
             self._rmm.mr.set_per_device_resource(device, resource)
         RmmServed._under_way = self
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         RmmServed._under_way = None
         for device, before in self._before.items():
             if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:

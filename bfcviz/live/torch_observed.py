@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live import torch_api
+from bfcviz.live import marks, torch_api
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.polling import Polling
 from bfcviz.live.stacks import Chosen
@@ -95,11 +95,13 @@ class TorchObserved:
             self._begin(torch)
         self._polling.now()
         self._polling.start()
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         self._polling.stop()
         try:
             self._polling.last(

@@ -11,7 +11,7 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.live import torch_api
+from bfcviz.live import marks, torch_api
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lanes import Lane, Lanes
 from bfcviz.live.stacks import Capture
@@ -145,11 +145,13 @@ class TorchServed:
         if TorchServed._replaced is not self:
             self._begin()
         TorchServed._under_way = self
+        marks.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        marks.end(self)
         TorchServed._under_way = None
         if self._pool is not None:
             self._pool.end()
