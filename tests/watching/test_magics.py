@@ -143,8 +143,8 @@ def test_an_interrupt_ends_the_cell_and_the_watch(tmp_path):
     with kernel(tmp_path / "home", tmp_path) as shell:
         prepare(shell)
         shell.start(
-            "with bfcviz.watch(limit='64MiB', path='run') as w:\n    print('up', flush=True)\n"
-            "    while True:\n        a = np.empty(1000) + 1"
+            "with bfcviz.watch(limit='64MiB', path='run') as w:\n    held = np.empty(1000)\n"
+            "    print('up', flush=True)\n    while True:\n        pass"
         )
         shell.manager.interrupt_kernel()
         assert shell.rest().error.startswith("KeyboardInterrupt")
