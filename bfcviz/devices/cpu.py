@@ -30,11 +30,11 @@ class CPUDevice(Device):
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:  # noqa: ARG002  one heap serves all
         """Ordinary memory, whatever the attributes."""
-        return self.host.ordinary.heap
+        return self.host.allocator
 
     def trace(self) -> Trace:
         """What happened in the heap of ordinary memory so far."""
-        return self.host.ordinary.trace()
+        return self.host.trace()
 
     def release(self) -> None:
         """End the threads, once their work is done."""
@@ -63,7 +63,7 @@ class GPUCompatibleCPUDevice(CPUDevice):
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
         """The pool for transfers where a GPU must reach the memory; else ordinary memory."""
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
-        return self.host.for_gpus.heap if compatible else self.host.ordinary.heap
+        return self.host.for_gpus.heap if compatible else self.host.allocator
 
     @property
     def description(self) -> str:

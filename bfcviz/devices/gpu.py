@@ -66,7 +66,7 @@ class GPUDevice(Device):
         if not attributes.on_host:
             return self.heap
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
-        return self.host.for_gpus.heap if compatible else self.host.ordinary.heap
+        return self.host.for_gpus.heap if compatible else self.host.allocator
 
     def trace(self) -> Trace:
         """What happened in its heap so far; first the marks of how the session came to it."""

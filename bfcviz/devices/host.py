@@ -3,6 +3,8 @@
 from functools import cached_property
 
 from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.registry import AllocatorRegistry
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.options import GPUOptions
@@ -10,6 +12,8 @@ from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.pinned import PinnedSubAllocator
 from bfcviz.devices.plan import HOST_LIMIT
 from bfcviz.devices.recorded import Logs, Recorded
+from bfcviz.errors import DevicesError
+from bfcviz.events.trace import Trace
 from bfcviz.units import MiB
 
 
@@ -21,19 +25,46 @@ class HostMemory:
         limit: bytes of the ordinary one.
         options: limit and growth of the pinned one.
         gpu: a real GPU, by whose driver memory is pinned; None = there is none, and nothing is pinned.
+        registry: makes the ordinary memory's allocator, and keeps it; None = a heap is made here.
     """
 
-    def __init__(self, logs: Logs, limit: int, options: GPUOptions, gpu: PhysicalDevice | None) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        limit: int,
+        options: GPUOptions,
+        gpu: PhysicalDevice | None = None,
+        registry: AllocatorRegistry | None = None,
+    ) -> None:
         self._logs = logs
         self._limit = limit
         self._options = options
         self._gpu = gpu
+        self._registry = registry
         self._made: list[Recorded] = []
 
     @property
     def pinned(self) -> bool:
         """Whether the memory for transfers is pinned."""
         return self._gpu is not None
+
+    @property
+    def allocator(self) -> Allocator:
+        """The allocator of ordinary memory."""
+        return self.ordinary.heap if self._registry is None else self._registry.allocator()
+
+    def trace(self) -> Trace:
+        """What happened in the heap of ordinary memory so far.
+
+        Raises:
+            DevicesError: a registry made the allocator, which may be no heap, and is not this session's alone.
+        """
+        if self._registry is not None:
+            raise DevicesError(
+                "the CPU's memory comes from an AllocatorRegistry: look at the log of what it made, or begin the "
+                "session without a registry"
+            )
+        return self.ordinary.trace()
 
     @cached_property
     def ordinary(self) -> Recorded:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.registry import AllocatorRegistry
 from bfcviz.devices.device import Device
 from bfcviz.devices.factory import FACTORIES, FactoryRegistry, Making
 from bfcviz.devices.gpu import GPUDevice
@@ -48,6 +49,7 @@ class DeviceManager:
         factories: FactoryRegistry = FACTORIES,
         record: str | os.PathLike[str] | None = None,
         capacity: int = 1 << 16,
+        registry: AllocatorRegistry | None = None,
     ) -> Self:
         """Make the devices that settings plan; afterwards these cannot be changed.
 
@@ -56,6 +58,7 @@ class DeviceManager:
             factories: what makes the devices.
             record: a new folder that gets a recording of each heap; None = rings in memory.
             capacity: events such a ring keeps, a multiple of 64.
+            registry: makes the allocator of the CPU's memory, as TensorFlow's does; None = a heap of the session's.
 
         Raises:
             SettingError: the settings contradict each other; they are as they were.
@@ -69,7 +72,7 @@ class DeviceManager:
         logs = Logs(record, capacity)
         real = [each.physical for each in plan if each.physical.driver is not None]
         with ExitStack() as undo:
-            host = HostMemory(logs, plan[0].memory_limit, state.options, real[0] if real else None)
+            host = HostMemory(logs, plan[0].memory_limit, state.options, next(iter(real), None), registry)
             undo.callback(host.close)
             devices: list[Device] = []
             for each in _devices_of(Making(state, plan, logs, host), factories, journey):

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from heaps import assert_model_agrees
+from heaps import assert_model_agrees, new_heap
 
 import bfcviz
 from bfcviz.allocator.attributes import AllocatorAttributes
+from bfcviz.allocator.registry import AllocatorFactory, AllocatorRegistry
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration, Settings
 from bfcviz.devices.simulated import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError, UnknownDevice
@@ -90,6 +92,18 @@ def test_attributes_choose_the_memory_as_in_tensorflow(manager):
     assert cpu.allocator(FOR_GPU) is not cpu.allocator()
     assert gpu.allocator() is not manager["GPU:1"].allocator()
     assert isinstance(gpu.allocator(), bfcviz.Allocator)
+
+
+def test_a_registry_can_make_the_memory_of_the_cpu():
+    registry = AllocatorRegistry()
+    mine = new_heap(64 * MiB)
+    registry.register("mine", 1, AllocatorFactory(lambda: mine, lambda _: SimulatedSubAllocator()))
+    with DeviceManager.create(new_settings(), registry=registry) as manager:
+        assert manager["CPU:0"].allocator() is manager.gpu().allocator(ON_HOST) is mine
+        assert manager["CPU:0"].allocator(FOR_GPU) is not mine
+        with pytest.raises(DevicesError, match="AllocatorRegistry"):
+            manager["CPU:0"].trace()
+    assert mine.allocate(100)  # it is the registry's: not closed
 
 
 def test_without_cuda_memory_for_transfers_is_called_not_pinned(manager):
