@@ -123,6 +123,11 @@ class SimulatedGpuSubAllocator(PythonSubAllocator):
         self.memory = memory
         self.unified = unified
 
+    @property
+    def place(self) -> str:
+        """Where its bytes are, for whoever reads or writes them: `host`, or `nowhere`."""
+        return "host" if self.memory.readable else "nowhere"
+
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
         """Grant a region; refuses where the GPU is full."""
         where = self.memory.take(num_bytes, alignment, unified=self.unified)

@@ -22,6 +22,7 @@ from bfcviz.allocator.wrappers.access import (
 from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
+from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DeviceError, GuardOverrun, InvalidRequest
 
 
@@ -71,6 +72,21 @@ def test_a_sub_allocator_may_say_where_its_memory_is(place, kind):
         access_to(heap)
     source.place = place
     assert isinstance(access_to(heap), kind)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_memory_of_a_simulated_gpu_can_be_guarded(readable):
+    memory = SimulatedMemory(8 * MIB, 16 * MIB, readable=readable)
+    with NaNFillAllocator(GuardAllocator(new_heap(8 * MIB, SimulatedGpuSubAllocator(memory)))) as nan:
+        guard = nan.wrapped
+        address = nan.allocate(100, label="weights")
+        if readable:
+            assert ctypes.string_at(address, 100) == FRESH * 50
+        guard.access.write(address + 100, b"\x5a")
+        with pytest.raises(GuardOverrun, match="'weights'"):
+            guard.check()
+        guard.mend(address)
+        nan.free(address)
 
 
 def test_a_byte_outside_a_chunk_of_a_device_is_found_by_copies():
