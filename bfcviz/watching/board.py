@@ -34,7 +34,7 @@ class WatchDashboard(LiveDashboard):
 
     def __init__(self, traces: Sequence[Trace], says: str, **options: Any) -> None:
         self._said: list[str] = []
-        self._way = widgets.HTML(f"<div style='{_LINE}'>{escape(says)}</div>", layout=_WIDE)
+        self._way = widgets.HTML(_line(says), layout=_WIDE)
         self._notices = widgets.HTML(layout=_WIDE)
         self._way.add_class("bfcviz-way")
         self._notices.add_class("bfcviz-notices")
@@ -61,6 +61,15 @@ class WatchDashboard(LiveDashboard):
     def _rest(self) -> None:
         with unserved():
             super()._rest()
+
+    def end(self, says: str) -> None:
+        """Show where it all stands, and say that no more will come."""
+        self.stop()
+        self._pulse.hurry()
+        self.refresh()
+        self._way.value = _line(says)
+        if self.trace.following:  # a ring goes on, as long as arrays live in its heap; nobody looks at it
+            self._words.value = _line(f"ended: {len(self.trace):,} events")
 
     def join(self, trace: Trace) -> None:
         """Take in the trace of a heap that came later; it can be chosen in the menu. From any thread."""
@@ -89,3 +98,7 @@ class WatchDashboard(LiveDashboard):
         self._notices.value = (
             f"<div role='alert' style='{_LINE}; color: var(--jp-error-color1, #c62828)'>{lines}</div>"
         )
+
+
+def _line(text: str) -> str:
+    return f"<div role='status' style='{_LINE}'>{escape(text)}</div>"

@@ -78,7 +78,10 @@ class Watch:
     @property
     def says(self) -> str:
         """Which way each framework is watched, in words."""
-        return ". ".join([*(source.says for source in self.sources), *self._settings.plan.notes]) + "."
+        said = [*(source.says for source in self.sources), *self._settings.plan.notes]
+        if self._begun and Watch._under_way is not self:
+            said.append("This has ended: every framework has its own allocator again")
+        return ". ".join(said) + "."
 
     @property
     def trace(self) -> Trace:
@@ -122,8 +125,7 @@ class Watch:
         with ExitStack() as undo:
             self._begun = True
             Watch._under_way = self
-            undo.callback(self._leave)  # the last: first the sources go, then what is listed above them
-            undo.push(self._show_end)
+            undo.push(self._show_end)  # the last: first the sources go, then what is listed above them
             for wish in self._settings.plan.wishes:
                 self.sources.append(self._source(wish, undo))
             undo.callback(self._look_last)
@@ -248,14 +250,16 @@ class Watch:
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         """The frameworks are as they were, and the recordings closed: show where it all stands."""
-        if self._dashboard is not None:
-            self._quietly(self._dashboard.stop)
+        Watch._under_way = None
+        board = self._dashboard
+        if board is not None:
+            self._quietly(board.stop)
         for trace in self.traces:
             self._quietly(trace.refresh)
         if error is not None:
             self._quietly(lambda: self._show_failure(error))
-        if self._dashboard is not None:
-            self._quietly(self._dashboard.refresh)
+        if board is not None:
+            self._quietly(lambda: board.end(self.says))
 
     def _show_failure(self, error: BaseException) -> None:
         """If it is for want of memory; each failure once."""
@@ -273,9 +277,6 @@ class Watch:
                 found.show(trace)
             else:
                 error.add_note(str(found))
-
-    def _leave(self) -> None:
-        Watch._under_way = None
 
 
 def _begin(source: Source, name: str, undo: ExitStack) -> None:

@@ -58,6 +58,11 @@ def test_a_semicolon_shows_no_value_and_an_empty_cell_no_map(shell):
     assert "Nothing was allocated on the heap of numpy." in shown.html[0]
 
 
+def test_the_report_tells_where_the_peak_was_allocated_if_stacks_are_recorded(shell):
+    (html,) = shell.run("%%bfcviz --stack\ndef work():\n    return np.empty(10_000)\na = work()").html
+    assert "work (" in html
+
+
 def test_where_memory_runs_out_the_heap_is_shown_before_the_error(shell):
     shown = shell.run(f"%%bfcviz --limit 64MiB --path oom\n{FRAGMENT}")
     assert "MemoryError: Unable to allocate 24.0 MiB" in shown.error

@@ -78,6 +78,8 @@ def test_it_says_which_way():
         )
         assert w.sources[0].way == "serve"
         assert w.says in repr(w)
+        assert "ended" not in w.says
+    assert w.says.endswith("seen. This has ended: every framework has its own allocator again.")
 
 
 def test_a_ring_is_kept_up_with_though_no_dashboard_reads_it():
@@ -102,6 +104,8 @@ def test_without_a_notebook_the_dashboard_is_made_when_it_is_asked_for():
         assert not dashboard.renderer._thread.name.startswith("bfcviz-lookout")
     assert not dashboard.renderer.running
     assert dashboard.inspector.step == len(w.trace)
+    assert f"ended: {len(w.trace):,} events" in dashboard._words.value
+    assert "This has ended: every framework has its own allocator again." in dashboard._way.value
     assert held.nbytes == 8 * MIB
     dashboard.close()
 
@@ -131,6 +135,14 @@ def test_asked_for_afterwards_the_dashboard_shows_where_it_ended():
     dashboard = w.dashboard
     assert not dashboard.renderer.running
     assert dashboard.inspector.step == len(w.trace)
+    dashboard.close()
+
+
+def test_the_dashboard_of_a_recording_says_that_it_is_complete(tmp_path):
+    with watched(path=tmp_path / "run") as w:
+        dashboard = w.dashboard
+        np.ones(MIB)
+    assert f"ended (complete): {len(w.trace):,} events" in dashboard._words.value
     dashboard.close()
 
 
