@@ -7,14 +7,13 @@ from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.registry import AllocatorRegistry
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.options import GPUOptions
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.pinned import PinnedSubAllocator
-from bfcviz.devices.plan import HOST_LIMIT
+from bfcviz.devices.plan import pool_limit
 from bfcviz.devices.recorded import Logs, Recorded
+from bfcviz.devices.state import State
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
-from bfcviz.units import MiB
 
 
 class HostMemory:
@@ -23,7 +22,7 @@ class HostMemory:
     Args:
         logs: makes them.
         limit: bytes of the ordinary one.
-        options: limit and growth of the pinned one.
+        state: settings, for limit and growth of the pinned one.
         gpu: a real GPU, by whose driver memory is pinned; None = there is none, and nothing is pinned.
         registry: makes the ordinary memory's allocator, and keeps it; None = a heap is made here.
     """
@@ -32,13 +31,13 @@ class HostMemory:
         self,
         logs: Logs,
         limit: int,
-        options: GPUOptions,
+        state: State,
         gpu: PhysicalDevice | None = None,
         registry: AllocatorRegistry | None = None,
     ) -> None:
         self._logs = logs
         self._limit = limit
-        self._options = options
+        self._state = state
         self._gpu = gpu
         self._registry = registry
         self._made: list[Recorded] = []
@@ -74,8 +73,8 @@ class HostMemory:
     @cached_property
     def for_gpus(self) -> Recorded:
         """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
-        limit = self._options.gpu_host_mem_limit_in_mb * MiB or HOST_LIMIT
-        options = AllocatorOptions(allow_growth=not self._options.gpu_host_mem_disallow_growth)
+        limit = pool_limit(self._state)
+        options = AllocatorOptions(allow_growth=not self._state.options.gpu_host_mem_disallow_growth)
         if self._gpu is None:
             return self._make("gpu_host_bfc (not pinned)", HostSubAllocator(), limit, options)
         source = PinnedSubAllocator(self._gpu.ordinal, driver=self._gpu.driver)

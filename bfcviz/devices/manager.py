@@ -72,7 +72,7 @@ class DeviceManager:
         logs = Logs(record, capacity)
         real = [each.physical for each in plan if each.physical.driver is not None]
         with ExitStack() as undo:
-            host = HostMemory(logs, plan[0].memory_limit, state.options, next(iter(real), None), registry)
+            host = HostMemory(logs, plan[0].memory_limit, state, next(iter(real), None), registry)
             undo.callback(host.close)
             devices: list[Device] = []
             for each in _devices_of(Making(state, plan, logs, host), factories, journey):

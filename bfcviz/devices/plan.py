@@ -1,5 +1,6 @@
 """Plan: what devices a session with these settings gets, how much each takes, when, and why."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -11,12 +12,13 @@ from bfcviz.devices.options import LogicalDeviceConfiguration, listed
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.state import State
 from bfcviz.errors import SettingError
-from bfcviz.units import GiB, format_bytes
+from bfcviz.units import GiB, MiB, format_bytes
 
 FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
 HOST_LIMIT: Final = 64 * GiB
 """Of each heap of host memory, TensorFlow's default."""
 
+POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
 COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
 
 
@@ -93,6 +95,13 @@ def plan_gpus(state: State) -> list[Planned]:
         )
         for number, (gpu, limit) in enumerate(limits)
     ]
+
+
+def pool_limit(state: State) -> int:
+    """Bytes that the pool for transfers may grow to: by the option, else the environment, else TensorFlow's default."""
+    text = state.environment.get(POOL_LIMIT, "")
+    by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
+    return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
 
 
 def _ordered(state: State) -> list[PhysicalDevice]:

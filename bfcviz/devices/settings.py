@@ -30,7 +30,7 @@ class Settings:
     Args:
         gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA shows.
         environment: variables that count (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
-            TF_DEVICE_MIN_SYS_MEMORY_IN_MB); None = the process's, looked at when devices are made.
+            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = the process's, looked at when devices are made.
         notes: where the settings came from, for `explain`.
     """
 
@@ -202,7 +202,10 @@ class Settings:
         return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
-        """In words: how much each device will take, when, and why. Raises as `plan` does."""
+        """In words: how much each device will take, when, and why. Raises as `plan` does.
+
+        Of real GPUs the driver is asked what is free.
+        """
         planned = self.plan()
         used = {each.physical for each in planned}
         hidden = [each.name for each in self._state.physical if each not in used]

@@ -36,6 +36,7 @@ class Stream:
         if driver is not None:
             self.handle = _create(driver, device)
             self._destroy = weakref.finalize(self, _destroy, driver, device, self.handle)
+            self._destroy.atexit = False  # a process that ends, or a forked one, must not call CUDA then
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call a host function behind all that was submitted before; on CUDA, once the stream's work is done."""

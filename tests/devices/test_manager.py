@@ -122,6 +122,17 @@ def test_force_gpu_compatible_takes_all_host_memory_from_the_pool_for_transfers(
         assert pool.stats().bytes_limit == 100 * MiB
 
 
+@pytest.mark.parametrize(
+    ("option", "variable", "limit"),
+    [(0, None, 64 * GiB), (0, "100", 100 * MiB), (200, "100", 200 * MiB), (0, "many", 64 * GiB)],
+)
+def test_the_pool_for_transfers_has_a_limit_of_its_own(option, variable, limit):
+    settings = new_settings(environment={"TF_GPU_HOST_MEM_LIMIT_IN_MB": variable} if variable else {})
+    settings.set_gpu_options(gpu_host_mem_limit_in_mb=option)
+    with DeviceManager.create(settings) as manager:
+        assert manager.gpu().allocator(BOTH).stats().bytes_limit == limit
+
+
 def test_memory_of_a_simulated_gpu_can_be_computed_in(manager):
     device = manager.gpu(0)
     assert device.host_accessible

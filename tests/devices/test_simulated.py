@@ -40,8 +40,8 @@ def test_regions_are_apart_aligned_and_within_the_capacity(readable, asked):
         else:
             assert sum(held.values()) + num_bytes > memory.capacity
         if drop and held:
-            memory.give_back(*(gone := held.popitem())[:1])
-            assert gone[0] not in held
+            where, _ = held.popitem()
+            memory.give_back(where)
         assert memory.used == sum(held.values()) <= memory.capacity
         assert memory.spilled == 0
 
@@ -67,11 +67,11 @@ def test_neighbours_of_a_region_that_went_back_keep_what_was_written():
 
 def test_a_large_gpu_costs_what_is_written():
     tracemalloc.start()
-    settings, _ = simulated([2048 * GiB])
+    settings, _ = simulated([80 * GiB])
     with DeviceManager.create(settings) as manager:
-        where = manager.gpu().allocator().allocate(1024 * GiB)
-        ctypes.memset(where + 512 * GiB, 1, 100)
-        assert ctypes.string_at(where + 512 * GiB, 101) == b"\1" * 100 + b"\0"
+        where = manager.gpu().allocator().allocate(64 * GiB)
+        ctypes.memset(where + 32 * GiB, 1, 100)
+        assert ctypes.string_at(where + 32 * GiB, 101) == b"\1" * 100 + b"\0"
     assert tracemalloc.get_traced_memory()[1] < 64 * MiB
     tracemalloc.stop()
 
