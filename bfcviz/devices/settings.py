@@ -30,7 +30,8 @@ class Settings:
     Args:
         gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA shows.
         environment: variables that count (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
-            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = the process's, looked at when devices are made.
+            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = the process's, looked at when
+            devices are made.
         notes: where the settings came from, for `explain`.
     """
 
