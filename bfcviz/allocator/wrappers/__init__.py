@@ -5,3 +5,15 @@ fills with NaN (`nan_fill`), limits (`limit`), waits for memory (`retry`) or tel
 touch memory do it through `access`. May import what its parent may. Frees go through the wrapper that allocated: what
 goes to the heap past it is not seen.
 """
+
+from bfcviz.allocator.wrappers.alert import AlertAllocator as AlertAllocator
+from bfcviz.allocator.wrappers.alert import Crossing as Crossing
+from bfcviz.allocator.wrappers.alert import Threshold as Threshold
+from bfcviz.allocator.wrappers.damage import Damage as Damage
+from bfcviz.allocator.wrappers.guard import GuardAllocator as GuardAllocator
+from bfcviz.allocator.wrappers.limit import LimitAllocator as LimitAllocator
+from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator as NaNFillAllocator
+from bfcviz.allocator.wrappers.retry import RetryAllocator as RetryAllocator
+from bfcviz.allocator.wrappers.tracking import Leak as Leak
+from bfcviz.allocator.wrappers.tracking import TrackingAllocator as TrackingAllocator
+from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper as AllocatorWrapper

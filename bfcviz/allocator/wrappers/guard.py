@@ -174,9 +174,9 @@ class GuardAllocator(AllocatorWrapper):
 
     def _is_served(self, size: int, alignment: int) -> bool:
         """Whether guard words are due; what the allocator inside refuses it shall refuse in its own words."""
-        aligned = 0 < alignment < MAX_REQUEST and alignment & (alignment - 1) == 0
-        empty = size == 0 and not self.should_allocate_empty()
-        return aligned and not empty and 0 <= size <= MAX_REQUEST - self.overhead(alignment)
+        if not 0 < alignment < MAX_REQUEST or (size == 0 and not self.should_allocate_empty()):
+            return False
+        return 0 <= size <= MAX_REQUEST - self.overhead(alignment)
 
     def _write_words(self, address: int, size: int) -> None:
         self.access.write(address - self.guard_bytes, _BEFORE * self.guard_bytes)
