@@ -18,12 +18,12 @@ from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.devices.memory_log import kernel_now
 from bfcviz.devices.tensor_buffer import ALIGNMENT, Reference, TensorBuffer
-from bfcviz.devices.tensor_memory import Place, array_interface, cupy_array, numpy_array
+from bfcviz.devices.tensor_memory import Place, array_interface, cupy_array, load_cupy, numpy_array
 from bfcviz.devices.tensor_shape import checked_shape, resolved
 from bfcviz.devices.tensor_types import ElementType, element_type
 from bfcviz.errors import AllocatorError, InvalidRequest
 
-_DLPACK = {"host": 1, "cuda": 2}
+_CPU = 1  # DLPack's kDLCPU
 
 
 class Tensor:
@@ -260,8 +260,8 @@ class Tensor:
     def write(self, values: Any) -> None:
         """Write values of the same shape, or one that can be broadcast to it."""
         if self.dtype.cells is None:
-            target = self.array()
-            target[...] = values if isinstance(target, np.ndarray) else type(target)(values)
+            with self.place.active():
+                self.array()[...] = values if self.place.kind == "host" else load_cupy().asarray(values)
             return
         for index, value in enumerate(np.broadcast_to(np.asarray(values, object), self.shape).flat):
             self.put(index, value)
@@ -288,9 +288,11 @@ class Tensor:
         return array.copy() if copy else array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if self.place.kind not in _DLPACK:
+        if self.place.kind == "nowhere":
             raise AllocatorError(f"{self.allocator.name} gives no real memory: there is nothing to share")
-        return _DLPACK[self.place.kind], self.place.device
+        if self.place.kind == "host":
+            return _CPU, 0
+        return cast("tuple[int, int]", self.array().__dlpack_device__())
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.array().__dlpack__(**options)

@@ -1,5 +1,6 @@
 """Where a tensor's memory is, and its arrays: NumPy's or CuPy's, in the memory itself."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Literal
@@ -21,6 +22,10 @@ class Place:
 
     kind: Literal["host", "cuda", "nowhere"]
     device: int = 0
+
+    def active(self) -> AbstractContextManager[Any]:
+        """Makes the GPU the current one, for as long as something is computed in its memory."""
+        return load_cupy().cuda.Device(self.device) if self.kind == "cuda" else nullcontext()
 
     def __str__(self) -> str:
         return {"host": "host memory", "cuda": f"memory of GPU {self.device}"}.get(

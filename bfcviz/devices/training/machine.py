@@ -39,9 +39,9 @@ class Machine:
         self.dtype = dtype
         self.xp: Any = None
         self._scope = ""
-        kind = place_of(allocator).kind
-        if compute and kind != "nowhere":
-            self.xp = np if kind == "host" else load_cupy()
+        self._place = place_of(allocator)
+        if compute and self._place.kind != "nowhere":
+            self.xp = np if self._place.kind == "host" else load_cupy()
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
@@ -85,7 +85,8 @@ class Machine:
         """Run a kernel that writes into tensors there are."""
         used = (*tensors, *(self.new(shape, f"{name}/scratch") for shape in scratch))
         if self.xp is not None:
-            kernel(self.xp, *(tensor.array() for tensor in used))
+            with self._place.active():
+                kernel(self.xp, *(tensor.array() for tensor in used))
         self.release.used(used)
 
 
