@@ -2,8 +2,8 @@
 
 Enters: the names of frameworks, and what to do meanwhile (a folder to record to, alerts). Leaves: a `Watch` with its
 traces and its dashboard, reports of a cell (`magics`), and what is shown where memory runs out (`failure`).
-`frameworks` finds the sources in `bfcviz.live`, `lookout` looks at what they wrote, `board` is the dashboard. May
-import everything but cli.
+`frameworks` and `settings` make the sources of `bfcviz.live`, `lookout` and `guard` look at what they wrote, `board` is
+the dashboard. May import everything but cli.
 """
 
 from bfcviz.watching.alerts import Alarm, Alert

@@ -8,7 +8,8 @@ from bfcviz.events.window import KEEP
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert
 from bfcviz.watching.frameworks import Asked, Capture, check_capture, check_limit, plan
-from bfcviz.watching.watched import Settings, Watch
+from bfcviz.watching.settings import Settings
+from bfcviz.watching.watched import Watch
 
 
 def watch(  # noqa: PLR0913  every framework by its name, and how

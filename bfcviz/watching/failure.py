@@ -48,6 +48,14 @@ class Failure:
         )
 
 
+def is_for_want_of_memory(error: BaseException) -> bool:
+    """Whether it is what a framework raises where memory runs out."""
+    # PyTorch's are RuntimeErrors: one of this name, and one of this text.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error)
+
+
 def last_failure(trace: Trace) -> Failure | None:
     """The last request that failed; None where none did, or its event is no longer kept."""
     end = len(trace)

@@ -4,45 +4,24 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from bfcviz.dashboard.sources import trace_of
-from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.events.log import EventLog
-from bfcviz.events.origin import Pool
-from bfcviz.events.recording import Recording
+from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
-from bfcviz.live import marks
-from bfcviz.live.numpy import OPTIONS, physical_memory, unserved
+from bfcviz.live.numpy import unserved
 from bfcviz.watching import notebook
-from bfcviz.watching.alerts import Alarm, Alert
+from bfcviz.watching.alerts import Alarm
 from bfcviz.watching.board import WatchDashboard
-from bfcviz.watching.failure import Failure, last_failure
-from bfcviz.watching.frameworks import NAMES, Capture, Plan, Source, Wish, source_of, unwatchable
+from bfcviz.watching.failure import Failure, is_for_want_of_memory, last_failure
+from bfcviz.watching.frameworks import Source
 from bfcviz.watching.guard import Guard
 from bfcviz.watching.lookout import Lookout
 from bfcviz.watching.report import Report, report
-
-RING: Final = 1 << 18
-"""Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
+from bfcviz.watching.settings import Settings, begin, in_order, recorded
 
 _GUARDED: Final = 1 << 17  # events kept for alerts, which look at each once
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to watch; the arguments of `bfcviz.watch`, checked."""
-
-    plan: Plan
-    limit: int | None
-    capture: Capture | None
-    path: Path | None
-    dashboard: bool
-    alerts: tuple[Alert, ...]
-    keep: int
 
 
 class Watch:
@@ -122,19 +101,16 @@ class Watch:
 
     def __enter__(self) -> Self:
         self._refuse()
+        settings = self._settings
         with ExitStack() as undo:
             self._begun = True
             Watch._under_way = self
             undo.push(self._show_end)  # the last: first the sources go, then what is listed above them
-            for wish in self._settings.plan.wishes:
-                self.sources.append(self._source(wish, undo))
+            for wish in settings.plan.wishes:
+                self.sources.append(recorded(wish, settings, undo))
             undo.callback(self._look_last)
-            pairs = list(zip(self.sources, self._settings.plan.wishes, strict=True))
-            pairs.sort(
-                key=lambda pair: pair[1].framework == "numpy"
-            )  # last: the others' threads are not served
-            for source, wish in pairs:
-                _begin(source, NAMES[wish.framework], undo)
+            for source, name in in_order(self.sources, settings.plan.wishes):
+                begin(source, name, undo)
                 undo.callback(self._quietly, source.settle)
             with unserved():  # arrays of pictures, and of threads that make them, are not the workload's
                 self._open()
@@ -165,16 +141,6 @@ class Watch:
     def _refuse_before(self) -> None:
         if not self.traces:
             raise LiveError("nothing is watched yet: this is known inside the `with`, and after it")
-
-    def _source(self, wish: Wish, undo: ExitStack) -> Source:
-        """What watches a framework, with where it writes to."""
-        settings, name = self._settings, wish.framework
-        log: Recording | EventLog | None = EventLog(RING) if name == "numpy" else None
-        if settings.path is not None:
-            folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
-            details = {"framework": name, "way": wish.way}
-            log = undo.enter_context(Recording(folder, [_pool(wish, settings.limit)], details=details))
-        return source_of(wish, settings.limit, settings.capture, log)
 
     def _open(self) -> None:
         """Begin to read what the heaps write."""
@@ -263,7 +229,7 @@ class Watch:
 
     def _show_failure(self, error: BaseException) -> None:
         """If it is for want of memory; each failure once."""
-        if not _is_for_want_of_memory(error):
+        if not is_for_want_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
         heaps = [heap for source in failed for heap in source.trace_sources]
@@ -277,32 +243,6 @@ class Watch:
                 found.show(trace)
             else:
                 error.add_note(str(found))
-
-
-def _begin(source: Source, name: str, undo: ExitStack) -> None:
-    try:
-        undo.enter_context(source)
-    except BfcvizError:
-        raise
-    except Exception as error:
-        raise unwatchable(name, error) from error
-    marks.begin(source)
-    undo.callback(marks.end, source)
-
-
-def _pool(wish: Wish, limit: int | None) -> Pool:
-    """What is known of the heap before there is one."""
-    if wish.framework != "numpy":
-        return Pool(wish.framework, limit if wish.way == "serve" else None)
-    options = wish.options.get("options", OPTIONS)
-    return Pool("numpy", physical_memory() if limit is None else limit, vars(options))
-
-
-def _is_for_want_of_memory(error: BaseException) -> bool:
-    # PyTorch's are RuntimeErrors: one of this name, and one of this text.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error)
 
 
 def _forget_parent() -> None:
