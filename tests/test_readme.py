@@ -61,9 +61,9 @@ def printed(place):
 
 
 def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
-    assert sum(language == "python" for language, _ in BLOCKS) == 4
+    assert sum(language == "python" for language, _ in BLOCKS) == 5
     made = {path.name for path in place.iterdir()}
-    assert made == {"first_run", "map.html", "fragmentation.csv", "first_run.parquet", "logs"}
+    assert made == {"first_run", "map.html", "fragmentation.csv", "first_run.parquet", "watched", "logs"}
     assert len(printed) == len(BLOCKS)
 
 
@@ -76,7 +76,23 @@ def test_every_output_shown_is_the_output(printed):
 def test_the_commands_work_on_what_the_snippets_made(printed, place):
     assert printed
     (block,) = [text for language, text in BLOCKS if language == "bash" and text.startswith("bfcviz ")]
-    shell = f'bfcviz() {{ "{sys.executable}" -m bfcviz "$@"; }}\nset -e\n{block}'
+    assert "24,697 recorded events" in run(block, place).stdout
+    assert (place / "worst.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_program_is_recorded_by_the_command(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import numpy, sys; held = [numpy.ones(1000) for _ in range(int(sys.argv[2]))]"
+    )
+    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz record" in text]
+    (record,) = [line for line in block.splitlines() if line.startswith("bfcviz record")]
+    assert "run.bfc" in run(record.replace("python", sys.executable), tmp_path).stderr
+    assert len(bfcviz.open(tmp_path / "run.bfc")) > 3
+
+
+def run(commands, place):
+    """Commands of the README, in a shell where `bfcviz` is the one tested."""
+    shell = f'bfcviz() {{ "{sys.executable}" -m bfcviz "$@"; }}\nset -e\n{commands}'
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         ["bash", "-c", shell],
@@ -87,8 +103,7 @@ def test_the_commands_work_on_what_the_snippets_made(printed, place):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "24,697 recorded events" in done.stdout
-    assert (place / "worst.html").read_text().startswith("<!doctype html>")
+    return done
 
 
 def test_two_commands_set_everything_up():
