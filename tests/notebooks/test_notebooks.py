@@ -1,5 +1,6 @@
 """Every notebook runs from the top, and is committed without what it printed."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -57,3 +58,9 @@ def test_its_cells_are_short_and_each_is_introduced(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             assert len(cell.source.splitlines()) <= 15
+
+
+def test_the_tests_it_names_are_there(notebook):
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    named = re.findall(r"`([\w/]+/test_\w+\.py)`", text)
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []
