@@ -30,7 +30,7 @@ class Guarded(NamedTuple):
         return self.address + self.size
 
     def __str__(self) -> str:
-        return f"{self.label or 'a chunk without a label'!r} ({self.size} bytes at {self.address:#x})"
+        return f"{self.label or 'a chunk without a label'!r} ({_bytes(self.size)} at {self.address:#x})"
 
 
 class Damage(NamedTuple):
@@ -54,18 +54,25 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if self.side == "after":
-            where = f"{self.address - self.chunk.end} bytes past its end"
+            where = f"{_bytes(self.address - self.chunk.end)} past its end"
         else:
-            where = f"{self.chunk.address - self.address} bytes before its beginning"
+            where = f"{_bytes(self.chunk.address - self.address)} before its beginning"
+        edge = "end" if self.side == "after" else "beginning"
         return (
-            f"the guard words {self.side} {self.chunk} were overwritten, {self.num_bytes} bytes from {self.address:#x} "
-            f"on, {where}, with {self.found[:16].hex(' ')}: who wrote there passed this chunk's "
-            f"{'end' if self.side == 'after' else 'beginning'}, {self._other()}"
+            f"the guard words {self.side} {self.chunk} were overwritten, {_bytes(self.num_bytes)} from "
+            f"{self.address:#x} on, {where}, with {self.found[:16].hex(' ')}: who wrote there passed this chunk's "
+            f"{edge}, {self._other()}"
         )
 
     def _other(self) -> str:
         if self.neighbour is None:
             return f"for no other chunk is in use {self.side} it"
         if self.side == "after":
-            return f"or the beginning of {self.neighbour}, {self.neighbour.address - self.chunk.end} bytes on"
-        return f"or the end of {self.neighbour}, {self.chunk.address - self.neighbour.end} bytes back"
+            return (
+                f"or the beginning of {self.neighbour}, {_bytes(self.neighbour.address - self.chunk.end)} on"
+            )
+        return f"or the end of {self.neighbour}, {_bytes(self.chunk.address - self.neighbour.end)} back"
+
+
+def _bytes(number: int) -> str:
+    return "1 byte" if number == 1 else f"{number} bytes"

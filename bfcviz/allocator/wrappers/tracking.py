@@ -22,12 +22,12 @@ class Tracked(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What one label has not given back: chunks, their bytes, and the first of them."""
+    """What one label has not given back: chunks, their bytes, and the oldest of them."""
 
     label: str
     chunks: int
     num_bytes: int
-    first: Tracked
+    oldest: Tracked
 
 
 class TrackingAllocator(AllocatorWrapper):
@@ -130,8 +130,8 @@ class TrackingAllocator(AllocatorWrapper):
     def report(self, since: int = 0) -> str:
         """The leaks in words, a line each."""
         lines = [
-            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {leak.chunks} chunks, the first "
-            f"{leak.first.requested_size} bytes at {leak.first.address:#x} (request {leak.first.number})"
+            f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_chunks(leak.chunks)}, the oldest "
+            f"of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} (request {leak.oldest.number})"
             for leak in self.leaks(since)
         ]
         return "\n".join(lines) or "nothing is in use"
@@ -153,3 +153,7 @@ class TrackingAllocator(AllocatorWrapper):
         if chunk is None:
             raise ForeignPointer(address, f"{address:#x} is no address that this allocator handed out")
         return chunk
+
+
+def _chunks(number: int) -> str:
+    return "1 chunk" if number == 1 else f"{number} chunks"

@@ -95,6 +95,22 @@ def test_the_call_may_put_things_right_itself():
     assert len(calls) == 4  # at the chunks 5, 9, 13 and 17
 
 
+def test_what_the_call_has_put_right_can_be_crossed_again_at_once():
+    kept, calls = [], []
+
+    def free_all(crossing):
+        calls.append(crossing)
+        while kept:
+            alert.free(kept.pop())
+
+    alert = AlertAllocator(new_heap(), [Threshold("bytes_in_use", above=2 * KIB)], free_all)
+    kept.append(alert.allocate(2 * KIB))
+    last = alert.allocate(KIB)
+    kept.append(alert.allocate(2 * KIB))
+    assert len(calls) == 2
+    alert.free(last)
+
+
 def test_threads_together_tell_a_crossing_once():
     alert, heard = alerting(Threshold("chunks_in_use", above=50))
     threads = [threading.Thread(target=lambda: [alert.allocate(1) for _ in range(25)]) for _ in range(4)]

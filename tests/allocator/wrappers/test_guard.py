@@ -76,7 +76,7 @@ def test_one_byte_before_the_beginning_names_the_chunk_and_the_one_before(guard)
     assert (damage.chunk.label, damage.side, damage.address) == ("input", "before", last - 1)
     assert (damage.neighbour.label, damage.neighbour.address) == ("bias", bias)
     assert f"the end of 'bias' (100 bytes at {bias:#x}), {last - bias - 100} bytes back" in str(damage)
-    assert "1 bytes before its beginning" in str(damage)
+    assert "1 byte before its beginning" in str(damage)
 
 
 def test_at_the_ends_of_the_heap_there_is_no_neighbour(guard):

@@ -32,11 +32,11 @@ def test_leaks_are_told_by_label_most_bytes_first():
     assert [(leak.label, leak.chunks, leak.num_bytes) for leak in leaks] == [
         ("weights", 2, 20 * KIB), ("bias", 2, 512), ("", 1, 256),
     ]  # fmt: skip
-    assert leaks[0].first.address == weights[0]
+    assert leaks[0].oldest.address == weights[0]
     assert tracker.report().splitlines() == [
-        f"weights: 20.0 KiB in 2 chunks, the first 10240 bytes at {weights[0]:#x} (request 2)",
-        f"bias: 512 B in 2 chunks, the first 100 bytes at {leaks[1].first.address:#x} (request 4)",
-        f"without a label: 256 B in 1 chunks, the first 50 bytes at {leaks[2].first.address:#x} (request 6)",
+        f"weights: 20.0 KiB in 2 chunks, the oldest of 10240 bytes at {weights[0]:#x} (request 2)",
+        f"bias: 512 B in 2 chunks, the oldest of 100 bytes at {leaks[1].oldest.address:#x} (request 4)",
+        f"without a label: 256 B in 1 chunk, the oldest of 50 bytes at {leaks[2].oldest.address:#x} (request 6)",
     ]
 
 
