@@ -1,4 +1,17 @@
-"""bfcviz.watch."""
+"""bfcviz.watch: a framework's memory, watched while a `with` runs.
+
+::
+
+    with bfcviz.watch(numpy=True, limit="512MiB") as w:
+        train()
+    w.trace      # the recording
+    w.dashboard  # the view
+
+There are two ways. *Serve*: our own heap becomes the framework's allocator, so every split, merge and extension is
+seen; arrays that outlive the `with` keep their memory. *Observe*: the framework keeps its own allocator, and what it
+tells is recorded. `w.says` tells which, and so does the dashboard. NumPy and CuPy are served unless told otherwise,
+PyTorch, RMM and JAX observed; NumPy can only be served, JAX only be observed.
+"""
 
 import os
 from collections.abc import Iterable
@@ -26,37 +39,25 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
     alerts: Iterable[Alert] = (),
     keep: int = KEEP,
 ) -> Watch:
-    """Watch the memory of whatever runs in a `with`, while it runs and afterwards.
+    """Watch frameworks' memory in a `with`: *serve* them from our own heap, or *observe* what they tell of theirs.
 
-    ::
-
-        with bfcviz.watch(numpy=True, limit="512MiB") as w:
-            train()
-        w.trace      # the recording
-        w.dashboard  # the view
-
-    There are two ways. *Serve*: our own heap becomes the framework's allocator, so every split, merge and extension
-    is seen; arrays that outlive the `with` keep their memory. *Observe*: the framework keeps its own allocator, and
-    what it tells is recorded. `w.says` tells which, and so does the dashboard.
+    Where no framework is asked for, CuPy is served if there is a GPU, NumPy otherwise, and PyTorch is observed if it
+    is at work on a GPU.
 
     Args:
-        numpy: whether to watch NumPy; it is served.
-        cupy: CuPy; served, or "observe".
-        torch: PyTorch; observed, or "serve".
-        rmm: RMM, and all that has its memory from there; observed, or "serve".
-        jax: JAX; observed. Where none of the five is asked for, CuPy is served if there is a GPU, NumPy otherwise;
-            and PyTorch is observed if it is at work on a GPU. A mapping instead of True goes to the framework's
-            own function in `bfcviz.live` as its arguments.
+        numpy: True; the way, "serve" or "observe"; or a mapping for its own function in `bfcviz.live`. It is served.
+        cupy: likewise. Served by default.
+        torch: likewise. Observed by default.
+        rmm: likewise. Observed by default.
+        jax: likewise. It is observed.
         limit: what a heap that serves may grow to, in bytes or as text; beyond it the framework runs out of memory.
-        capture: what is recorded with each allocation: `nothing`; the `label` in force; the Python `stack` as well;
-            or `Stacks`, which say what frames. What each costs is told in `bfcviz.live.stacks`. By default the
-            label, and for PyTorch observed, which knows none of ours, the stack.
-        path: a new folder to record to, from which everything can be opened again; with several frameworks it gets
-            a folder for each. By default the newest events are kept in memory, as they are of the heaps of further
-            devices and streams.
+        capture: what is recorded with each allocation: `nothing`, the `label` in force, the Python `stack` as well,
+            or `Stacks`; `bfcviz.live.stacks` tells the cost. By default the label, of PyTorch observed the stack.
+        path: a new folder to record to, with several frameworks one for each in it. By default, and of the heaps of
+            further devices and streams, the newest events are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
-        keep: events kept of each heap, where nothing is recorded to disk; 64 bytes each.
+        keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.
 
     Raises:
         LiveError: what was asked for cannot be; when the `with` begins, also where a framework cannot be watched
