@@ -151,3 +151,15 @@ def test_texts_are_what_was_put_there_last(puts):
         assert tensor.tolist() == expected
     del tensor
     assert heap.stats().chunks_in_use == 0
+
+
+def test_any_objects_can_be_values(heap):
+    values = [{"a": 1}, None, (2, 3)]
+    array = np.empty(3, object)
+    array[:] = values
+    tensor = Tensor.of(heap, array, "variant")
+    assert tensor.tolist() == values
+    with pytest.raises(InvalidRequest, match="text"):
+        Tensor.of(heap, array)
+    gc.collect()
+    assert heap.stats().chunks_in_use == 1
