@@ -4,6 +4,7 @@ TensorFlow's rules: factories register before the first allocator is made, a nam
 sub-allocators one that knows NUMA nodes goes before one that does not, whatever their priorities.
 """
 
+import atexit
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -123,13 +124,13 @@ class AllocatorRegistry:
 def default_registry() -> AllocatorRegistry:
     """This process's registry, with a factory of growing heaps of host memory at priority 100."""
     registry = AllocatorRegistry()
-    options = AllocatorOptions(allow_growth=True, garbage_collection=True)
-    registry.register(
-        "host_bfc",
-        100,
-        AllocatorFactory(
-            lambda: BFCAllocator(HostSubAllocator(), 64 * GiB, options, name="cpu_bfc"),
-            lambda _: HostSubAllocator(),
-        ),
-    )
+    factory = AllocatorFactory(_host_heap, lambda _: HostSubAllocator())
+    registry.register("host_bfc", 100, factory)
     return registry
+
+
+def _host_heap() -> BFCAllocator:
+    options = AllocatorOptions(allow_growth=True, garbage_collection=True)
+    heap = BFCAllocator(HostSubAllocator(), 64 * GiB, options, name="cpu_bfc")
+    atexit.register(heap.close)  # lives as long as the process: its modules may be gone before it
+    return heap
