@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
 
@@ -29,6 +30,7 @@ STEP: Final = "step"
 UNKNOWN_KERNEL: Final = "Unknown"
 """TensorFlow's name for who made a tensor, where nobody said so."""
 
+_phases = count(1 << 32)  # far from the numbers of `bfcviz.phase`, which may be in the same trace
 _KEEP: Final = 1 << 16
 _names = Labels()  # of threads' labels, for heaps that have no table of their own
 
@@ -132,6 +134,21 @@ def mark(allocator: Allocator, name: str, value: int = 0) -> None:
     heap = innermost(allocator)
     if hasattr(heap, "mark"):
         heap.mark(name, value)
+
+
+@contextmanager
+def phase(allocator: Allocator, name: str) -> Iterator[None]:
+    """Marks in the trace of a heap where a phase begins and ends, as those of `bfcviz.phase`."""
+    heap = innermost(allocator)
+    if not (hasattr(heap, "mark") and hasattr(heap, "labels")):
+        yield
+        return
+    number = next(_phases)
+    heap.mark(heap.labels.intern(f"{name} begins", begins=name), number)
+    try:
+        yield
+    finally:
+        heap.mark(heap.labels.intern(f"{name} ends", ends=name), number)
 
 
 def kernel_now() -> str:

@@ -110,7 +110,13 @@ def test_the_trace_says_what_a_step_does():
     events = Reader(heap.log, 0).read(1 << 20)
     marks = events[events["kind"] == Kind.MARK]
     names = [heap.labels.name(int(number)) for number in marks["label"]]
-    assert names == ["step", "forward", "backward", "optimizer"] * 2
+    phases = [
+        f"{name} {side}" for name in ("forward", "backward", "optimizer") for side in ("begins", "ends")
+    ]
+    assert names == ["step", *phases] * 2
+    numbers = [int(mark["size"]) for mark in marks]
+    assert numbers[1] == numbers[2] != numbers[3] == numbers[4]  # as `bfcviz.phase` does
+    assert heap.labels[int(marks["label"][1])].details == {"begins": "forward"}
     assert [int(mark["size"]) for mark in marks if heap.labels.name(int(mark["label"])) == "step"] == [1, 2]
     made = [name for _, name in requests(heap)]
     assert made[:2] == ["weights/dense_1/kernel", "weights/dense_1/bias"]

@@ -83,13 +83,12 @@ class Training:
         with memory_log.step(self.steps, allocator):
             try:
                 graph = Graph(self.machine)
-                memory_log.mark(allocator, "forward")
-                values, loss = self.forward(graph)
-                memory_log.mark(allocator, "backward")
-                gradients = graph.gradients(loss)
-                memory_log.mark(allocator, "optimizer")
-                for name, value in values.items():
-                    with self.machine.scope("optimizer"):
+                with memory_log.phase(allocator, "forward"):
+                    values, loss = self.forward(graph)
+                with memory_log.phase(allocator, "backward"):
+                    gradients = graph.gradients(loss)
+                with memory_log.phase(allocator, "optimizer"), self.machine.scope("optimizer"):
+                    for name, value in values.items():
                         self.optimizer.update(self.machine, name, value.tensor, gradients.pop(value.key))
                 return self._number(loss.tensor)
             finally:
