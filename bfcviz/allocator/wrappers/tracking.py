@@ -134,7 +134,9 @@ class TrackingAllocator(AllocatorWrapper):
             f"of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} (request {leak.oldest.number})"
             for leak in self.leaks(since)
         ]
-        return "\n".join(lines) or "nothing is in use"
+        return "\n".join(lines) or (
+            f"nothing requested after the first {since} is in use" if since else "nothing is in use"
+        )
 
     def check_invariants(self) -> None:
         """The books of the allocator inside, and that these agree with them."""

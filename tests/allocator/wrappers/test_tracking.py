@@ -50,7 +50,7 @@ def test_leaks_of_one_step_are_told_from_what_was_there_before():
     assert [leak.label for leak in tracker.leaks(since=before)] == ["step 1"]
     tracker.free(kept[1])
     assert tracker.leaks(since=before) == []
-    assert tracker.report(since=before) == "nothing is in use"
+    assert tracker.report(since=before) == f"nothing requested after the first {before} is in use"
 
 
 def test_a_free_that_fails_leaves_the_chunk_in_the_books():
