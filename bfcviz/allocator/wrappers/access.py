@@ -10,7 +10,7 @@ simulated            pages kept here, made when they are first written: a heap w
 """
 
 import ctypes
-from threading import Lock
+from threading import RLock
 from typing import Any, Final, Protocol, runtime_checkable
 
 from bfcviz.allocator.protocol import Allocator
@@ -90,7 +90,8 @@ class SimulatedAccess:
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
-        self._lock = Lock()  # a page may hold the ends of two chunks
+        # A page may hold the ends of two chunks; and of garbage that Python collects inside it, a tensor may write.
+        self._lock = RLock()
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """The bytes there."""

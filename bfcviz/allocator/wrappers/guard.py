@@ -193,7 +193,7 @@ class GuardAllocator(AllocatorWrapper):
         intact = word * self.guard_bytes
         with self._chunks.lock:
             data = self.access.read(at, self.guard_bytes) if self._is_there(chunk) else intact
-        if data == intact:
+        if data == intact or self._chunks.find(chunk.address) is not chunk:  # it may just have gone
             return []
         first = len(data) - len(data.lstrip(word))
         last = len(data.rstrip(word))

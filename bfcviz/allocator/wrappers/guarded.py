@@ -1,7 +1,7 @@
 """GuardedChunks: the chunks in use between guard words, found by either address and by their neighbours."""
 
 from bisect import bisect
-from threading import Lock
+from threading import RLock
 
 from bfcviz.allocator.wrappers.damage import Guarded, Side
 
@@ -11,14 +11,14 @@ class GuardedChunks:
 
     Attributes:
         extra: bytes of guard words and gaps around all of them.
-        lock: while it is held, none is removed, so that the memory of those in the table can be read.
+        lock: while it is held, no other thread removes one, so that the memory of those in the table can be read.
     """
 
     def __init__(self) -> None:
         self.extra = 0
         self._by_address: dict[int, Guarded] = {}
         self._starts: set[int] = set()
-        self.lock = Lock()
+        self.lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
 
     def add(self, chunk: Guarded) -> None:
         """It is in use from now on."""

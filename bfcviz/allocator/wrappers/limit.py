@@ -2,7 +2,7 @@
 
 import operator
 from dataclasses import replace
-from threading import Lock
+from threading import RLock
 
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
@@ -40,7 +40,7 @@ class LimitAllocator(AllocatorWrapper):
                 "TrackingAllocator around it first"
             )
         self.used = 0
-        self._lock = Lock()
+        self._lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
 
     def allocate(
         self,

@@ -1,7 +1,7 @@
 """TrackingAllocator: how much goes through it, the most that was in use, and who did not give back."""
 
 import operator
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 from bfcviz.allocator.attributes import AllocationAttributes
@@ -47,7 +47,7 @@ class TrackingAllocator(AllocatorWrapper):
         self.live_bytes = 0
         self.count = 0
         self._in_use: dict[int, Tracked] = {}
-        self._lock = Lock()
+        self._lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
 
     def allocate(
         self,
