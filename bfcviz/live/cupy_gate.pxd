@@ -61,14 +61,15 @@ cdef extern from *:
             if (l->device == device && l->requested(l->heap, p)) return l;
         return NULL;
     }
-    /* What a method of the desk answers; an error it raises is no answer. */
+    /* What a method of the desk answers. An error is printed, and -1: memory that cannot be held back must stay in
+       use, for somebody may still read it. */
     static int bfc_cu_ask(bfc_cu *g, const char *method, void *p, int device, intptr_t stream, intptr_t now) {
         PyObject *desk = g->desk, *owner = g->owner, *answer;
         Py_INCREF(owner);
         answer = PyObject_CallMethod(
             desk, method, "KiLL", (unsigned long long)(size_t)p, device, (long long)stream, (long long)now);
         int is = answer ? PyObject_IsTrue(answer) : -1;
-        if (is < 0) { PyErr_WriteUnraisable(desk); is = 0; }
+        if (is < 0) PyErr_WriteUnraisable(desk);
         Py_XDECREF(answer);
         Py_DECREF(owner);
         return is;

@@ -107,18 +107,17 @@ class Keeper:
 
     def let_go(self, _pointer: int, _device: int, _stream: int) -> bool:
         """Carry out the frees that need not wait any more; whether there were any."""
-        done = []
-        with self._lock:
-            for line in list(self._held.values()):
-                while line:
-                    held = line.popleft()  # now: a finalizer in the midst of this may let go, too
-                    if not all(event.query() for event in held.events):
-                        line.appendleft(held)
-                        break
-                    done.append(held)
-            self._count()
-        for held in done:
-            self._owner.give_back(held.pointer, held.device, held.stream)
+        done: list[_Held] = []
+        try:
+            with self._lock:
+                try:
+                    for line in list(self._held.values()):
+                        _take_done(line, done)
+                finally:  # also where an event cannot be asked: of the others it is known
+                    self._count()
+        finally:
+            for held in done:
+                self._owner.give_back(held.pointer, held.device, held.stream)
         return bool(done)
 
     def wait(self, pointer: int, device: int, stream: int) -> bool:
@@ -137,3 +136,15 @@ class Keeper:
 
     def _count(self) -> None:
         self._owner.count(len(self._noted), sum(map(len, list(self._held.values()))))
+
+
+def _take_done(line: deque[_Held], done: list[_Held]) -> None:
+    """Move those that need not wait any more; where an event cannot be asked its memory stays in the line."""
+    is_done = True
+    while line and is_done:
+        held = line.popleft()  # now: a finalizer in the midst of this may let go, too
+        is_done = False
+        try:
+            is_done = all(event.query() for event in held.events)
+        finally:
+            (done.append if is_done else line.appendleft)(held)

@@ -52,7 +52,8 @@ cdef extern from *:
         return l;
     }
 
-    /* Calls of the keeper's Python, on rare paths; what it answers, 0 where there is no Python any more. */
+    /* Calls of the keeper's Python, on rare paths; what it answers, 0 where there is no Python any more. An error is
+       printed, and -1: memory that cannot be held back must stay in use, for somebody may still read it. */
     static long bfc_ask(const char *method, void *pointer, int device, void *stream) {
         if (!Py_IsInitialized()) return 0;
         PyGILState_STATE state = PyGILState_Ensure();
@@ -64,7 +65,8 @@ cdef extern from *:
             PyObject *result = PyObject_CallMethod(
                 keeper, method, "KiK", (unsigned long long)(size_t)pointer, device,
                 (unsigned long long)(size_t)stream);
-            if (result) answer = PyObject_IsTrue(result); else PyErr_WriteUnraisable(keeper);
+            answer = result ? PyObject_IsTrue(result) : -1;
+            if (answer < 0) PyErr_WriteUnraisable(keeper);
             Py_XDECREF(result);
             Py_DECREF(keeper);
             PyErr_Restore(type, value, trace);
@@ -96,7 +98,7 @@ cdef extern from *:
 
     static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
         uint32_t service = __atomic_load_n(&bfc_service, __ATOMIC_ACQUIRE);
-        if (size <= 0) return NULL;
+        if (size <= 0 || !service) return NULL;
         if (__atomic_load_n(&bfc_held, __ATOMIC_RELAXED)) bfc_ask("let_go", NULL, device, stream);
         bfc_lane *l = bfc_lane_taken(service, device, stream);
         if (!l) l = bfc_lane_take(service, device, stream);

@@ -75,7 +75,7 @@ def _take(device: int, stream: int) -> _Lane | None:
 
 def _alloc(size: int, device: int, stream: int | None) -> int | None:
     queue = stream or 0
-    if size <= 0:
+    if size <= 0 or _State.service == 0:
         return None
     if _State.held:
         _State.keeper.let_go(0, device, queue)

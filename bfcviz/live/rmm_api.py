@@ -108,9 +108,9 @@ class _Event:
         _check(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
 
     def query(self) -> bool:
-        """Whether what came before it is done."""
+        """Whether what came before it is known to be done."""
         (status,) = self._runtime.cudaEventQuery(self._event)
-        return int(status) != int(self._runtime.cudaError_t.cudaErrorNotReady)
+        return int(status) == 0
 
     def synchronize(self) -> None:
         """Wait until it is."""

@@ -150,8 +150,13 @@ class RmmObserved:
             raise LiveError("RMM is observed already: leave that `with` first")
         self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
         current = self._rmm.device()
-        for device in sorted(range(self._rmm.devices), key=lambda device: device != current):
-            self._begin(device, Path(self._folder.name))
+        try:
+            for device in sorted(range(self._rmm.devices), key=lambda device: device != current):
+                self._begin(device, Path(self._folder.name))
+        except BaseException:
+            self._put_back()
+            self._forget()
+            raise
         RmmObserved._under_way = self
         self._polling.start()
         marks.begin(self)
@@ -163,16 +168,24 @@ class RmmObserved:
         marks.end(self)
         RmmObserved._under_way = None
         self._polling.stop()
-        for device, before in self._before.items():
-            if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
-                self._rmm.mr.set_per_device_resource(device, before)
+        self._put_back()
         try:
             self._polling.last(error)
         finally:
-            self._before.clear()
-            self._adaptors.clear()
-            if self._folder is not None:
-                self._folder.cleanup()
+            self._forget()
+
+    def _put_back(self) -> None:
+        """Each device's resource is what it was, unless somebody else changed it."""
+        for device, before in self._before.items():
+            if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
+                self._rmm.mr.set_per_device_resource(device, before)
+
+    def _forget(self) -> None:
+        """Nothing is read any more."""
+        self._before.clear()
+        self._adaptors.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _begin(self, device: int, folder: Path) -> None:
         before = self._rmm.mr.get_per_device_resource(device)

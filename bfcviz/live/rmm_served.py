@@ -48,7 +48,7 @@ class Device:
     def __init__(self, device: int, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
-        self.lost_frees = 0  # of addresses that no heap knows
+        self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be waited for
         self._device = device
         self._make = make
         self._capture = capture
@@ -77,8 +77,13 @@ class Device:
         if owner is None:
             self.lost_frees += address != 0
             return
-        number = number_of(stream)
-        if number == owner or not self._keeper.hold_for(address, self._device, owner, [number]):
+        try:
+            number = number_of(stream)
+            is_held = number != owner and self._keeper.hold_for(address, self._device, owner, [number])
+        except Exception:  # noqa: BLE001  CUDA fails: it stays in use, for somebody may still read it
+            self.lost_frees += 1
+            return
+        if not is_held:
             self.give_back(address, self._device, owner)
 
     def heap_of(self, number: int) -> RmmHeap:

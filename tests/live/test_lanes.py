@@ -134,6 +134,12 @@ def test_memory_comes_home_after_the_service(service):
     assert other.lanes.in_use()[0].allocator.stats().chunks_in_use == 0
 
 
+def test_after_the_service_a_request_makes_no_heap(service):
+    service.lanes.stop(service.keeper)
+    assert service.alloc(1000, stream=99) is None
+    assert len(service.heaps) == 2
+
+
 def test_out_of_memory_is_null_and_known(service):
     held = service.alloc(600 * KIB)
     assert service.alloc(500 * KIB) is None
@@ -198,6 +204,32 @@ def test_a_stream_that_is_gone_is_waited_for_with_its_device(service):
     service.free(address)
     assert service.streams.synchronized == [0]
     assert service.alloc(1000) == address
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_memory_whose_readers_cannot_be_waited_for_stays_in_use(service, monkeypatch):
+    address = service.alloc(1000)
+    service.record(address, 2)
+    service.streams.gone = True
+    monkeypatch.setattr(service.streams, "synchronize", lambda device: 1 // 0)
+    service.free(address)
+    assert service.heaps[0].stats().chunks_in_use == 1
+
+
+def test_an_event_that_cannot_be_asked_loses_no_memory(service, monkeypatch):
+    addresses = [service.alloc(1000) for _ in range(3)]
+    for number, address in enumerate(addresses):
+        service.record(address, 2 + number % 2)
+        service.free(address)
+    first, broken, third = service.streams.events
+    first.done = third.done = True
+    monkeypatch.setattr(broken, "query", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        service.keeper.let_go(0, 0, 0)
+    assert service.heaps[0].stats().chunks_in_use == 1
+    monkeypatch.setattr(broken, "query", lambda: True)
+    assert service.keeper.let_go(0, 0, 0)
+    assert service.heaps[0].stats().chunks_in_use == 0
 
 
 def test_a_note_goes_with_its_memory(service):

@@ -4,7 +4,7 @@ import sys
 import threading
 
 import pytest
-from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor
+from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
 from fake_torch import HostMemory
 from heaps import KIB, assert_model_agrees
 
@@ -122,10 +122,27 @@ def test_before_it_fails_it_waits_and_takes_what_others_leave(rmm):
         assert rmm.events[0][1]
 
 
+def test_an_event_that_cannot_be_asked_has_not_passed(rmm):
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaErrorInvalidResourceHandle,)
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+
+
 def test_what_no_heap_knows_is_not_raised_but_counted(rmm):
     with serve_rmm() as served:
         rmm.resources[0].deallocate(12345, 10)
         rmm.resources[0].deallocate(0, 0)
+        assert served._devices[0].lost_frees == 1
+
+
+def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
+    rmm.gone.add(9)
+    rmm.runtime.cudaDeviceSynchronize = lambda: (Status.cudaErrorInvalidResourceHandle,)
+    with serve_rmm() as served:
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        assert [heap.stats().chunks_in_use for heap in served.trace_sources] == [0, 1]
         assert served._devices[0].lost_frees == 1
 
 
@@ -189,6 +206,19 @@ def test_what_was_there_before_is_said(rmm):
     with source:  # it goes on with the same heap
         rmm.buffer(1000)
     assert source.trace_sources[0].stats().num_allocs == 1
+
+
+def test_where_one_device_cannot_be_observed_none_is(rmm):
+    rmm.devices, before = 2, dict(rmm.resources)
+    make = rmm.mr.LoggingResourceAdaptor
+    rmm.mr.LoggingResourceAdaptor = lambda *arguments: make(*arguments) if rmm.device == 0 else 1 // 0
+    source = observe_rmm()
+    with pytest.raises(ZeroDivisionError):
+        source.__enter__()
+    assert rmm.resources == before
+    rmm.mr.LoggingResourceAdaptor = make
+    with source:
+        rmm.buffer(1000)
 
 
 def test_observing_twice_is_refused(rmm):
