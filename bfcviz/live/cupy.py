@@ -18,7 +18,7 @@ from weakref import WeakSet
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
-from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
+from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -123,9 +123,13 @@ class CupyServed:
         CupyServed._under_way = None
         self._hook.is_open = False  # whoever still asks it is passed on to what was there before
         self._serving(on=False)
-        self._desk.wait()
         if self._cuda.get_allocator() == self._hook.serve:
             self._cuda.set_allocator(self._before)
+        try:
+            self._desk.wait()
+        except Exception:
+            if error is None:  # else it is the GPU's answer to everything since that one
+                raise
 
     def _serving(self, *, on: bool) -> None:
         for heap in self._desk.heaps.values():
@@ -161,6 +165,7 @@ def serve_cupy(
         LiveError: it has no GPU, no driver or the wrong build, the limit is above the device, `capture` is none of
             these, or, on entering, it is served already.
         DeviceError: the driver refuses.
+        InvalidRequest: a limit that cannot be.
         ValueError: a limit that is no size.
     """
     if memory not in _MEMORY:
@@ -168,6 +173,8 @@ def serve_cupy(
     cuda = cupy_api.Cuda("served")
     bytes_limit = None if limit is None else parse_bytes(limit)
     total = cuda.total_memory(cuda.device())
+    if bytes_limit is not None and not 1 <= bytes_limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {bytes_limit} bytes was given; give one from 1 to 2^62")
     if bytes_limit is not None and bytes_limit > total and memory != "managed":
         raise LiveError(
             f"heaps of at most {format_bytes(bytes_limit)} were asked for, and device {cuda.device()} has "

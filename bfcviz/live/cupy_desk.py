@@ -119,7 +119,10 @@ class Desk:
             heap = self.heaps[old]
             if _references(self._streams, old) > _ALONE or heap.stats().chunks_in_use:
                 continue
-            self._streams[old].synchronize()
+            try:
+                self._streams[old].synchronize()
+            except Exception:  # noqa: BLE001  a foreign one, and gone
+                self._cuda.synchronize(device)
             heap.trim()  # what was taken in the order of the old stream goes back in it
             self._cuda.redirect(heap.sub_allocator, stream)
             self.heaps[device, stream] = self.heaps.pop(old)

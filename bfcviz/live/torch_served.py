@@ -159,7 +159,11 @@ class TorchServed:
                 None  # what PyTorch caches of it goes with torch.cuda.empty_cache(), once no tensor is in it
             )
             self._lanes.stop(self._keeper)
-        self.settle()
+        try:
+            self.settle()
+        except RuntimeError:
+            if error is None:  # else it is the GPU's answer to everything since that one
+                raise
         if isinstance(error, RuntimeError) and self._number_of_failures() > self._failures:
             error.add_note(f"bfcviz, of the heap PyTorch was served from: {self.out_of_memory}")
             for heap in self._heaps:

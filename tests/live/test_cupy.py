@@ -10,11 +10,11 @@ import weakref
 import numpy as np
 import pytest
 from heaps import MIB, assert_model_agrees
-from live.cupy_stand_in import cupy, gpu, needs_cupy
+from live.cupy_stand_in import Event, cupy, gpu, needs_cupy
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
+from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.reader import Reader
 from bfcviz.events.recording import Recording
@@ -341,6 +341,35 @@ def test_where_no_event_can_be_recorded_the_device_is_waited_for(gpu):
         assert in_use(source) == [0, 0]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(gpu, monkeypatch):
+    with served() as source:
+        with gpu.on(stream=0x55):
+            array = cupy.empty(1000)
+        gpu.broken = True
+        monkeypatch.setattr(gpu, "synchronize", lambda device: 1 // 0)
+        del array
+        assert in_use(source) == [0, 1]
+
+
+def test_where_the_gpu_answers_nothing_any_more_the_allocator_is_restored_all_the_same(gpu, monkeypatch):
+    def fail(event):
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    source = served()
+    before = cupy.cuda.get_allocator()
+    monkeypatch.setattr(Event, "synchronize", fail)
+    gpu.busy = {0}
+    for error in (RuntimeError, ZeroDivisionError):
+        with pytest.raises(error), source:  # noqa: PT012
+            with gpu.on(stream=0x55):
+                array = cupy.empty(1000)
+            del array
+            if error is ZeroDivisionError:
+                cupy.empty(1 // 0)
+        assert cupy.cuda.get_allocator() == before
+
+
 def test_the_default_stream_has_two_names(gpu):
     with served() as source:
         cupy.empty(10)
@@ -388,6 +417,17 @@ def test_a_heap_goes_on_with_another_stream_when_its_own_is_gone(gpu):
     for heap in source.trace_sources:
         heap.check_invariants()
         assert_model_agrees(heap)
+
+
+def test_a_foreign_stream_that_is_gone_is_waited_for_with_its_device(gpu, monkeypatch):
+    with served() as source:
+        with gpu.on(stream=0x55):
+            cupy.empty(1000)
+        monkeypatch.setattr(gpu.streams.pop(0x55).__class__, "synchronize", lambda stream: 1 // 0)
+        with gpu.on(stream=0x66):
+            assert cupy.empty(1000).data.ptr
+        assert gpu.waited == [-1]
+        assert len(source.trace_sources) == 2
 
 
 def test_each_device_has_its_own_heaps(gpu):
@@ -585,6 +625,8 @@ def test_a_heap_cannot_be_closed_under_arrays(gpu):
 def test_a_limit_above_the_device_is_refused(gpu):
     with pytest.raises(LiveError, match=r"heaps of at most 65.0 MiB .* device 0 has 64.0 MiB"):
         served("65MiB")
+    with pytest.raises(InvalidRequest, match="a limit of 0 bytes was given"):
+        served(0)
     with pytest.raises(LiveError, match="memory='pinned' was asked for; choose one of device, managed"):
         served(memory="pinned")
     assert served("1GiB", memory="managed").trace_sources

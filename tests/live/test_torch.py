@@ -13,6 +13,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import torch as live_torch
 from bfcviz.live import torch_served
+from bfcviz.live.keeper import Keeper
 from bfcviz.live.labels import label
 from bfcviz.live.torch import serve_torch
 
@@ -86,6 +87,18 @@ def test_out_of_memory_is_pytorchs_error_with_our_numbers(torch):
     with pytest.raises(RuntimeError) as caught, served:
         raise RuntimeError
     assert not hasattr(caught.value, "__notes__")
+
+
+def test_what_ends_the_with_is_not_hidden_by_a_gpu_that_answers_nothing_any_more(torch, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(Keeper, "let_go", fail)
+    with pytest.raises(ZeroDivisionError), serve_torch():
+        print(1 // 0)
+    with pytest.raises(RuntimeError, match="illegal memory"), serve_torch():
+        pass
+    assert not torch.pools
 
 
 def test_the_limit_is_for_all_heaps_of_a_device(torch):
