@@ -145,6 +145,14 @@ def test_async_memory_comes_in_the_order_of_its_stream():
         assert library.stream == 0x77
 
 
+def test_of_a_threads_own_stream_all_is_waited_for_before_async_memory_goes_back():
+    library = FakeCuda()
+    with new_heap(16 * MIB, make("async", library, stream=2), allow_growth=True) as heap:
+        heap.allocate(MIB)
+    given_back = library.calls.index("cuMemFreeAsync")
+    assert library.calls[given_back - 1] == "cuCtxSynchronize"
+
+
 def test_at_the_end_of_the_process_the_driver_may_be_gone():
     library = FakeCuda()
     heap = new_heap(16 * MIB, make("device", library), allow_growth=True)

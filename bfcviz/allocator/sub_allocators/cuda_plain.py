@@ -7,6 +7,7 @@ from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import address
 
 _ATTACH_GLOBAL: Final = 1
+_PER_THREAD: Final = 2  # cudaStreamPerThread: another stream in each thread
 
 
 class DeviceSubAllocator(CudaSubAllocator):
@@ -47,5 +48,7 @@ class AsyncSubAllocator(CudaSubAllocator):
         return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
 
     def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
-        """See cuMemFreeAsync."""
+        """See cuMemFreeAsync. Of a thread's own default stream the order is not known to others: it waits for all."""
+        if self.stream == _PER_THREAD:
+            self.driver.call("cuCtxSynchronize")
         self.driver.call("cuMemFreeAsync", address(where), ctypes.c_void_p(self.stream))
