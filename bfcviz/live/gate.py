@@ -187,7 +187,6 @@ class Gate:
         functions.realloc = ctypes.cast(ctypes.pythonapi.PyErr_Occurred, _REALLOC)  # NULL: cannot
 
 
-_kept: list[Gate] = []
 _new_reference = ctypes.pythonapi.Py_IncRef
 _new_reference.argtypes = [ctypes.py_object]
 _new_reference.restype = None
