@@ -38,13 +38,13 @@ def await_recording(path: Path, wait: float, begun: Callable[[Path], bool] | Non
 def has_begun(path: Path) -> bool:
     """Whether there is a recording; raises FileError where something else is."""
     if not path.is_dir():
-        if path.exists():
+        if path.exists() and not path.is_dir():  # asked again: it may have come between two looks
             raise FileError(path, "", "is not a recording's folder; bfcviz.open shows files")
         return False
     if (path / ORIGIN_FILE).exists():
         return True
     if (path / LABELS_FILE).exists() or not any(path.iterdir()):
         return False  # on its way
-    if (path / ORIGIN_FILE).exists():  # it came between two looks
+    if (path / ORIGIN_FILE).exists():  # likewise
         return True
     raise FileError(path, "", f"is not a recording: it has no {ORIGIN_FILE}")
