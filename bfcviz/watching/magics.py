@@ -63,11 +63,11 @@ class BfcvizMagics:
             raise UsageError(f"--into {wanted.into} was asked for: give the name of a variable")
         watched = _watch(wanted, dashboard=False)
         with watched:
+            if wanted.into is not None:  # before the cell runs: it is of most use where that fails
+                self.shell.user_ns[wanted.into] = watched
             result = self._run(cell)
         for trace in watched.traces:
             _tell(watched, trace)
-        if wanted.into is not None:
-            self.shell.user_ns[wanted.into] = watched
         return result
 
     def live(self, line: str) -> None:

@@ -73,8 +73,9 @@ def test_where_memory_runs_out_the_heap_is_shown_before_the_error(shell):
 
 
 def test_an_exception_in_the_cell_is_the_cells(shell):
-    shown = shell.run("%%bfcviz --limit 64MiB\n1 / 0")
+    shown = shell.run("%%bfcviz --limit 64MiB --into broken\nnp.empty(1000)\n1 / 0")
     assert (shown.error, shown.order) == ("ZeroDivisionError: division by zero", ["error"])
+    assert shell.ask("broken.report().stats.requested_bytes_in_use") == "8000"
     assert "Peak" in shell.run("%%bfcviz --limit 64MiB\nnp.empty(1000)").html[0]
 
 
