@@ -30,7 +30,7 @@ def parse_bytes(text: str | int) -> int:
     """
     if isinstance(text, int):
         return text
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"not a size in bytes: {text!r}; write it as 4096, '512MiB' or '2 GiB'")
     power = " KMGTPE".index(match[2].upper() or " ")

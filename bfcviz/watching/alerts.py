@@ -5,7 +5,8 @@ But it is looked at as pictures are, some ten times a second, beside the workloa
 and the MARK in the trace, come up to that much later than the step they tell of.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -72,6 +73,8 @@ class Alert:
         if self.measure == GROWTH and self.above is None:
             raise LiveError(f"an alert for {GROWTH} is about growth above a threshold: give above")
         threshold = self.threshold  # ValueError where it is no size
+        if not math.isfinite(threshold):
+            raise LiveError(f"an alert for {self.measure} at {threshold} would never go off: give a number")
         if self.measure in RATIOS and not 0 <= threshold <= 1:
             raise LiveError(
                 f"a {self.measure} of {threshold:g} was asked for; it is a share: give a number from 0 to 1"
@@ -96,6 +99,17 @@ class Alert:
     def is_past(self, value: float) -> bool:
         """Whether a value lies on the wrong side."""
         return value > self.threshold if self.above is not None else value < self.threshold
+
+
+def check_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+    """The alerts as a tuple; raises LiveError where one is none."""
+    given = tuple(alerts)
+    for each in given:
+        if not isinstance(each, Alert):
+            raise LiveError(
+                f"{each!r} was given as an alert: give bfcviz.Alert('bytes_in_use', above='400MiB')"
+            )
+    return given
 
 
 class Alarm(NamedTuple):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bfcviz.events.window import KEEP
 from bfcviz.units import parse_bytes
-from bfcviz.watching.alerts import Alert
+from bfcviz.watching.alerts import Alert, check_alerts
 from bfcviz.watching.frameworks import Asked, Capture, check_capture, check_limit, plan
 from bfcviz.watching.settings import Settings
 from bfcviz.watching.watched import Watch
@@ -71,4 +71,4 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
     check_limit(found.wishes, most)
     check_capture(found.wishes, capture)
     folder = None if path is None else Path(path)
-    return Watch(Settings(found, most, capture, folder, dashboard, tuple(alerts), keep))
+    return Watch(Settings(found, most, capture, folder, dashboard, check_alerts(alerts), keep))

@@ -150,6 +150,8 @@ def test_a_log_that_lost_events_is_no_reason_to_stop():
         (lambda: Alert("bytes_in_use", 1, 2), "give either above or below"),
         (lambda: Alert("growth_per_step", below=1), "give above"),
         (lambda: Alert("external_fragmentation", above=30), "a share: give a number from 0 to 1"),
+        (lambda: Alert("bytes_in_use", above=float("nan")), "at nan would never go off"),
+        (lambda: bfcviz.watch(numpy=True, alerts=["400MiB"]), "'400MiB' was given as an alert"),
     ],
 )
 def test_nonsense_is_refused(wrong, said):

@@ -235,9 +235,10 @@ def test_a_limit_above_the_machines_memory_is_refused():
         watched(limit=physical_memory() + 1)
 
 
-def test_a_limit_that_is_no_size_is_refused():
-    with pytest.raises(ValueError, match="not a size in bytes: 'much'"):
-        watched(limit="much")
+@pytest.mark.parametrize("limit", ["much", 1.5e9, float("nan")])
+def test_a_limit_that_is_no_size_is_refused(limit):
+    with pytest.raises(ValueError, match=f"not a size in bytes: {limit!r}"):
+        watched(limit=limit)
 
 
 def test_a_folder_that_holds_something_is_refused_before_anything_is_served(tmp_path):

@@ -1,5 +1,6 @@
 """AlertAllocator: tells at once, in the thread that did it, when a total goes past a threshold."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock, local
@@ -34,7 +35,7 @@ class Threshold:
     """A total may not go above, or below, a number.
 
     Raises:
-        InvalidRequest: there is no such measure, or not exactly one of `above` and `below`.
+        InvalidRequest: there is no such measure, or not exactly one of `above` and `below`, or that is no number.
     """
 
     measure: str
@@ -47,6 +48,11 @@ class Threshold:
         if (self.above is None) == (self.below is None):
             raise InvalidRequest(
                 f"a threshold for {self.measure} needs one number: give either above or below"
+            )
+        given = self.above if self.above is not None else self.below
+        if not _is_finite(given):
+            raise InvalidRequest(
+                f"a threshold of {given!r} was given for {self.measure}; give a finite number"
             )
 
     def is_past(self, value: float) -> bool:
@@ -148,6 +154,13 @@ class AlertAllocator(AllocatorWrapper):
     def _values(self) -> dict[Threshold, float]:
         stats = self.wrapped.stats()
         return {each: MEASURES[each.measure](stats) for each in self.thresholds}
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def _told(measure: str, value: float) -> str:

@@ -127,6 +127,8 @@ def test_threads_together_tell_a_crossing_once():
         ("bytes", {"above": 1}, "there is no measure 'bytes'"),
         ("bytes_in_use", {}, "either above or below"),
         ("bytes_in_use", {"above": 1, "below": 0}, "either above or below"),
+        ("bytes_in_use", {"above": float("nan")}, "nan was given for bytes_in_use; give a finite number"),
+        ("bytes_in_use", {"above": "1MiB"}, "'1MiB' was given for bytes_in_use; give a finite number"),
     ],
 )
 def test_thresholds_that_cannot_be(measure, numbers, words):
