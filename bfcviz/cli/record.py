@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             status = child.run(words, _environment(_order(arguments, folder, told)))
             _sum_up(arguments.out, Path(told))
         finally:
-            if not any(folder.iterdir()):
+            with suppress(OSError):  # it holds something, or the program has taken it away
                 folder.rmdir()
     return status
 
@@ -160,10 +161,14 @@ def make_way(folder: Path, *, force: bool) -> None:
 def _take_away(folder: Path, *, force: bool) -> None:
     from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE  # noqa: PLC0415  with NumPy, seldom needed
     from bfcviz.events.lock import is_locked  # noqa: PLC0415
+    from bfcviz.live.tensorflow import whole_windows  # noqa: PLC0415
 
-    if not (folder / ORIGIN_FILE).is_file() or not (folder / LABELS_FILE).is_file():
+    only_windows = {*folder.iterdir()} == {
+        window for window in whole_windows(folder) if any(window.rglob("*.xplane.pb"))
+    }
+    if not only_windows and not ((folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()):
         raise FileError(folder, "", "is a folder with something else in it; choose another with -o")
-    if is_locked(folder / LABELS_FILE):
+    if not only_windows and is_locked(folder / LABELS_FILE):
         raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
     if not force:
         raise FileError(

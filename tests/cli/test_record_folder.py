@@ -6,6 +6,7 @@ from bfcviz.cli import main
 from bfcviz.cli.record import make_way
 from bfcviz.errors import FileError
 from bfcviz.events.recording import Recording
+from bfcviz.live.record import CLAIM
 
 
 def test_a_folder_is_made_with_those_above_it(tmp_path):
@@ -15,14 +16,16 @@ def test_a_folder_is_made_with_those_above_it(tmp_path):
 
 
 def test_what_is_no_recording_is_never_replaced(tmp_path):
-    for name in ("file", "folder/notes.txt", "half/origin.json"):
+    kept = ("file", "folder/notes.txt", "half/origin.json", "views/window-1/notes.txt")
+    for name in kept:
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    for name, says in {"file": "is in the way", "folder": "something else", "half": "something else"}.items():
+    for name in ("file", "folder", "half", "views"):
+        says = "is in the way" if name == "file" else "something else"
         with pytest.raises(FileError, match=f"{says}.*choose another with -o"):
             make_way(tmp_path / name, force=True)
-    assert sorted(path.read_text() for path in tmp_path.rglob("*") if path.is_file()) == ["mine"] * 3
+    assert [(tmp_path / name).read_text() for name in kept] == ["mine"] * 4
 
 
 def test_a_recording_is_replaced_if_that_is_wanted(tmp_path):
@@ -32,6 +35,27 @@ def test_a_recording_is_replaced_if_that_is_wanted(tmp_path):
         make_way(tmp_path / "run", force=False)
     make_way(tmp_path / "run", force=True)
     assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_tensorflows_windows_are_a_recording_too(tmp_path):
+    for window in ("window-000001", "window-000002"):
+        (tmp_path / "run" / window).mkdir(parents=True)
+        (tmp_path / "run" / window / "host.xplane.pb").touch()
+    claim = tmp_path / "run" / CLAIM  # of the process that records there
+    claim.touch()
+    with pytest.raises(FileError, match="something else"):
+        make_way(tmp_path / "run", force=True)
+    claim.unlink()
+    with pytest.raises(FileError, match=r"holds a recording already.*--force"):
+        make_way(tmp_path / "run", force=False)
+    make_way(tmp_path / "run", force=True)
+    assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_a_program_that_takes_the_folder_away_keeps_its_exit_status(tmp_path, capfd):
+    folder = tmp_path / "run"
+    assert main(["record", "-o", str(folder), "--", "sh", "-c", f"rmdir {folder}; exit 7"]) == 7
+    assert "nothing was recorded" in capfd.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_to_is_said_before_anything_runs(tmp_path, capsys):
