@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 from weakref import WeakKeyDictionary, ref
 
+from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live import handler
 
@@ -31,10 +32,13 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
 
     It belongs to the thread: an asyncio task that waits inside lets it fall on others. Does nothing where no heap
     is served.
+
+    Raises:
+        LiveError: the name is no text.
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = checked_name(name)
 
     def __enter__(self) -> Self:
         _thread.names.append(self.name)
@@ -46,6 +50,15 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
     ) -> None:
         _thread.names.pop()
         _apply()
+
+
+def checked_name(name: str) -> str:
+    """The name of a label or mark; raises LiveError where it is no text, for in a heap it would fail each time."""
+    if not isinstance(name, str):
+        raise LiveError(
+            f"{name!r} was given as a name for what the program does; give text, such as 'layer 3'"
+        )
+    return name
 
 
 def use(labels: Labels) -> int:

@@ -7,7 +7,7 @@ from threading import local
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from bfcviz.live.labels import label
+from bfcviz.live.labels import checked_name, label
 
 
 class Marked(Protocol):
@@ -53,7 +53,12 @@ def mark(name: str, value: int = 0) -> None:
     Args:
         name: one of few: each is kept for ever. What counts up is better given as the value.
         value: any number from 0 to 2^64 - 1.
+
+    Raises:
+        LiveError: the name is no text.
+        InvalidRequest: there is no such value.
     """
+    checked_name(name)
     if _sources:
         _put(name, value)
 

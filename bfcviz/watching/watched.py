@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 from bfcviz.dashboard.sources import trace_of
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
+from bfcviz.live.labels import checked_name
 from bfcviz.live.numpy import unserved
 from bfcviz.watching import notebook
 from bfcviz.watching.alerts import Alarm
@@ -84,6 +85,7 @@ class Watch:
     def mark(self, name: str, value: int = 0) -> None:
         """Put a mark into the trace of each heap: a step, a phase, a note."""
         self._refuse_before()
+        checked_name(name)  # a heap would take a number for that of a label
         for heap in (heap for source in self.sources for heap in source.trace_sources):
             heap.mark(name, value)
 

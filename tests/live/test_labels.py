@@ -3,7 +3,9 @@
 import threading
 
 import numpy as np
+import pytest
 
+from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
@@ -88,6 +90,15 @@ def test_a_recording_brings_its_table(tmp_path):
         trace = recording.trace()
     events = trace.read(0, len(trace))
     assert trace.labels.name(int(events["label"][events["kind"] == Kind.ALLOCATE][0])) == "forward"
+
+
+def test_a_name_that_is_no_text_is_refused_and_harms_no_other():
+    with serve_numpy("1MiB") as service:
+        with label("layers"), pytest.raises(LiveError, match=r"3 was given as a name .* give text"):
+            label(3)
+        with label("later"):
+            np.empty(1)
+    assert labels_of(service) == ["later"]
 
 
 def test_without_a_heap_it_does_nothing():

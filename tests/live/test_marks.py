@@ -8,6 +8,7 @@ import pytest
 from heaps import new_heap
 
 import bfcviz
+from bfcviz.errors import LiveError
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
 from bfcviz.figures.history import history
@@ -131,6 +132,13 @@ def test_what_is_watched_is_marked_once():
         bfcviz.mark("step", 5)
     bfcviz.mark("after")
     assert marks_of(w.sources[0].allocator) == [("step", 5)]
+
+
+@pytest.mark.parametrize("wrong", [mark, phase])
+def test_a_name_that_is_no_text_is_refused(wrong):
+    with Source() as source, pytest.raises(LiveError, match="3 was given as a name"):
+        wrong(3)
+    assert [marks_of(heap) for heap in source.trace_sources] == [[], []]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -182,6 +182,11 @@ def test_threads_inside_are_watched():
 # -- what is refused -----------------------------------------------------------------------------------------
 
 
+def test_a_mark_that_is_no_text_is_refused():
+    with watched() as w, pytest.raises(LiveError, match="3 was given as a name"):
+        w.mark(3)
+
+
 def test_a_watch_inside_another_is_refused_and_the_first_goes_on():
     with watched() as w:
         with pytest.raises(
