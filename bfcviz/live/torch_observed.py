@@ -91,9 +91,13 @@ class TorchObserved:
             self._memory._record_memory_history(  # noqa: SLF001
                 "all", context=context, stacks="python", max_entries=self._max_entries
             )
-        if not self.devices:
-            self._begin(torch)
-        self._polling.now()
+        try:
+            if not self.devices:
+                self._begin(torch)
+            self._polling.now()
+        except BaseException:
+            self._end_history()
+            raise
         self._polling.start()
         marks.begin(self)
         return self
@@ -108,8 +112,12 @@ class TorchObserved:
                 error, times=2
             )  # the state that comes with the one is found again in the other
         finally:
-            if self._is_ours:
-                self._memory._record_memory_history(None)  # noqa: SLF001
+            self._end_history()
+
+    def _end_history(self) -> None:
+        """PyTorch keeps none any more, unless somebody else had wanted it."""
+        if self._is_ours:
+            self._memory._record_memory_history(None)  # noqa: SLF001
 
     def _begin(self, torch: Any) -> None:
         """A heap for each device, the current one first, and what PyTorch's clock is ahead of theirs."""

@@ -187,20 +187,30 @@ class TorchServed:
         else:
             torch.cuda.init()
         allocator = torch_api.allocator_of(torch, self._lanes.functions())
-        if self._by == "replace":
-            torch_api.replace(torch, allocator)
-            TorchServed._replaced = self
-        if self._keeper is None:
+        if is_new := self._keeper is None:
             self._keeper = Keeper(self._lanes, self._add, torch_api.TorchStreams(torch), self._make_room)
+        if self._by == "replace":
+            self._replace(allocator, throws)
+        if is_new:
             current = torch.cuda.current_device()
             for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
                 for _ in range(SPARE):
                     self._add(device)
-        pool = torch_api.Pool(torch, allocator) if self._by == "pool" else None
-        self._lanes.serve(throws, self._keeper)
-        if pool is not None:
+        if self._by == "pool":
+            pool = torch_api.Pool(torch, allocator)
+            self._lanes.serve(throws, self._keeper)
             pool.begin()
             self._pool = pool
+
+    def _replace(self, allocator: Any, throws: int) -> None:
+        """From here on PyTorch may ask, whatever else goes wrong; a NULL it would take for an address."""
+        self._lanes.serve(throws, self._keeper)
+        try:
+            torch_api.replace(self._torch, allocator)
+        except BaseException:
+            self._lanes.stop(self._keeper)
+            raise
+        TorchServed._replaced = self
 
     def _check_limit(self, devices: int) -> None:
         for device in range(devices):

@@ -169,6 +169,18 @@ def test_replaced_it_serves_every_tensor_for_good(torch):
 
 
 @compiled_only
+def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkeypatch):
+    served = serve_torch("8MiB", way="replace")
+    with monkeypatch.context() as broken:
+        broken.setattr(live_torch._memory, "source", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            served.__enter__()
+    torch.current_allocator.free(torch.empty(1000), 1000, 0, None)
+    with served:
+        assert served.trace_sources[0].stats().num_allocs == 1
+
+
+@compiled_only
 def test_replaced_it_honours_record_stream(torch):
     with serve_torch("8MiB", way="replace") as served:
         address = torch.empty(1000)

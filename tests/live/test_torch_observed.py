@@ -309,6 +309,13 @@ def test_it_observes_from_the_state_it_finds(torch):
     assert (source.devices[0].lost, source.devices[0].mended) == (0, 0)
 
 
+def test_where_it_cannot_begin_no_history_is_kept(torch):
+    torch.snapshots = [RuntimeError("the driver is gone")]
+    with pytest.raises(RuntimeError, match="the driver is gone"):
+        observe_torch().__enter__()
+    assert torch.history is None
+
+
 def test_a_history_that_somebody_keeps_goes_on(torch):
     torch.history = {"theirs": True}
     with observe_torch(every_s=1000):
