@@ -1,5 +1,8 @@
 """Heaps to test with, and what they look like from outside."""
 
+import sys
+import threading
+
 import numpy as np
 
 from bfcviz.allocator.bfc import BFCAllocator
@@ -91,3 +94,21 @@ class Scripted(PythonSubAllocator):
         self.released.append((address, num_bytes))
         if self.get_back is not None:
             self.get_back(address, num_bytes)
+
+
+def assert_survives_growth(table, value, look, keys):
+    """Nothing is raised by `look`, called again and again while another thread adds to the dict `table`."""
+
+    def grow():
+        for key in keys:
+            table[key] = value
+
+    thread, before = threading.Thread(target=grow), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while thread.is_alive():
+            look()
+    finally:
+        sys.setswitchinterval(before)
+        thread.join()

@@ -82,6 +82,7 @@ class CupyServed:
         self._desk = Desk(cuda, make)
         self._hook = CupyHook(self._desk, cuda.stream_of(), capture.use(), capture.walker)
         self._hook.malloc = cuda.allocator_of(self._hook.functions())
+        self._hook.plain = cuda.get_allocator()  # a thread may ask in the midst of `__enter__`
         self._desk.open(self._hook)
         self._before: Any = None
         self._desk.require(cuda.device())
@@ -132,7 +133,7 @@ class CupyServed:
                 raise
 
     def _serving(self, *, on: bool) -> None:
-        for heap in self._desk.heaps.values():
+        for heap in self.trace_sources:
             heap.is_serving = on
 
 

@@ -146,7 +146,7 @@ class Desk:
 
     def wait(self) -> None:
         """Carry out all frees that wait."""
-        for device in {device for device, _ in self.heaps}:
+        for device in {device for device, _ in list(self.heaps)}:
             if self._keeper is not None:
                 self._keeper.wait(0, device, 0)
 
@@ -178,7 +178,7 @@ class Desk:
 
     def _raise_error(self) -> None:
         error, self._thread.error = getattr(self._thread, "error", None), None
-        for heap in self.heaps.values():
+        for heap in list(self.heaps.values()):
             kept = heap.sub_allocator.error
             if error is None and kept is not None:
                 error, heap.sub_allocator.error = kept, None

@@ -93,7 +93,8 @@ class CupyObserved:
         if device not in self._heaps:
             log, self._log = self._log, None
             limit = self._cuda.total_memory(device)
-            self._heaps[device] = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=limit)
+            made = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=limit)
+            self._heaps.setdefault(device, made)  # another thread may have been faster
         return self._heaps[device]
 
     def granted(self, device: int, address: int, size: int) -> None:

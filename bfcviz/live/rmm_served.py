@@ -154,7 +154,7 @@ class RmmServed:
     @property
     def trace_sources(self) -> list[RmmHeap]:
         """A heap for each stream that came; more may come. The log that was given is the default stream's."""
-        return [heap for device in self._devices.values() for heap in device.heaps.values()]
+        return [heap for device in self._devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:

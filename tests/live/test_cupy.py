@@ -9,7 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
-from heaps import MIB, assert_model_agrees
+from heaps import MIB, assert_model_agrees, assert_survives_growth
 from live.cupy_stand_in import Event, cupy, gpu, needs_cupy
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
@@ -127,6 +127,23 @@ def test_whoever_kept_our_allocator_is_passed_on_to_what_was_there_before(gpu):
     assert kept(1000).ptr == 1 << 20
     assert asked == [1000]
     assert in_use(source) == [0]
+    cupy.cuda.set_allocator(plain)
+
+
+def test_a_thread_may_ask_while_it_begins(gpu, monkeypatch):
+    plain, seen = cupy.cuda.get_allocator(), []
+
+    def before(size):
+        return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(1 << 20, size, None, 0), 0)
+
+    def set_and_ask(allocator):
+        cupy.cuda.set_allocator(allocator)
+        seen.append(allocator(1000).ptr)
+
+    cupy.cuda.set_allocator(before)
+    monkeypatch.setattr(gpu, "set_allocator", set_and_ask)
+    with served():
+        assert seen == [1 << 20]
     cupy.cuda.set_allocator(plain)
 
 
@@ -368,6 +385,16 @@ def test_where_the_gpu_answers_nothing_any_more_the_allocator_is_restored_all_th
             if error is ZeroDivisionError:
                 cupy.empty(1 // 0)
         assert cupy.cuda.get_allocator() == before
+
+
+def test_heaps_may_come_while_they_are_looked_at(gpu):
+    with served() as source:
+        desk = source._desk
+        came = [(0, number) for number in range(1, 10_000)]
+        for look in (desk.wait, desk._raise_error, lambda: source._serving(on=True)):
+            assert_survives_growth(desk.heaps, heap_of(source), look, came)
+            for key in came:
+                del desk.heaps[key]
 
 
 def test_the_default_stream_has_two_names(gpu):

@@ -6,7 +6,7 @@ import threading
 import pytest
 from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
 from fake_torch import HostMemory
-from heaps import KIB, assert_model_agrees
+from heaps import KIB, assert_model_agrees, assert_survives_growth
 
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
@@ -100,6 +100,13 @@ def test_per_thread_streams_are_told_apart(rmm):
         assert len(served.trace_sources) == 3  # and the default one's
         rmm.drop(addresses[1], 2)  # the other thread's memory, under this one's stream
         assert rmm.events == [[2, False]]
+
+
+def test_heaps_may_come_while_they_are_looked_at(rmm):
+    with serve_rmm() as served:
+        assert_survives_growth(
+            served._devices[0].heaps, served.trace_sources[0], lambda: served.trace_sources, range(1, 20_000)
+        )
 
 
 def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
