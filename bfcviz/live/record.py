@@ -62,11 +62,13 @@ class Recorded:
             tell(
                 self._order, "left out", "what was done outside the thread or task that first imported NumPy"
             )
-        self.source.__exit__(None, None, None)
-        for heap in self.source.trace_sources[1:]:
-            tell(self._order, "left out", str(heap.name))
-        if self.recording is not None:
-            self.recording.close()
+        try:
+            self.source.__exit__(None, None, None)
+        finally:
+            for heap in self.source.trace_sources[1:]:
+                tell(self._order, "left out", str(heap.name))
+            if self.recording is not None:
+                self.recording.close()
 
 
 def begin(order: Order, framework: str) -> bool:

@@ -81,6 +81,19 @@ print(asked == {options!r})
     assert facts(tmp_path) == ["left out"]
 
 
+def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path):
+    code = f"""
+class Failing(Source):
+    def __exit__(self, *how): raise RuntimeError("cudaErrorIllegalAddress")
+stand_in("cupy", serve_cupy=Failing)
+record.begin({order(tmp_path)!r}, "cupy")
+try: record._current[0].end()
+except RuntimeError as error: print(error)
+"""
+    assert run_code(BEGIN + code) == "entered\ncudaErrorIllegalAddress\n"
+    assert Trace.open(tmp_path / "run").origin.status is Status.COMPLETE
+
+
 def test_where_a_framework_cannot_be_watched_nothing_is_left(tmp_path):
     code = f"""
 stand_in("jax", observe_jax=broken)
