@@ -133,7 +133,7 @@ class CupyServed:
                 raise
 
     def _serving(self, *, on: bool) -> None:
-        for heap in self.trace_sources:
+        for heap in list(self._desk.heaps.values()):
             heap.is_serving = on
 
 
