@@ -205,6 +205,26 @@ def test_equal_seeds_give_equal_runs(model):
     assert run(5) != run(6)
 
 
+@pytest.mark.parametrize(
+    ("model", "sizes", "said"),
+    [
+        (MLP, {"batch": 0}, "batch=0.*a batch and classes of 1 or more"),
+        (ConvNet, {"classes": -1}, "a batch and classes of 1 or more"),
+        (MLP, {"sizes": ()}, "the size of the input at least"),
+        (MLP, {"sizes": (4, 0)}, "none below 1"),
+        (ConvNet, {"image": 14, "channels": (3, 4, 4)}, "an image that 4 divides"),
+        (ConvNet, {"image": 0}, "an image that 4 divides"),
+        (ConvNet, {"channels": ()}, "channels at least"),
+        (ConvNet, {"size": 2}, "an odd size"),
+        (Attention, {"heads": 0}, "1 or more of everything"),
+        (Attention, {"width": 32, "heads": 5}, "a width that the number of heads divides"),
+    ],
+)
+def test_a_model_of_sizes_that_cannot_be_is_refused(model, sizes, said):
+    with pytest.raises(InvalidRequest, match=said):
+        model(**sizes)
+
+
 def test_wrong_wishes_are_told():
     with pytest.raises(InvalidRequest, match="eager"):
         Training(SMALL["MLP"], host_heap(), release="never")

@@ -94,6 +94,11 @@ class Attention(Model):
     heads: int = 4
     layers: int = 1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.expect(min(self.tokens, self.width, self.heads, self.layers) > 0, "give 1 or more of everything")
+        self.expect(self.width % self.heads == 0, "give a width that the number of heads divides")
+
     @property
     def name(self) -> str:
         """What it is called."""

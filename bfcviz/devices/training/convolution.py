@@ -107,6 +107,15 @@ class ConvNet(Model):
     channels: tuple[int, ...] = (3, 16, 32)
     size: int = 3
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.expect(
+            bool(self.channels) and min(self.channels) > 0, "give the image's channels at least, none below 1"
+        )
+        parts = 1 << (len(self.channels) - 1)
+        self.expect(self.image > 0 and self.image % parts == 0, f"give an image that {parts} divides")
+        self.expect(self.size > 0 and self.size % 2 == 1, "give filters of an odd size")
+
     @property
     def name(self) -> str:
         """What it is called."""

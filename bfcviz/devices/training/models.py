@@ -7,6 +7,7 @@ from itertools import pairwise
 from bfcviz.devices.training.graph import Graph, Value
 from bfcviz.devices.training.machine import Shape
 from bfcviz.devices.training.operations import bias_add, matmul, relu
+from bfcviz.errors import InvalidRequest
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,21 @@ class Model(ABC):
     Attributes:
         batch: examples in a step.
         classes: how many there are.
+
+    Raises:
+        InvalidRequest: sizes that no such model has.
     """
 
     batch: int = 32
     classes: int = 10
+
+    def __post_init__(self) -> None:
+        self.expect(self.batch > 0 and self.classes > 0, "give a batch and classes of 1 or more")
+
+    def expect(self, is_so: bool, otherwise: str) -> None:  # noqa: FBT001  reads as what is expected
+        """Raise InvalidRequest with what to do, unless it is so."""
+        if not is_so:
+            raise InvalidRequest(f"{self} was asked for: {otherwise}")
 
     @property
     @abstractmethod
@@ -55,6 +67,12 @@ class MLP(Model):
     """
 
     sizes: tuple[int, ...] = (64, 256, 128)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.expect(
+            bool(self.sizes) and min(self.sizes) > 0, "give the size of the input at least, none below 1"
+        )
 
     @property
     def name(self) -> str:
