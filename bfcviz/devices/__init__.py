@@ -7,7 +7,7 @@
                           Device.allocator(AllocatorAttributes): heap of the GPU, host memory, pool for transfers
 
 In: settings by TensorFlow's or JAX's names, GPUs of CUDA or simulated ones. Out: devices with heaps whose events can
-be looked at; `tensor` has tensors that own memory of a device, `training` networks that learn in it. May import live,
+be looked at, and tensors that own memory of a device; `training` has networks that learn in it. May import live,
 allocator, events; never the model or pictures. CUDA is loaded when it is first needed.
 """
 
@@ -18,10 +18,12 @@ from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.jax_settings import jax_settings
 from bfcviz.devices.journey import Journey
 from bfcviz.devices.manager import DeviceManager
+from bfcviz.devices.memory_log import MemoryLog
 from bfcviz.devices.options import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.settings import SettingIgnored, Settings
 from bfcviz.devices.streams import Stream
+from bfcviz.devices.tensor import Tensor
 
 __all__ = [
     "FACTORIES",
@@ -36,10 +38,12 @@ __all__ = [
     "Journey",
     "LogicalDeviceConfiguration",
     "Making",
+    "MemoryLog",
     "PhysicalDevice",
     "SettingIgnored",
     "Settings",
     "Stream",
+    "Tensor",
     "cuda_gpus",
     "jax_settings",
     "physical_gpus",
