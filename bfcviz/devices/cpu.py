@@ -1,7 +1,6 @@
 """CPUs: host memory, and threads that do work."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 
 from bfcviz.allocator.attributes import AllocatorAttributes
 from bfcviz.allocator.protocol import Allocator
@@ -17,16 +16,15 @@ class CPUDevice(Device):
     Args:
         planned: how it was planned.
         host: the machine's memory, which the session closes.
+
+    Attributes:
+        thread_pool: threads for work on this device, begun as they are needed, as many as Python thinks fit.
     """
 
     def __init__(self, planned: Planned, host: HostMemory) -> None:
         super().__init__(planned)
         self.host = host
-
-    @cached_property
-    def thread_pool(self) -> ThreadPoolExecutor:
-        """Threads for work on this device, as many as Python thinks fit."""
-        return ThreadPoolExecutor(thread_name_prefix=f"bfcviz-cpu{self.parsed_name.index}")
+        self.thread_pool = ThreadPoolExecutor(thread_name_prefix=f"bfcviz-cpu{self.parsed_name.index}")
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:  # noqa: ARG002  one heap serves all
         """Ordinary memory, whatever the attributes."""
@@ -38,8 +36,7 @@ class CPUDevice(Device):
 
     def release(self) -> None:
         """End the threads, once their work is done."""
-        if "thread_pool" in self.__dict__:
-            self.thread_pool.shutdown()
+        self.thread_pool.shutdown()
 
 
 class GPUCompatibleCPUDevice(CPUDevice):

@@ -1,6 +1,7 @@
 """Memory of the machine that all devices of a session share: ordinary, and pinned for transfers to a GPU."""
 
 from functools import cached_property
+from threading import RLock
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import Allocator
@@ -41,6 +42,7 @@ class HostMemory:
         self._gpu = gpu
         self._registry = registry
         self._made: list[Recorded] = []
+        self._lock = RLock()  # cached_property has none: two threads would make two heaps
 
     @property
     def pinned(self) -> bool:
@@ -65,14 +67,24 @@ class HostMemory:
             )
         return self.ordinary.trace()
 
-    @cached_property
+    @property
     def ordinary(self) -> Recorded:
         """Memory as the operating system gives it."""
+        with self._lock:
+            return self._ordinary
+
+    @property
+    def for_gpus(self) -> Recorded:
+        """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
+        with self._lock:
+            return self._for_gpus
+
+    @cached_property
+    def _ordinary(self) -> Recorded:
         return self._make("cpu_bfc", HostSubAllocator(), self._limit, AllocatorOptions(allow_growth=True))
 
     @cached_property
-    def for_gpus(self) -> Recorded:
-        """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
+    def _for_gpus(self) -> Recorded:
         limit = pool_limit(self._state)
         options = AllocatorOptions(allow_growth=not self._state.options.gpu_host_mem_disallow_growth)
         if self._gpu is None:

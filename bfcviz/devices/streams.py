@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, ParamSpec, TypeVar
 
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.errors import DevicesError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class Stream:
         name: one of NAMES.
         number: in events, 1..4.
         handle: of CUDA's stream; 0 where the GPU is simulated.
+        closed: it takes no work any more.
     """
 
     def __init__(self, name: str, number: int, driver: Driver | None = None, device: int = 0) -> None:
@@ -32,16 +34,25 @@ class Stream:
         self.handle = 0
         self._driver = driver
         self._device = device
-        self._worker: ThreadPoolExecutor | None = None
+        self.closed = False
+        self._used = False
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"bfcviz-{name}")
         if driver is not None:
             self.handle = _create(driver, device)
             self._destroy = weakref.finalize(self, _destroy, driver, device, self.handle)
             self._destroy.atexit = False  # a process that ends, or a forked one, must not call CUDA then
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a host function behind all that was submitted before; on CUDA, once the stream's work is done."""
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"bfcviz-{self.name}")
+        """Call a host function behind all that was submitted before; on CUDA, once the stream's work is done.
+
+        Raises:
+            DevicesError: the stream is closed.
+        """
+        if self.closed:
+            raise DevicesError(
+                f"work was given to stream {self.name}, which is closed: begin another session"
+            )
+        self._used = True
 
         def behind() -> T:
             self._wait_for_cuda()
@@ -51,15 +62,14 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all that was submitted is done."""
-        if self._worker is not None:
+        if self._used and not self.closed:
             self._worker.submit(int).result()
         self._wait_for_cuda()
 
     def close(self) -> None:
         """Finish the work, and end."""
-        if self._worker is not None:
-            self._worker.shutdown()
-            self._worker = None
+        self.closed = True
+        self._worker.shutdown()
         if self._driver is not None:
             self._destroy()
 

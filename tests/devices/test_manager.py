@@ -1,5 +1,8 @@
 """Devices made from settings: what there is, what it is called, which memory it hands out, and how it ends."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from heaps import assert_model_agrees, new_heap
@@ -111,6 +114,18 @@ def test_without_cuda_memory_for_transfers_is_called_not_pinned(manager):
     assert not cpu.pinned
     assert "not pinned" in cpu.allocator(FOR_GPU).name
     assert "not pinned" in cpu.description
+
+
+def test_threads_that_ask_at_once_get_the_same_memory(manager):
+    together = threading.Barrier(4)
+
+    def ask(_):
+        together.wait()
+        return manager["CPU:0"].allocator(FOR_GPU)
+
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(ask, range(4))
+    assert all(other is first for other in others)
 
 
 def test_force_gpu_compatible_takes_all_host_memory_from_the_pool_for_transfers():
@@ -266,6 +281,11 @@ def test_closing_gives_all_memory_back_and_ends_all_devices():
     for device in (cpu, gpu):
         with pytest.raises(DevicesError, match="closed"):
             device.allocator()
+    with pytest.raises(DevicesError, match="stream compute, which is closed"):
+        gpu.compute_stream.submit(int)
+    gpu.synchronize()  # there is nothing to wait for
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        cpu.thread_pool.submit(int)
     assert "closed" in repr(manager)
     assert manager.journey.steps[-1].stage == "manager"
 
