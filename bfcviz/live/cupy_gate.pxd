@@ -80,14 +80,14 @@ cdef extern from *:
         bfc_cu *g = (bfc_cu *)param;
         if (g->forks != bfc_cu_forks || g->ended) return NULL;
         if (g->held) bfc_cu_ask(g, "let_go", NULL, device, 0, 0);
+        uint64_t known = g->label();
+        uint32_t label = known >> 32 == g->labels ? (uint32_t)known : 0;
+        if (g->capture) label = g->capture(g->walk, label);     /* may run Python: no lane is chosen before */
         intptr_t stream = bfc_cu_stream(g, device);
         if (PyErr_Occurred()) { PyErr_Clear(); return NULL; }
         bfc_cu_lane *l = bfc_cu_find(g, device, stream);
         if (!l && bfc_cu_ask(g, "more", NULL, device, stream, 0)) l = bfc_cu_find(g, device, stream);
         if (!l) return NULL;
-        uint64_t known = g->label();
-        uint32_t label = known >> 32 == g->labels ? (uint32_t)known : 0;
-        if (g->capture) label = g->capture(g->walk, label);
         void *p = l->serve(l->heap, size, label);
         if (p && g->out++ == 0) Py_INCREF(g->owner);
         return p;

@@ -54,6 +54,10 @@ class Gate:
             return 0
         if self.held:
             self.desk.let_go(0, device, 0, 0)
+        known = labels_of.label()
+        label = known & native.LOW_32 if known >> 32 == self.labels else 0
+        if self.walker is not None:
+            label = self.walker.number(label)
         try:
             lane = stream(self, device)
             heap = self.find(device, lane)
@@ -63,10 +67,6 @@ class Gate:
             return 0
         if heap is None:
             return 0
-        known = labels_of.label()
-        label = known & native.LOW_32 if known >> 32 == self.labels else 0
-        if self.walker is not None:
-            label = self.walker.number(label)
         try:
             address = heap.allocate(size, 1, label)
         except (MemoryError, AllocatorError):

@@ -19,6 +19,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.reader import Reader
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
+from bfcviz.live import stacks
 from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.labels import label
 
@@ -589,6 +590,25 @@ def test_stacks_are_recorded_if_wanted(gpu, watch):
     assert "_creation" not in told  # CuPy's own frames are left out
     with pytest.raises(LiveError, match="capture='all' was asked for"):
         watch(capture="all")
+
+
+def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(gpu, monkeypatch):
+    tell, came = stacks._Teller.__call__, []
+
+    def busy(teller, frame, known):
+        if not came:
+            gpu.streams.pop(0x55, None)
+            came.append(0x66)
+            with gpu.on(stream=0x66):
+                came.append(cupy.empty(1000))
+        return tell(teller, frame, known)
+
+    monkeypatch.setattr(stacks._Teller, "__call__", busy)
+    with served(capture="stack") as source:
+        with gpu.on(stream=0x55):
+            array = cupy.empty(1000)
+        assert source._desk.heaps[0, 0x55].requested_size(array.data.ptr) == 8000
+        assert source._desk.heaps[0, 0x66].requested_size(came[1].data.ptr) == 8000
 
 
 def test_a_recording_takes_it_all(gpu, tmp_path):
