@@ -161,6 +161,14 @@ def test_at_the_end_of_the_process_the_driver_may_be_gone():
     heap.close()
 
 
+def test_reserved_addresses_go_with_the_driver_at_the_end():
+    library = FakeCuda()
+    source = make("virtual", library)
+    library.fails["cuCtxPushCurrent_v2"] = cuda_driver.DEINITIALIZED
+    source.close()
+    assert source.start == 0
+
+
 def test_a_free_that_fails_is_told():
     library = FakeCuda()
     heap = new_heap(16 * MIB, make("device", library), allow_growth=True)

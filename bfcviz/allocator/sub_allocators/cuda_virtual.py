@@ -92,8 +92,12 @@ class VirtualSubAllocator(CudaSubAllocator):
         """Give the addresses back, where nothing is mapped."""
         if self.start and not self._mapped:
             start, self.start = self.start, 0
-            with self.driver.on(self.device):
-                self.driver.try_call("cuMemAddressFree", address(start), ctypes.c_size_t(self.reserved))
+            try:
+                with self.driver.on(self.device):
+                    self.driver.try_call("cuMemAddressFree", address(start), ctypes.c_size_t(self.reserved))
+            except DeviceError as error:
+                if error.status != cuda_driver.DEINITIALIZED:
+                    raise
 
     def __del__(self) -> None:
         if getattr(self, "start", 0):
