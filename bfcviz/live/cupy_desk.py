@@ -66,13 +66,11 @@ class Desk:
 
     Attributes:
         heaps: by device and stream, in the order they came.
-        failures: requests that failed for good.
-        failure: numbers of the last.
+        failure: numbers of the last request that failed for good, None if none has.
     """
 
     def __init__(self, cuda: Cuda, make: Callable[[int, int], "CupyHeap"]) -> None:
         self.heaps: dict[tuple[int, int], CupyHeap] = {}
-        self.failures = 0
         self.failure: OutOfMemory | None = None
         self._cuda = cuda
         self._make = make
@@ -187,7 +185,6 @@ class Desk:
 
     def _out_of_memory(self, heap: "CupyHeap", size: int) -> OutOfMemory:
         stats = heap.stats()
-        self.failures += 1
         self.failure = OutOfMemory(
             requested=size,
             rounded=(size + 255) // 256 * 256,

@@ -57,7 +57,7 @@ class Lanes:
         Args:
             thrower: address of a `void (*)(const char *)` that throws a C++ exception where memory runs out; 0: the
                 request is answered with NULL.
-            keeper: what is asked on rare paths; see `streams.Keeper`.
+            keeper: what is asked on rare paths; see `keeper.Keeper`.
         """
         pluggable.serve(self.service, thrower, keeper)
 

@@ -30,7 +30,7 @@ cdef extern from *:
     static uint32_t bfc_service = 0;    /* whose lanes serve now, 0 = none */
     static uint64_t bfc_lane_failures = 0;
     static void (*bfc_throw)(const char *) = NULL;
-    static PyObject *bfc_keeper = NULL; /* makes lanes, and holds frees back: `lanes.Keeper` */
+    static PyObject *bfc_keeper = NULL; /* makes lanes, and holds frees back: `keeper.Keeper` */
     static int bfc_noted = 0;           /* addresses that more streams than their own read */
     static int bfc_held = 0;            /* frees that wait for such a stream */
 

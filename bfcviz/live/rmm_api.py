@@ -23,7 +23,7 @@ class Rmm:
 
     def __init__(self, wish: str) -> None:
         try:
-            self.module = import_module("rmm")
+            import_module("rmm")
             self.mr = import_module("rmm.mr")
             self._runtime = import_module("cuda.bindings.runtime")
         except ImportError as error:

@@ -138,7 +138,7 @@ class RmmObserved:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure on any device, None while there was none."""
+        """The numbers of the last failure, on the first device where there was one; None while there was none."""
         return next((log.out_of_memory for log in self.logs.values() if log.out_of_memory is not None), None)
 
     def settle(self) -> None:

@@ -158,7 +158,7 @@ class RmmServed:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed, None if none has."""
+        """The numbers of the last request that failed, on the first device where one has; None if none has."""
         return next((each.failure for each in self._devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:

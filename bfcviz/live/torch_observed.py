@@ -67,7 +67,7 @@ class TorchObserved:
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure on any device, None while there was none."""
+        """The numbers of the last failure, on the last device where there was one; None while there was none."""
         found = [device.out_of_memory for device in self.devices if device.out_of_memory is not None]
         return found[-1] if found else None
 
