@@ -72,6 +72,7 @@ class DeviceManager:
         logs = Logs(record, capacity)
         real = [each.physical for each in plan if each.physical.driver is not None]
         with ExitStack() as undo:
+            undo.callback(logs.discard)
             host = HostMemory(logs, plan[0].memory_limit, state, next(iter(real), None), registry)
             undo.callback(host.close)
             devices: list[Device] = []

@@ -64,6 +64,12 @@ class Logs:
     def __init__(self, record: str | os.PathLike[str] | None = None, capacity: int = 1 << 16) -> None:
         self.folder = None if record is None else Path(record)
         self.capacity = capacity
+        self._recordings: list[Recording] = []
+
+    def discard(self) -> None:
+        """Take away what was recorded, for the session could not be made; the heaps are closed before."""
+        while self._recordings:
+            self._recordings.pop().discard()
 
     def heap(
         self,
@@ -81,6 +87,7 @@ class Logs:
             )
         folder = self.folder / re.sub(r"\W+", "_", name).strip("_")
         recording = Recording(folder, [Pool(name, limit, vars(options))], details=details)
+        self._recordings.append(recording)
         try:
             heap = BFCAllocator(source, limit, options, name=name, log=recording.log, labels=recording.labels)
         except BaseException:

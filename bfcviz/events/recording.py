@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
@@ -101,6 +102,14 @@ class Recording:
             self._write_origin(origin.to_json(events=self._count()))
         finally:
             self._lock.close()
+
+    def discard(self) -> None:
+        """End the recording and take it away: what was to be recorded could not begin."""
+        self.close()
+        for file in self.folder.iterdir():
+            file.unlink()
+        with suppress(OSError):  # one that was given may not be ours to take away; it is empty again
+            self.folder.rmdir()
 
     def __enter__(self) -> Self:
         return self

@@ -32,14 +32,15 @@ class Settings:
     keep: int
 
 
-def recorded(wish: Wish, settings: Settings, undo: ExitStack) -> Source:
-    """What watches a framework, not begun yet, with where it writes to, which `undo` closes."""
+def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> Source:
+    """What watches a framework, not begun yet, with where it writes to, which `undo` closes and `spoilt` takes away."""
     name = wish.framework
     log: Recording | EventLog | None = EventLog(RING) if name == "numpy" else None
     if settings.path is not None:
         folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
         details = {"framework": name, "way": wish.way}
         log = undo.enter_context(Recording(folder, [_pool(wish, settings.limit)], details=details))
+        spoilt.callback(log.discard)
     return source_of(wish, settings.limit, settings.capture, log)
 
 

@@ -104,16 +104,17 @@ class Watch:
     def __enter__(self) -> Self:
         self._refuse()
         settings = self._settings
-        with ExitStack() as undo:
+        with ExitStack() as spoilt, ExitStack() as undo:
             self._begun = True
             Watch._under_way = self
             undo.push(self._show_end)  # the last: first the sources go, then what is listed above them
             for wish in settings.plan.wishes:
-                self.sources.append(recorded(wish, settings, undo))
+                self.sources.append(recorded(wish, settings, undo, spoilt))
             undo.callback(self._look_last)
             for source, name in in_order(self.sources, settings.plan.wishes):
                 begin(source, name, undo)
                 undo.callback(self._quietly, source.settle)
+            spoilt.pop_all()  # there is something to record
             with unserved():  # arrays of pictures, and of threads that make them, are not the workload's
                 self._open()
             self._undo = undo.pop_all()

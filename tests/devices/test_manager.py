@@ -304,6 +304,7 @@ def test_where_making_fails_nothing_is_left_and_settings_can_be_changed_still(tm
     with pytest.raises(bfcviz.BfcvizError):
         DeviceManager.create(settings, record=tmp_path / "run")
     assert not settings.initialised
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["GPU_1_bfc_simulated"]
     with DeviceManager.create(settings) as manager:
         assert len(manager) == 3
     assert settings.initialised

@@ -151,3 +151,14 @@ def test_a_heap_records_into_it(tmp_path):
     trace.refresh()
     assert trace.origin.status is Status.COMPLETE
     assert recording.events_path.stat().st_size == len(trace) * 64
+
+
+def test_one_that_is_discarded_leaves_a_folder_that_can_be_used(tmp_path):
+    recording = Recording(tmp_path / "run", POOLS)
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30, log=recording.log, labels=recording.labels)
+    heap.allocate(1000, label="weights")
+    heap.close()
+    recording.discard()
+    assert not (tmp_path / "run").exists()
+    with Recording(tmp_path / "run", POOLS) as again:
+        assert len(again.trace()) == 0

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import sys
 import threading
 import time
 
@@ -262,6 +263,17 @@ def test_what_fails_at_the_beginning_undoes_all(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         w.__enter__()
     assert bfcviz.open(tmp_path / "run").origin.status is Status.COMPLETE
+
+
+def test_where_one_cannot_be_watched_the_folder_is_free_again(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    for _ in range(2):
+        with pytest.raises(LiveError, match="JAX was to be observed, but is not installed"):
+            watched(jax=True, path=tmp_path / "run").__enter__()
+        assert [*tmp_path.rglob("*")] == [tmp_path / "run"]
+    with watched(path=tmp_path / "run") as w:
+        np.empty(MIB)
+    assert agrees(w)
 
 
 def test_a_forked_process_may_watch_by_itself():
