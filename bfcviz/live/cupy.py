@@ -174,13 +174,8 @@ def serve_cupy(
     cuda = cupy_api.Cuda("served")
     bytes_limit = None if limit is None else parse_bytes(limit)
     total = cuda.total_memory(cuda.device())
-    if bytes_limit is not None and not 1 <= bytes_limit <= 1 << 62:
-        raise InvalidRequest(f"a limit of {bytes_limit} bytes was given; give one from 1 to 2^62")
-    if bytes_limit is not None and bytes_limit > total and memory != "managed":
-        raise LiveError(
-            f"heaps of at most {format_bytes(bytes_limit)} were asked for, and device {cuda.device()} has "
-            f"{format_bytes(total)}: give a lower limit or none, or memory='managed', which may exceed the device"
-        )
+    if bytes_limit is not None:
+        _check_limit(bytes_limit, total, cuda.device(), memory)
     logs, table = log_and_labels(log, labels)
     make = _Maker(cuda, bytes_limit, logs, table, memory, options)
     words = (
@@ -211,6 +206,16 @@ def observe_cupy(
     """
     logs, table = log_and_labels(log, labels)
     return CupyObserved(cupy_api.Cuda("observed"), logs, _capture(table, capture))
+
+
+def _check_limit(limit: int, total: int, device: int, memory: Memory) -> None:
+    if not 1 <= limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {limit} bytes was given; give one from 1 to 2^62")
+    if limit > total and memory != "managed":
+        raise LiveError(
+            f"heaps of at most {format_bytes(limit)} were asked for, and device {device} has "
+            f"{format_bytes(total)}: give a lower limit or none, or memory='managed', which may exceed the device"
+        )
 
 
 def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
