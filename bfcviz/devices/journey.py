@@ -59,7 +59,7 @@ class Journey:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{_milliseconds(step)}</td><td>{step.stage}</td>"
+            f"<tr><td>{_milliseconds(step)}</td><td>{html.escape(step.stage)}</td>"
             f"<td style='text-align:left'>{html.escape(_told(step))}</td></tr>"
             for step in self.steps
         )

@@ -223,6 +223,8 @@ def test_the_journey_leads_from_the_session_to_the_manager(manager):
     factories = [step.words for step in manager.journey.steps if step.stage == "factory"]
     assert factories[0].startswith("GPUCompatibleCPUDeviceFactory")
     assert "/device:GPU:1" in manager.journey._repr_html_()
+    manager.journey.note("<b>", "<i>")
+    assert "&lt;b&gt;</td><td style='text-align:left'>&lt;i&gt;" in manager.journey._repr_html_()
 
 
 def test_the_journey_is_a_trace_of_marks_and_begins_each_heaps_own(manager, tmp_path):
