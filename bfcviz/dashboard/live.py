@@ -204,6 +204,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.trace.refresh()
             self._length = len(self.trace)
             self.inspector.change_trace(self.trace)
+            kernel.route([self.inspector])  # its lists are new
 
     def _say(self) -> None:
         working = self._work is not None and not self._work.done
