@@ -111,7 +111,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _lay_out(self) -> None:
         self._tabs = widgets.Tab(self._tab_contents(), titles=["chunks", "events", "export"])
         rows = [*self._controls.rows(), self._wording.widget]
-        self.children = [*rows, PageSide(self._hear), self.view.widget, self._tabs]
+        self._page = PageSide(self._hear)
+        self.children = [*rows, self._page, self.view.widget, self._tabs]
 
     def _tab_contents(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self._exporter.row]
@@ -216,10 +217,10 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         From any thread, after `trace_grew(moving=True)`; the rest of the picture stays as it was then.
         """
         with self.lock:
-            image = self.study.glance()
-            if image is not None:
-                self.view.change("region_map", 0, image)
-            return image is not None
+            source = self.study.glance()
+            if source is not None:
+                self._page.show_image(*self.view.take_image("region_map", source), source)
+            return source is not None
 
     @traitlets.validate("step")
     def _check_step(self, proposal: Any) -> int:

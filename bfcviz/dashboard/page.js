@@ -1,7 +1,7 @@
 // The page's side of a dashboard: tells Python what a person did there, and keeps the figure as wide as its place.
 //
-// It only ever sends; Python answers through the widgets themselves. So it works in every front end that has
-// plotly's FigureWidget, and a message that is lost costs one click.
+// Python answers through the widgets themselves, but for the image of a map that moves. So it works in every front
+// end that has plotly's FigureWidget, and a message that is lost costs one click or one image.
 
 const SETTLED_MS = 45; // a storm of wheel events is one zoom
 // Those that Python knows: bfcviz/dashboard/hearing.py says what each does.
@@ -40,11 +40,14 @@ export default {
       if (root) changed.observe(root, { childList: true, subtree: true });
     });
     resized.observe(el);
+    const told_of = (message) => message.do === "image" && plot && show_image(plot, message);
+    model.on("msg:custom", told_of);
     const themed = new MutationObserver(() => send({ do: "theme", theme: theme() }));
     themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
     send({ do: "theme", theme: theme() });
     return () => {
       gone.abort();
+      model.off("msg:custom", told_of);
       for (const observer of [changed, resized, themed]) observer.disconnect();
     };
   },
@@ -63,6 +66,13 @@ function fit(plot, width) {
   if (!drawn || Math.abs(drawn - width) <= 2) return;
   delete plot.layout.width; // plotly fixes the width as well, whenever it is told a height
   window.dispatchEvent(new Event("resize"));
+}
+
+// As plotly draws an image of this kind: where it draws the figure anew it finds the same.
+function show_image(plot, { number, subplot, source }) {
+  const image = plot.querySelector(`.cartesianlayer .subplot.${subplot} .imagelayer image`);
+  for (const traces of [plot.data, plot._fullData]) if (traces?.[number]) traces[number].source = source;
+  image?.setAttributeNS("http://www.w3.org/1999/xlink", "href", source);
 }
 
 function prepare(root, send, signal) {

@@ -1,5 +1,8 @@
 """The page's side of a dashboard: an unseen widget that tells Python what a person did in the page.
 
+It is told one thing only, the next image of a map that moves: to draw the figure anew for it, ten times a second,
+would take the browser a whole core.
+
 What it sends, as the `do` of each message:
 
 =========  ===========================================================================================
@@ -43,3 +46,7 @@ class PageSide(anywidget.AnyWidget):
         super().__init__()
         self.layout.height = "0px"
         self.on_msg(lambda _, message, __: hear(message))
+
+    def show_image(self, number: int, subplot: str, source: str) -> None:
+        """Puts another image in the place of the one that trace `number` has on the axes of `subplot`, as `x2y2`."""
+        self.send({"do": "image", "number": number, "subplot": subplot, "source": source})

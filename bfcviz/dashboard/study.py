@@ -72,14 +72,15 @@ class Study:
                 made |= makers[name]()
         return made
 
-    def glance(self) -> dict[str, Any] | None:
-        """What changes of the moving map's image up to the newest event; None: that takes the whole picture."""
+    def glance(self) -> str | None:
+        """The moving map's image up to the newest event, as a data URI; None: that takes the whole picture."""
         glance, trace = self._glance, self.trace
         if not self.moving or glance is None or not glance.moves or glance.step < trace.first:
             return None
         for block in trace.blocks(glance.step):
             glance.take(block)
-        return glance.image()
+        source: str | None = glance.image().get("source")
+        return source
 
     def search(self) -> Search | None:
         """The search made by the operation whose event led to the model's step; none is looked for in motion."""

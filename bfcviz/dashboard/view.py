@@ -16,7 +16,7 @@ from plotly.basedatatypes import Undefined
 from bfcviz.dashboard.layouts import NARROW_PX, arrange, names_in
 from bfcviz.dashboard.plot import Plot
 from bfcviz.figures.fitting import fitted
-from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, compose, lay
+from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, axis_names, compose, lay
 from bfcviz.figures.theme import Theme
 
 _PAGE_CONFIG: Final = CONFIG | {
@@ -67,18 +67,20 @@ class View:
         if joined := self._page.data[len(before.data) :]:
             self.widget.add_traces([dict(trace) for trace in joined])
 
-    def change(self, name: str, number: int, values: Spec) -> None:
-        """Changes values of one trace of the panel called `name`, and compares nothing else."""
-        place = number
-        for panel in self.panels.values():
-            if panel.name == name:
-                break
-            place += len(panel.traces)
+    def take_image(self, name: str, source: str) -> tuple[int, str]:
+        """Takes note that the page shows another image in the first trace of the panel called `name`.
+
+        Returns:
+            The trace's number and its subplot, by which the page finds it.
+        """
+        place = list(self.panels).index(name)
+        number = sum(len(panel.traces) for panel in list(self.panels.values())[:place])
         traces, data = list(self.panels[name].traces), list(self._page.data)
-        traces[number], data[place] = {**traces[number], **values}, {**data[place], **values}
+        traces[0], data[number] = {**traces[0], "source": source}, {**data[number], "source": source}
         self.panels[name] = replace(self.panels[name], traces=traces)
         self._page = replace(self._page, data=data)
-        self.widget.plotly_update({key: [value] for key, value in values.items()}, {}, [place])
+        self.widget._data[number]["source"] = source  # noqa: SLF001  what plotly believes the page has
+        return number, "".join(axis_names(place + 1))
 
     def _lay(self, layout: str, theme: Theme, width: int = _WIDTH) -> Page:
         narrow = width < NARROW_PX

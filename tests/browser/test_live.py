@@ -57,6 +57,17 @@ SAID = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').
 NEWER = f"([board, before]) => Number({SAID}[1].replaceAll(',', '')) > before"
 LONGER = f"([board, before]) => Number({SAID}[2].replaceAll(',', '')) > before"
 
+# The images of the region map that were seen, and how often plotly has drawn.
+COUNT = """plot => {
+  window.counted = {images: new Set(), drawn: 0};
+  plot.on('plotly_afterplot', () => counted.drawn++);
+  const look = () => {
+    counted.images.add(plot.querySelector('.subplot.xy .imagelayer image')?.getAttribute('href'));
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+
 
 @pytest.fixture(scope="module")
 def lab(browser, server):
@@ -75,6 +86,9 @@ def test_the_picture_moves_and_a_pause_is_answered_while_the_cell_is_busy(lab):
     handle = board.view.element_handle()
     for least in (0, 2_000, 10_000):
         lab.page.wait_for_function(NEWER, arg=[handle, least])
+    lab.page.evaluate(COUNT, board.plot())
+    lab.page.wait_for_function("() => counted.images.size > 8")
+    assert lab.page.evaluate("() => counted.drawn < counted.images.size / 2")  # the image alone has changed
     assert lab.page.evaluate(RUNNING, 1)
     lab.page.get_by_role("button", name="pause").first.click()
     lab.page.get_by_role("button", name="go on").first.wait_for()
