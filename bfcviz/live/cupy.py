@@ -18,7 +18,7 @@ from weakref import WeakSet
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
-from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -26,6 +26,7 @@ from bfcviz.live import cupy_api, marks
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
+from bfcviz.live.lent import LentHeap
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.units import format_bytes, parse_bytes
@@ -41,20 +42,12 @@ _MEMORY: Final = {
 }
 
 
-class CupyHeap(BFCAllocator):
-    """A heap behind arrays: it cannot be closed under them."""
+class CupyHeap(LentHeap):
+    """A heap behind arrays."""
 
     is_serving = True
-
-    def close(self) -> None:
-        """Give all memory back; raises AllocatorError while arrays live in it, or new ones may."""
-        held = self.stats()
-        if self.is_serving or held.chunks_in_use:
-            raise AllocatorError(
-                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by CuPy arrays: leave "
-                "serve_cupy's `with` and drop them first; without arrays the heap closes by itself"
-            )
-        super().close()
+    users = "CuPy arrays"
+    advice = "leave serve_cupy's `with` and drop them first; without arrays the heap closes by itself"
 
 
 class CupyServed:

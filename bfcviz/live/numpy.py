@@ -11,15 +11,15 @@ from functools import partial
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
-from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import marks, numpy_api
 from bfcviz.live.handler import Handler
+from bfcviz.live.lent import LentHeap
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.live.threads import Inheritance
 from bfcviz.units import format_bytes, parse_bytes
@@ -28,20 +28,11 @@ OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
 """As suits a program among others: it begins small, and gives wholly free regions back before it fails."""
 
 
-class NumpyAllocator(BFCAllocator):
-    """The heap behind the arrays: it cannot be closed under them."""
+class NumpyAllocator(LentHeap):
+    """The heap behind the arrays."""
 
-    is_serving = False
-
-    def close(self) -> None:
-        """Give all memory back; raises AllocatorError while arrays live in it, or new ones may."""
-        held = self.stats()
-        if self.is_serving or held.chunks_in_use:
-            raise AllocatorError(
-                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by NumPy arrays: leave "
-                "serve_numpy's `with` and drop them first; without arrays the heap closes by itself"
-            )
-        super().close()
+    users = "NumPy arrays"
+    advice = "leave serve_numpy's `with` and drop them first; without arrays the heap closes by itself"
 
 
 class Served:

@@ -6,30 +6,22 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.errors import AllocatorError, BfcvizError, InvalidFree, LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.live import marks
 from bfcviz.live.keeper import Keeper
+from bfcviz.live.lent import LentHeap
 from bfcviz.live.rmm_api import Rmm, number_of
 from bfcviz.live.stacks import Capture
-from bfcviz.units import format_bytes
 
 _kept: list[Any] = []
 """What RMM holds bare pointers to, for as long as any buffer lives: for good."""
 
 
-class RmmHeap(BFCAllocator):
-    """A heap behind buffers: it cannot be closed under them."""
+class RmmHeap(LentHeap):
+    """A heap behind buffers."""
 
-    def close(self) -> None:
-        """Give all memory back; raises AllocatorError while RMM holds any of it."""
-        held = self.stats()
-        if held.chunks_in_use:
-            raise AllocatorError(
-                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by RMM's buffers: leave "
-                "serve_rmm's `with` and drop them first"
-            )
-        super().close()
+    users = "RMM's buffers"
+    advice = "leave serve_rmm's `with` and drop them first"
 
 
 class Device:

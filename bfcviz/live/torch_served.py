@@ -5,15 +5,15 @@ from itertools import count
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
-from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget
-from bfcviz.errors import AllocatorError, LiveError, OutOfMemory
+from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.live import marks, torch_api
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lanes import Lane, Lanes
+from bfcviz.live.lent import LentHeap
 from bfcviz.live.stacks import Capture
 from bfcviz.units import format_bytes
 
@@ -46,19 +46,11 @@ def _name(device: int) -> str:
     return f"torch cuda:{device}"
 
 
-class TorchHeap(BFCAllocator):
-    """A heap behind tensors: it cannot be closed under them."""
+class TorchHeap(LentHeap):
+    """A heap behind tensors."""
 
-    def close(self) -> None:
-        """Give all memory back; raises AllocatorError while PyTorch holds any of it."""
-        held = self.stats()
-        if held.chunks_in_use:
-            raise AllocatorError(
-                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by PyTorch: "
-                "drop the tensors and "
-                "call torch.cuda.empty_cache() first"
-            )
-        super().close()
+    users = "PyTorch"
+    advice = "drop the tensors and call torch.cuda.empty_cache() first"
 
 
 class TorchServed:
