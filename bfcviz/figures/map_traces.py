@@ -36,12 +36,12 @@ def image_traces(drawing: Drawing) -> list[dict[str, Any]]:
     columns = int(np.clip(_CELLS // len(part), _FEWEST_COLUMNS, COLUMNS))
     grid = raster.Grid(drawing.rows, part, columns)
     held = raster.shares(drawing.chunks, drawing.classes, fills, grid)
-    pixels = raster.paint(held, drawing.theme, waste=drawing.by_state)
-    dx, dy = (part.right - part.left) / divisor / columns, len(part) / pixels.shape[0]
+    picture = raster.paint(held, drawing.theme, waste=drawing.by_state)
+    dx, dy = (part.right - part.left) / divisor / columns, len(part) / len(picture)
     image = {
         **_no_image(),
         "visible": True,
-        "source": data_uri(pixels),
+        "source": picture.data_uri(),
         "dx": dx,
         "dy": dy,
         "x0": part.left / divisor + dx / 2,  # the centre of the first pixel

@@ -17,24 +17,36 @@ _PLAIN, _UP = 0, 2  # filters
 _FAST = 1  # flat colours compress well at any level, and the slider is waiting
 
 
-def encode_png(pixels: NDArray[np.uint8]) -> bytes:
-    """`pixels` (height, width, 4) as a PNG file."""
+def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
+    """`pixels` (height, width, 4) as a PNG file.
+
+    Args:
+        pixels: red, green, blue and opacity.
+        high: lines that each line of `pixels` becomes.
+        gap: how many of them, before and after, are clear instead.
+    """
     height, width, _ = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, *_RGBA_8_BIT)
-    flat = np.ascontiguousarray(pixels).reshape(height, 4 * width)
-    repeats = np.zeros(height, dtype=bool)
-    repeats[1:] = (flat[1:] == flat[:-1]).all(axis=1)
     # Each line begins with the number of its filter.
-    lines = np.zeros((height, 1 + 4 * width), dtype=np.uint8)
-    lines[:, 0] = np.where(repeats, _UP, _PLAIN)
-    lines[~repeats, 1:] = flat[~repeats]
-    body = zlib.compress(lines.tobytes(), _FAST)
+    if high > 1:
+        clear, same = bytes(1 + 4 * width), bytes([_UP]) + bytes(4 * width)
+        before, after = clear * gap + bytes([_PLAIN]), same * (high - 2 * gap - 1) + clear * gap
+        lines = b"".join(before + line.tobytes() + after for line in pixels)
+    else:
+        flat = np.ascontiguousarray(pixels).reshape(height, 4 * width)
+        repeats = np.zeros(height, dtype=bool)
+        repeats[1:] = (flat[1:] == flat[:-1]).all(axis=1)
+        table = np.zeros((height, 1 + 4 * width), dtype=np.uint8)
+        table[:, 0] = np.where(repeats, _UP, _PLAIN)
+        table[~repeats, 1:] = flat[~repeats]
+        lines = table.tobytes()
+    header = struct.pack(">IIBBBBB", width, height * high, *_RGBA_8_BIT)
+    body = zlib.compress(lines, _FAST)
     return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
 
 
-def data_uri(pixels: NDArray[np.uint8]) -> str:
-    """`pixels` as the text plotly takes for an image's source."""
-    return "data:image/png;base64," + base64.b64encode(encode_png(pixels)).decode("ascii")
+def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
+    """What `encode_png` makes, as the text plotly takes for an image's source."""
+    return "data:image/png;base64," + base64.b64encode(encode_png(pixels, high, gap)).decode("ascii")
 
 
 def _chunk(name: bytes, body: bytes) -> bytes:

@@ -5,19 +5,22 @@ bytes times colour, so that a pixel is two look-ups, whether it shows a tenth of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.figures.pixels import paint as fill
+from bfcviz.figures.png import data_uri
 from bfcviz.figures.rows import Part, Rows
+from bfcviz.figures.shares import Shares
 from bfcviz.figures.theme import Theme, rgb
 
 LINES = 480
 """Most pixel lines of the picture, gaps between rows included (more rows than that share lines)."""
 
-_LINES_A_ROW = 12  # as many as show the gaps; fewer lines are made, packed and sent sooner
 _FAINTEST = 0.3  # a single chunk in an otherwise free pixel may pin gigabytes: it is never blended away
+_LINES_A_ROW = 12  # as many as show the gaps; fewer lines are made, packed and sent sooner
 
 
 @dataclass(frozen=True)
@@ -30,20 +33,27 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Shares:
-    """What the cells of an even grid over the rows hold, each (rows, columns) float64, in bytes.
+class Painted:
+    """A picture, each row of cells some lines high, with a clear gap around it where there is room.
 
     Attributes:
-        in_use: in chunks in use, waste included.
-        waste: nobody asked for.
-        region: inside a region.
-        colour: (rows, columns, 3): the sum of the colours (0..255) of the bytes in use.
+        pixels: (rows, columns, 4): red, green, blue and opacity, rows from the top.
     """
 
-    in_use: NDArray[np.float64]
-    waste: NDArray[np.float64]
-    region: NDArray[np.float64]
-    colour: NDArray[np.float64]
+    pixels: NDArray[np.uint8]
+
+    @property
+    def high(self) -> int:
+        """Lines of a row."""
+        return min(max(LINES // len(self.pixels), 1), _LINES_A_ROW)
+
+    def __len__(self) -> int:
+        return len(self.pixels) * self.high
+
+    def data_uri(self) -> str:
+        """What plotly takes for an image's source."""
+        gap = max(round(self.high * 0.08), 1) if self.high >= 3 else 0
+        return data_uri(self.pixels, self.high, gap)
 
 
 def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: Grid) -> Shares:
@@ -111,26 +121,17 @@ def _before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def paint(held: Shares, theme: Theme, *, waste: bool = True) -> NDArray[np.uint8]:
-    """The picture (lines, columns, 4): rows from the top, a clear gap around each where there is room.
+def paint(held: Shares, theme: Theme, *, waste: bool = True) -> Painted:
+    """The picture of these cells.
 
     `waste`: show wasted bytes in their own colour, not in that of their chunk.
     """
     held = _merged(held)
-    total = np.maximum(held.region, 1e-9)
-    used = np.where(held.in_use > 0, np.clip(held.in_use / total, _FAINTEST, 1.0), 0.0)
-    spilled = np.clip(held.waste / total, 0.0, 1.0) if waste else np.zeros_like(used)
-    asked = np.clip(used - spilled, 0.0, 1.0)
-    hue = held.colour / np.maximum(held.in_use, 1e-9)[..., None]
-    mixed = (
-        asked[..., None] * hue
-        + spilled[..., None] * np.array(rgb(theme.waste.fill))
-        + np.clip(1.0 - asked - spilled, 0.0, 1.0)[..., None] * np.array(rgb(theme.free.fill))
-    )
-    pixels = np.zeros((*used.shape, 4), dtype=np.uint8)
-    pixels[..., :3] = np.rint(mixed)
-    pixels[..., 3] = np.where(held.region > 0, 255, 0)
-    return _as_lines(pixels)
+    held = held if waste else replace(held, waste=np.zeros_like(held.waste))
+    states = np.array([rgb(theme.free.fill), rgb(theme.waste.fill)], np.float64)
+    pixels = np.empty((*held.region.shape, 4), np.uint8)
+    fill(held, states, _FAINTEST, pixels)
+    return Painted(pixels)
 
 
 def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -151,15 +152,3 @@ def _merged(held: Shares) -> Shares:
     cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
     sums = (held.in_use, held.waste, held.region, held.colour)
     return Shares(*(np.add.reduceat(each, cut, axis=0) for each in sums))
-
-
-def _as_lines(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Each row as several lines, with a clear one between where there is room."""
-    rows, columns, _ = pixels.shape
-    high = min(max(LINES // rows, 1), _LINES_A_ROW)
-    lines = np.repeat(pixels, high, axis=0).reshape(rows, high, columns, 4)
-    if high >= 3:
-        gap = max(round(high * 0.08), 1)
-        lines[:, :gap] = 0
-        lines[:, high - gap :] = 0
-    return lines.reshape(rows * high, columns, 4)

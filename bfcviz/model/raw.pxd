@@ -39,6 +39,19 @@ cdef enum:
     NOT_IN_USE_SHARE = 2
     TOO_SMALL_SHARE = 3
 
+# A row of timeline.TIMELINE.
+cdef enum:
+    HEAD_WORDS = 3
+    SERIES_WORDS = 7
+    TOTALS = 6
+
+# The layers of figures.cells.
+cdef enum:
+    HELD = 0
+    WASTED = 1
+    RED = 2
+    LAYERS = 5
+
 cdef enum:
     FINE = 0
     WRONG_STEP = 1
@@ -155,6 +168,9 @@ cdef inline Ratios* ratio(Ratios* rows, Py_ssize_t series) noexcept nogil:
 
 cdef inline uint64_t* numbers(object store) except NULL:
     return <uint64_t*>_start(store)
+
+cdef inline Py_ssize_t whole_part(double number) noexcept nogil:
+    return <Py_ssize_t>number
 
 cdef inline bint passes_end(uint64_t address, uint64_t size) noexcept nogil:
     return address + size < address

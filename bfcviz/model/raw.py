@@ -22,6 +22,12 @@ NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)
 IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST, TOO_SMALL = range(6)
 EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 
+# A row of `timeline.TIMELINE` in words of 8 bytes: its head, then each series (the first so many are in bytes).
+HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
+
+# What `figures.cells` sums up of each cell; from RED on, three colours.
+HELD, WASTED, RED, LAYERS = 0, 1, 2, 5
+
 # How an event can contradict the table; `contradictions.py` says each in words.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
 OTHER_REGION, OTHER_PLACE, OTHER_OWNER, SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN = range(7, 14)
@@ -82,6 +88,11 @@ def ratio(rows: list[Any], series: int) -> Any:
 def numbers(store: list[Any]) -> list[int]:
     """The values of a store of unsigned 64-bit integers."""
     return store
+
+
+def whole_part(number: float) -> int:
+    """`number`, which is not below 0, without its fraction."""
+    return int(number)
 
 
 def passes_end(address: int, size: int) -> bool:

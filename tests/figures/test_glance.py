@@ -46,7 +46,7 @@ def test_going_on_over_events_is_the_same_as_beginning_there(name):
 def test_its_shares_are_the_bytes_of_the_heap(step):
     trace = busy_trace()
     model, glance = at_step(trace, step), glance_at(trace, step)
-    stats, shares = model.stats(), glance._shares()
+    stats, shares = model.stats(), glance._cells.shares()
     assert shares.in_use.sum() == pytest.approx(stats.bytes_in_use)
     assert shares.waste.sum() == pytest.approx(stats.bytes_in_use - stats.requested_bytes_in_use)
     assert shares.region.sum() == pytest.approx(stats.pool_bytes)

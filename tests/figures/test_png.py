@@ -41,6 +41,13 @@ def test_lines_that_repeat_cost_next_to_nothing():
     assert len(encode_png(many)) < 2 * len(encode_png(pixels))
 
 
+def test_lines_can_be_some_high_with_clear_ones_around():
+    pixels = np.random.default_rng(1).integers(0, 256, (5, 7, 4), dtype=np.uint8)
+    lines = np.repeat(pixels[:, None], 6, axis=1)
+    lines[:, :2] = lines[:, -2:] = 0
+    assert np.array_equal(decode(encode_png(pixels, 6, 2)), lines.reshape(30, 7, 4))
+
+
 def test_data_uri_holds_the_png():
     pixels = np.zeros((2, 3, 4), np.uint8)
     head, body = data_uri(pixels).split(",", 1)

@@ -1,9 +1,14 @@
+import base64
+
 import numpy as np
 import pytest
+from figures.test_png import decode
 
+from bfcviz.figures import raster
 from bfcviz.figures.look import MapWindow
-from bfcviz.figures.raster import LINES, Grid, Shares, lone, paint, shares
+from bfcviz.figures.raster import LINES, Grid, lone, shares
 from bfcviz.figures.rows import lay_out
+from bfcviz.figures.shares import Shares
 from bfcviz.figures.theme import LIGHT, rgb
 from bfcviz.model import CHUNK, REGION
 
@@ -22,6 +27,14 @@ def heap(sizes, in_use, requested, regions):
     region = np.searchsorted(np.cumsum(regions), flat, side="right")
     chunks["address"] = BASE + flat + region * 4096
     return chunks, table
+
+
+def paint(held, theme, **options):
+    """The lines of the picture as a page gets them."""
+    picture = raster.paint(held, theme, **options)
+    lines = decode(base64.b64decode(picture.data_uri().partition(",")[2]))
+    assert len(lines) == len(picture)
+    return lines
 
 
 STATES = [LIGHT.in_use.fill]
