@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.highest import highest
 from bfcviz.events.rows import copied
 from bfcviz.events.schema import NUM_BINS, Events, Kind
 
@@ -39,7 +40,7 @@ def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
 
 def has_unknown_label(events: Events, num_labels: int) -> bool:
     """Whether an event names a label that is not there."""
-    return len(events) > 0 and int(events["label"].max()) >= num_labels
+    return highest(events["label"]) >= num_labels
 
 
 def without_unknown_labels(events: Events, num_labels: int) -> Events:

@@ -24,7 +24,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.packing import Keyframes
 from bfcviz.events.reader import Reader
-from bfcviz.events.rows import joined, whole
+from bfcviz.events.rows import joined, move
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.source import BLOCK, Source
 from bfcviz.events.trace import Trace
@@ -182,7 +182,7 @@ class WindowSource(Source):
             piece = self._pieces.get(number)
             if piece is None:
                 piece = self._pieces[number] = np.empty(self._piece, EVENT)
-            whole(piece)[place : place + len(part)] = whole(part)
+            move(part, into=piece[place : place + len(part)])
             self.length += len(part)
             taken += len(part)
             self._let_go()
