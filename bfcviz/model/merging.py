@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.model.timeline import SERIES, TIMELINE
+from bfcviz.model.folding import fold
+from bfcviz.model.timeline import TIMELINE
 
 Rows = NDArray[np.void]
 
@@ -15,28 +16,9 @@ def merged(rows: Rows, groups: NDArray[Any]) -> Rows:
 
     `rows` itself where no two do.
     """
-    if not len(rows):
-        return rows
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    if len(starts) == len(rows):
-        return rows
-    ends = np.append(starts[1:], len(rows)) - 1
-    lengths = ends - starts + 1
-    out = np.zeros(len(starts), TIMELINE)
-    out["step"], out["time"] = rows["step"][ends], rows["time"][ends]
-    out["events"] = np.add.reduceat(rows["events"], starts)
-    for name in SERIES:
-        out[f"{name}_last"] = rows[f"{name}_last"][ends]
-        for end, reduced in (("min", np.minimum), ("max", np.maximum)):
-            values = rows[f"{name}_{end}"]
-            found = reduced.reduceat(values, starts)
-            # The first row of each group that has it: `hits` ascends.
-            hits = np.flatnonzero(values == np.repeat(found, lengths))
-            where = hits[np.searchsorted(hits, starts)]
-            out[f"{name}_{end}"] = found
-            out[f"{name}_{end}_step"] = rows[f"{name}_{end}_step"][where]
-            out[f"{name}_{end}_time"] = rows[f"{name}_{end}_time"][where]
-    return out
+    out = np.zeros(len(rows), TIMELINE)
+    made = fold(*_words(rows), groups.astype(np.int64), *_words(out))
+    return rows if made == len(rows) else out[:made]
 
 
 def fewer(rows: Rows, points: int) -> Rows:
@@ -44,3 +26,9 @@ def fewer(rows: Rows, points: int) -> Rows:
     if len(rows) <= points:
         return rows
     return merged(rows, np.arange(len(rows)) * points // len(rows))
+
+
+def _words(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """The words of each row, as integers and as floating-point numbers."""
+    table = rows.view(np.uint64).reshape(len(rows), -1 if len(rows) else 1)
+    return table, table.view(np.float64)

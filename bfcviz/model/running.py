@@ -119,7 +119,8 @@ class Running:
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
-        return length, merged(self._series, _bucket(self._series, length))
+        same = length == self.length
+        return length, self._series if same else merged(self._series, _bucket(self._series, length))
 
 
 def _bucket(rows: Rows, length: int) -> NDArray[np.uint64]:
