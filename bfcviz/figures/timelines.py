@@ -10,7 +10,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.look import Axis
 from bfcviz.figures.theme import Theme
 
-POINTS: Final = 1200
+POINTS: Final = 1000
 """What a line goes through at most: plotly draws every line anew at every step, and takes as long as it has points."""
 
 _MARGIN: Final = 0.012  # what happens at the very end is not cut off
@@ -120,12 +120,19 @@ def both_ends(
     """
     if len(series) and int(series["events"].max()) == 1:
         return clock.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
+    late = series[f"{field}_min_{clock.axis}"] > series[f"{field}_max_{clock.axis}"]
     x, y = (
-        np.column_stack([series[f"{field}_min{of}"], series[f"{field}_max{of}"]]).astype(np.float64)
+        _by_turns(series[f"{field}_min{of}"], series[f"{field}_max{of}"], late)
         for of in (f"_{clock.axis}", "")
     )
-    order = np.argsort(x, axis=1, kind="stable")
-    return np.take_along_axis(x, order, 1).ravel() / clock.unit, np.take_along_axis(y, order, 1).ravel()
+    return x / clock.unit, y
+
+
+def _by_turns(low: NDArray[Any], high: NDArray[Any], late: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """One of each after the other; where `late`, the high one first."""
+    found = np.empty(2 * len(low))
+    found[0::2], found[1::2] = np.where(late, high, low), np.where(late, low, high)
+    return found
 
 
 def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
