@@ -24,6 +24,7 @@ class Pace:
         self.period_s = 1 / rate
         self._budget = budget
         self._began = self._began_cpu = 0.0
+        self._due = -math.inf  # when the next one may begin
         self._spent = 0.0  # seconds of processor time for which the budget has not come in yet
         self._counted = -math.inf  # when it last came in
         self.cost_s = 0.0
@@ -40,5 +41,7 @@ class Pace:
         self._spent = max(self._spent - (self._began - self._counted) * self._budget, 0.0) + self.cost_s
         self._counted = self._began
         owed = self._spent / self._budget - SAVED_S
-        due = self._began + min(max(self.period_s, owed), max(LONGEST_S, self.period_s))
-        return max(due - time.monotonic(), 0.0)
+        # A picture that began a little late, as it waited for the interpreter's lock, does not make the next one late.
+        on_time = self._due if self._began - self._due < self.period_s else self._began
+        self._due = max(on_time + self.period_s, self._began + min(owed, LONGEST_S))
+        return max(self._due - time.monotonic(), 0.0)

@@ -36,6 +36,22 @@ def test_cheap_pictures_come_at_the_rate(clock):
     assert clock.draw(Pace(10, 0.05), 0.004, 0.001) == pytest.approx(0.096)
 
 
+def test_pictures_that_begin_late_come_at_the_rate_all_the_same(clock):
+    pace = Pace(10, 0.05)
+    began = clock.now
+    for _ in range(20):
+        clock.draw(pace, 0.004, 0.001)
+        clock.now += 0.005
+    assert clock.now - began == pytest.approx(2.0, abs=0.01)
+
+
+def test_after_a_halt_there_are_no_more_of_them_at_once(clock):
+    pace = Pace(10, 0.05)
+    clock.draw(pace, 0.004, 0.001)
+    clock.now += 3.0
+    assert clock.draw(pace, 0.004, 0.001) == pytest.approx(0.096)
+
+
 def test_dear_pictures_come_as_often_as_the_budget_allows(clock):
     pace = Pace(10, 0.05)
     began, costs = clock.now, (0.02, 0.05, 0.01, 0.03) * 20
