@@ -33,9 +33,15 @@ def of_mode(figure, mode):
     return [trace for trace in figure.data if trace.type == "scatter" and trace.mode == mode]
 
 
+def hover_points(figure):
+    """The unseen points."""
+    (points,) = (each for each in of_mode(figure, "none") if each.hovertemplate)
+    return points
+
+
 def told(figure):
     """The hover points as (x, y, text), labels filled in as the page does."""
-    (points,) = of_mode(figure, "none")
+    points = hover_points(figure)
     texts = [re.sub(r"%{meta\[(\d+)]}", lambda m: points.meta[int(m[1])], t) for t in points.hovertemplate]
     return list(zip(points.x.tolist(), points.y.tolist(), texts, strict=True))
 
@@ -46,14 +52,21 @@ def unit(figure):
 
 def area(figure, name):
     """Bytes that the rectangles of a state cover."""
-    x = rectangles(figure, name)
-    return round(float((x[:, 1] - x[:, 0]).sum()) * unit(figure))
+    left, right = ends(named(figure, name)).T
+    return round(float((right - left).sum()) * unit(figure))
 
 
 def rectangles(figure, name):
-    """The x of their corners, (rectangles, 6)."""
-    x = np.asarray(named(figure, name).x)
-    return np.zeros((0, 6)) if len(x) == 1 else x.reshape(-1, 6)
+    """Left and right of each, (rectangles, 2)."""
+    return ends(named(figure, name))
+
+
+def ends(trace):
+    """Left and right of each rectangle of a trace: outlines are closed, filled ones a line a row."""
+    x = np.asarray(trace["x"])
+    if len(x) == 1:
+        return np.zeros((0, 2))
+    return x[~np.isnan(x)].reshape(-1, 4 if trace["fill"] == "toself" else 5)[:, [0, 2]]
 
 
 def test_the_legend_is_always_the_same():
@@ -206,10 +219,10 @@ def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
     assert panel.yaxis["range"] == [3.5, 1.25]
     for trace in panel.traces:
         if trace["type"] == "scatter" and trace["mode"] == "lines":
-            x, y = np.asarray(trace["x"]) * panel.x_unit, np.asarray(trace["y"])
+            y = np.asarray(trace["y"])
             assert np.nanmax(y, initial=1.1) < 4
             assert np.nanmin(y, initial=3.9) > 1
-            left, right = (x.reshape(-1, 6)[:, i] for i in (0, 1)) if len(x) > 1 else (x, x)
+            left, right = ends({"fill": None, **trace}).T * panel.x_unit
             assert not np.any((right <= window.bytes[0]) | (left >= window.bytes[1]))
 
 
@@ -222,7 +235,7 @@ def test_zooming_in_turns_the_image_into_rectangles():
     near = Look(map_window=MapWindow((0.0, 64 * KiB), (0.0, 2.0)))
     panel = region_panel(model, None, near)
     assert not panel.traces[0]["visible"]
-    assert len(panel.traces[2]["x"]) == 6 * 2 * 64 * KiB // 256
+    assert len(ends(panel.traces[2])) == 2 * 64 * KiB // 256
     half = region_panel(model, None, Look(map_window=MapWindow((0.0, 256 * KiB), (0.0, 3.3))))
     image = half.traces[0]
     assert image["visible"] == (EXACT_CHUNKS < 4 * 1024)
@@ -317,7 +330,7 @@ def test_labels_of_any_script_are_shown_apart():
     figure = region_map(at_step(heap.trace(), len(heap.events)), look=Look(colour="label"))
     texts = [text for _, _, text in told(figure)]
     assert any("\u2068\u05e9\u05dc\u05d5\u05dd /&lt;i&gt;\u2069" in text for text in texts)
-    assert all("%{x}" not in text for text in of_mode(figure, "none")[0].hovertemplate)
+    assert all("%{x}" not in text for text in hover_points(figure).hovertemplate)
 
 
 def test_the_table_has_a_row_for_each_chunk():
