@@ -3,6 +3,7 @@
 import time
 from typing import Final
 
+from bfcviz.dashboard.wording import notice
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 
@@ -25,7 +26,9 @@ class Pulse:
         now = time.monotonic()
         if now < self._due:
             return None
-        parts = [_state(trace), *trace.origin.reasons]
+        parts = [_state(trace)]
+        if not notice(trace.origin):  # which says the reasons itself, below
+            parts += trace.origin.reasons
         if self._at and trace.following:
             seconds = now - self._at
             events, drawn = (len(trace) - self._steps) / seconds, (pictures - self._pictures) / seconds

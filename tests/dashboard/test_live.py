@@ -16,6 +16,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
 from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.wording import notice
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
@@ -224,7 +225,9 @@ def test_a_heap_that_is_too_fast_is_shown_as_it_is_and_the_gap_is_told(watch):
     dashboard._pulse.hurry()
     dashboard.refresh()
     assert dashboard.inspector.model.stats().chunks_in_use == len(held)
-    assert "events were overwritten before they were read" in dashboard._words.value
+    told = "events were overwritten before they were read"
+    assert told in notice(dashboard.trace.origin)  # what the Inspector says above the picture
+    assert told not in dashboard._words.value
 
 
 def test_a_recording_that_ends_ends_it(tmp_path, watch):
@@ -331,5 +334,5 @@ def test_a_process_that_is_killed_ends_it_and_what_it_did_can_be_seen(tmp_path, 
     dashboard.renderer._thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
     assert "ended (truncated)" in dashboard._words.value
-    assert "did not end cleanly" in dashboard._words.value
+    assert "did not end cleanly" in notice(dashboard.trace.origin)
     dashboard.inspector.model.seek(100)
