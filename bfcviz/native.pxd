@@ -17,6 +17,7 @@ cdef extern from *:
     #include <errno.h>
     #include <fcntl.h>
     #include <pthread.h>
+    #include <dlfcn.h>
     #include <sched.h>
     #include <stdint.h>
     #include <stdlib.h>
@@ -101,6 +102,14 @@ cdef extern from *:
         return m;
     }
     static void bfc_mutex_delete(bfc_mutex *m) { if (m) { pthread_mutex_destroy(m); free(m); } }
+
+    /* Whether this thread has the GIL. Asked by name: the limited interface lacks the function, every Python has it. */
+    static int bfc_has_gil(void) {
+        static int (*check)(void) = 0;
+        if (!PyGILState_GetThisThreadState()) return 0;
+        if (!check) check = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
+        return !check || check();
+    }
 
     /* A lock for critical sections of well under a microsecond: one exchange to take, one store to leave. */
     typedef struct { char locked; } bfc_spinlock;
@@ -192,6 +201,7 @@ cdef extern from *:
     int pthread_mutex_trylock(Mutex *) noexcept nogil
     int pthread_mutex_lock(Mutex *) noexcept nogil
     int pthread_mutex_unlock(Mutex *) noexcept nogil
+    bint bfc_has_gil() noexcept nogil
     bint bfc_spin_try(SpinLock *) noexcept nogil
     void bfc_spin_leave(SpinLock *) noexcept nogil
     void bfc_spin_pause(int) noexcept nogil
@@ -277,14 +287,12 @@ cdef inline Mutex *mutex_new() noexcept nogil:
 cdef inline void mutex_delete(Mutex *mutex) noexcept nogil:
     bfc_mutex_delete(mutex)
 
-cdef extern from "Python.h":
-    void *PyGILState_GetThisThreadState() noexcept nogil
-
-# No lock is held while its holder waits for the GIL, nor waited for with the GIL in hand: a thread known to
-# Python lets go of the GIL, waits until the lock is free, and only then tries again.
+# No lock is held while its holder waits for the GIL, nor waited for with the GIL in hand: who has it lets go of it,
+# waits until the lock is free, and only then tries again. Who does not have it never waits for it here: the thread
+# that has it may be waiting for this one, with a lock of a framework's.
 cdef inline void mutex_lock(Mutex *mutex) noexcept nogil:
     while pthread_mutex_trylock(mutex) != 0:
-        if PyGILState_GetThisThreadState() == NULL:
+        if not bfc_has_gil():
             pthread_mutex_lock(mutex)
             return
         with gil:
@@ -307,9 +315,9 @@ cdef inline void spin_lock(SpinLock *lock) noexcept nogil:
 
 cdef inline void spin_until_locked(SpinLock *lock) noexcept nogil:
     cdef int turn = 0
-    cdef bint python = PyGILState_GetThisThreadState() != NULL
+    cdef bint has_gil = bfc_has_gil()
     while not bfc_spin_try(lock):
-        if turn >= 100 and python:
+        if turn >= 100 and has_gil:
             with gil:
                 with nogil:
                     bfc_spin_pause(turn)

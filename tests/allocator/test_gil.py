@@ -1,0 +1,55 @@
+"""Threads that do not have the interpreter's lock never wait for it: who has it may be waiting for them."""
+
+import ctypes
+import shutil
+import subprocess
+import sysconfig
+import threading
+from pathlib import Path
+
+import pytest
+from processes import COMPILED
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+
+THREADS = 6
+COMPILER = (sysconfig.get_config_var("CC") or "cc").split()
+pytestmark = [
+    pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason="no C compiler here"),
+    pytest.mark.skipif(not COMPILED, reason="uncompiled, a heap is Python and needs the interpreter's lock"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    path = tmp_path_factory.mktemp("loop") / "loop.so"
+    source = Path(__file__).with_name("loop.c")
+    subprocess.run([*COMPILER, "-O1", "-fPIC", "-shared", source, "-o", path], check=True)
+    return path
+
+
+def test_c_threads_go_on_while_another_keeps_the_interpreter(library):
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30)
+    functions = heap.c_functions()
+    work = ctypes.CDLL(str(library)).work  # gives the interpreter's lock away
+    watch = ctypes.PyDLL(str(library)).watch  # keeps it
+    counts, stop = (ctypes.c_int64 * THREADS)(), ctypes.c_int(0)
+    before, after = (ctypes.c_int64 * THREADS)(), (ctypes.c_int64 * THREADS)()
+
+    def run(number):
+        pointers = [ctypes.c_void_p(each) for each in (functions.allocate, functions.free, functions.context)]
+        work(*pointers, ctypes.byref(counts, 8 * number), ctypes.byref(stop))
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    while not all(counts):
+        pass
+    watch(counts, THREADS, before, after, 700_000)
+    stop.value = 1
+    for thread in threads:
+        thread.join()
+    assert all(late > early for early, late in zip(before, after, strict=True))
+    assert heap.stats().bytes_in_use == 0
+    heap.check_invariants()
