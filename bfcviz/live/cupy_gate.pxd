@@ -1,6 +1,6 @@
 # The functions CuPy calls for its memory, in C; cupy_gate.py beside this file is the same in Python.
 
-from bfcviz.live cimport gate
+from bfcviz.live cimport gate, raising
 from bfcviz.native cimport u32, u64
 
 cdef extern from *:
@@ -69,7 +69,7 @@ cdef extern from *:
         answer = PyObject_CallMethod(
             desk, method, "KiLL", (unsigned long long)(size_t)p, device, (long long)stream, (long long)now);
         int is = answer ? PyObject_IsTrue(answer) : -1;
-        if (is < 0) PyErr_WriteUnraisable(desk);
+        if (is < 0) bfc_report(desk);
         Py_XDECREF(answer);
         Py_DECREF(owner);
         return is;

@@ -1,6 +1,6 @@
 # The functions PyTorch calls for its memory, in C; pluggable.py beside this file is the same through ctypes.
 
-from bfcviz.live cimport gate
+from bfcviz.live cimport gate, raising
 from bfcviz.native cimport u32, u64
 
 cdef extern from *:
@@ -66,7 +66,7 @@ cdef extern from *:
                 keeper, method, "KiK", (unsigned long long)(size_t)pointer, device,
                 (unsigned long long)(size_t)stream);
             answer = result ? PyObject_IsTrue(result) : -1;
-            if (answer < 0) PyErr_WriteUnraisable(keeper);
+            if (answer < 0) bfc_report(keeper);
             Py_XDECREF(result);
             Py_DECREF(keeper);
             PyErr_Restore(type, value, trace);

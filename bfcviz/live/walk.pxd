@@ -1,5 +1,6 @@
 # Which Python stack this is, as a number, in C; walk.py beside this file is the same in Python.
 
+from bfcviz.live cimport raising
 from bfcviz.native cimport u32, u64
 
 cdef extern from *:
@@ -59,15 +60,6 @@ cdef extern from *:
         for (uint32_t i = 0; i < chain.depth; i++) Py_INCREF(places[i].code);
         *c = chain;
         w->count++;
-    }
-    /* What was raised here, by the handler of a signal say, is not the caller's to see now: it comes a moment later. */
-    static void bfc_raise_later(void) {
-        PyObject *kind, *value, *trace;
-        PyErr_Fetch(&kind, &value, &trace);
-        if (kind) PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), kind);
-        Py_XDECREF(kind);
-        Py_XDECREF(value);
-        Py_XDECREF(trace);
     }
     static uint32_t bfc_tell(bfc_walk *w, PyObject *frame, bfc_chain chain, const bfc_place *places) {
         unsigned long number = 0;

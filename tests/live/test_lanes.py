@@ -3,7 +3,9 @@
 import ctypes
 import random
 import shutil
+import signal
 import subprocess
+import sys
 import threading
 from itertools import count
 
@@ -102,6 +104,35 @@ def test_every_stream_of_every_device_has_a_heap(service):
         (0, 0): 1, (0, 5): 2, (0, 9): 1, (1, 0): 1,
     }  # fmt: skip
     assert found[0, 0] is service.heaps[0]  # the oldest spare one is taken first
+
+
+@pytest.mark.skipif(not COMPILED, reason="ctypes prints what is raised, and drops it")
+def test_ctrl_c_while_python_is_asked_reaches_the_program(service, monkeypatch):
+    monkeypatch.setattr(service.keeper, "more", lambda *_: signal.raise_signal(signal.SIGINT))
+    for _ in range(2):
+        service.alloc(1000, stream=next(NUMBERS))
+    interrupted = []
+    try:
+        assert service.alloc(1000, stream=7) is None
+        for _ in range(1000):
+            pass
+    except KeyboardInterrupt:
+        interrupted.append(7)
+    assert interrupted == [7]
+    assert service.alloc(1000, stream=service.in_use()[0][1])
+
+
+@pytest.mark.skipif(not COMPILED, reason="ctypes prints it in words of its own")
+def test_an_error_while_python_is_asked_is_printed(service, monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: printed.append(told.exc_value))
+
+    def fail(*_):
+        raise OSError("no memory to be had")
+
+    monkeypatch.setattr(service.keeper, "more", fail)
+    assert [service.alloc(1000, stream=stream) is None for stream in (1, 2, 3)] == [False, False, True]
+    assert [str(each) for each in printed] == ["no memory to be had"]
 
 
 def test_what_one_stream_frees_no_other_gets(service):
