@@ -65,6 +65,7 @@ class JaxObserved:
         self._polling.now()
 
     def __enter__(self) -> Self:
+        self._polling.refuse_twice("JAX")
         self._polling.now()
         self._polling.start()
         marks.begin(self)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from bfcviz.errors import LiveError
 from bfcviz.live.numpy import unserved
 
 
@@ -27,6 +28,11 @@ class Polling:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
+
+    def refuse_twice(self, whom: str) -> None:
+        """Raises LiveError where it runs already: the `with` of an observer was entered twice."""
+        if self._thread is not None:
+            raise LiveError(f"{whom} is observed by this already: leave that `with` first")
 
     def start(self) -> None:
         """Begin; the thread's own arrays are not on a heap that serves NumPy."""

@@ -76,6 +76,7 @@ class TorchObserved:
         self._polling.now()
 
     def __enter__(self) -> Self:
+        self._polling.refuse_twice("PyTorch")
         torch = torch_api.torch_with_cuda("observed")
         torch.cuda.init()  # asked before it, PyTorch looks for its history where nothing is yet
         self._memory = torch.cuda.memory

@@ -63,6 +63,16 @@ def test_a_heap_for_each_device_that_tells(devices, tmp_path):
         assert len(recording.trace()) == 3
 
 
+def test_it_can_be_entered_again_but_not_twice(devices):
+    source = observe_jax(log=EventLog(1 << 8), every_s=1000)
+    for total in (5, 6):
+        devices[0].totals = {"bytes_in_use": total}
+        with source:
+            with pytest.raises(LiveError, match="JAX is observed by this already"):
+                source.__enter__()
+            assert source.latest["gpu:0"]["bytes_in_use"] == total
+
+
 def test_a_reading_that_fails_is_said(devices):
     with pytest.raises(RuntimeError, match="gone"), observe_jax(every_s=0.001) as source:  # noqa: PT012
         devices[0].totals = RuntimeError("gone")

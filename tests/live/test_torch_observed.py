@@ -316,6 +316,14 @@ def test_where_it_cannot_begin_no_history_is_kept(torch):
     assert torch.history is None
 
 
+def test_entered_twice_it_refuses_and_goes_on(torch):
+    with observe_torch(every_s=1000) as source:
+        with pytest.raises(LiveError, match="PyTorch is observed by this already"):
+            source.__enter__()
+        assert torch.history is not None
+    assert torch.history is None
+
+
 def test_a_history_that_somebody_keeps_goes_on(torch):
     torch.history = {"theirs": True}
     with observe_torch(every_s=1000):
