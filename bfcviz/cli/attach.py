@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import math
 import sys
 import threading
 from pathlib import Path
@@ -23,12 +24,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=float,
+        type=_seconds,
         default=WAIT_S,
         metavar="SECONDS",
         help=f"how long to wait for a recording that has not begun (default: {WAIT_S:g})",
     )
     view.add_page_arguments(parser)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} seconds cannot be waited; give 0 or more")
+    return seconds
 
 
 def run(arguments: argparse.Namespace) -> None:

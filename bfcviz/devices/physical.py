@@ -99,7 +99,7 @@ def simulate_gpus(
     Raises:
         SettingError: a size, kind of memory or number that no GPU has.
     """
-    if isinstance(sizes, str | bytes | int):
+    if isinstance(sizes, str | bytes) or not isinstance(sizes, Iterable):
         raise SettingError(f"sizes {sizes!r} were given; give one for each GPU: [16 * GiB, 8 * GiB]")
     if memory not in ("host", "addresses"):
         raise SettingError(f"memory {memory!r} was asked for; there are 'host' and 'addresses'")

@@ -53,6 +53,13 @@ def test_a_recording_that_does_not_come_is_said(tmp_path, capsys):
     assert error.startswith(f"bfcviz: error: {tmp_path / 'run'}: no recording has begun there, 0.1 seconds")
 
 
+@pytest.mark.parametrize("wait", ["nan", "inf", "-1", "soon"])
+def test_a_wait_that_never_ends_is_refused(wait, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["attach", str(tmp_path / "run"), f"--wait={wait}"])
+    assert "argument --wait" in capsys.readouterr().err
+
+
 def test_what_is_no_recording_is_said_at_once(tmp_path, capsys):
     (tmp_path / "notes").write_text("mine")
     assert main(["attach", str(tmp_path), "--no-browser"]) == 1

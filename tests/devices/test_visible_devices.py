@@ -119,7 +119,7 @@ def test_devices_of_another_machine_or_kind_are_not_recognised():
 
 
 @pytest.mark.parametrize(
-    "sizes", [[0], [-1], [float("nan")], [True], ["lots"], [None], [1 << 50], 16 * GiB, "16 GiB"]
+    "sizes", [None, 1.5, [0], [-1], [float("nan")], [True], ["lots"], [None], [1 << 50], 16 * GiB, "16 GiB"]
 )
 def test_a_simulated_gpu_of_no_possible_size_is_refused(sizes):
     with pytest.raises(SettingError, match="given"):
