@@ -25,11 +25,15 @@ class ChunkRows:
         self.free_sizes = Tournament()
         self._store: Any = None
 
-    def exported(self) -> NDArray[np.void]:
-        """Every chunk, in no order: a copy."""
+    def by_handle(self) -> NDArray[np.void]:
+        """The row of each handle; no copy, where they lie in an array."""
         if self.capacity == 0:
             return np.zeros(0, rows.CHUNK_ROW)
-        table = rows.exported(self._store, rows.CHUNK_ROW)
+        return rows.exported(self._store, rows.CHUNK_ROW)
+
+    def exported(self) -> NDArray[np.void]:
+        """Every chunk, in no order: a copy."""
+        table = self.by_handle()
         return taken(table, table["state"] != raw.NOTHING)
 
     def load(self, chunk_rows: NDArray[np.void]) -> None:

@@ -52,11 +52,6 @@ class ChunkTable:
         self.wanted = 0
         self.clear()
 
-    @property
-    def compiled(self) -> bool:
-        """Whether this runs as machine code."""
-        return bool(raw.COMPILED)
-
     def clear(self) -> None:
         """Go back to step 0: no region, no chunk."""
         self.step = self.peaks_step = 0
@@ -132,6 +127,10 @@ class ChunkTable:
     def chunk_rows(self) -> NDArray[np.void]:
         """Every chunk, in no order: a copy, of CHUNK_ROW."""
         return self._chunks.exported()
+
+    def rows_by_handle(self) -> NDArray[np.void]:
+        """The row of each handle, of CHUNK_ROW, also of those that are no chunk now; good until the next event."""
+        return self._chunks.by_handle()
 
     def region_rows(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
         """Every region by ascending address: rows of REGION_ROW, and their slots."""

@@ -44,6 +44,7 @@ class Model:
         self._table = ChunkTable(pool, pools)
         self._snapshots = Snapshots()
         self._chunks: tuple[int, NDArray[np.void]] | None = None
+        self._order = np.empty(0, np.intp)  # of the handles, by address, when that was last asked
         self._move_on()
 
     @property
@@ -104,7 +105,8 @@ class Model:
     def chunks(self) -> NDArray[np.void]:
         """Every chunk by ascending address, shape (n,) of CHUNK, read-only; they tile every region."""
         if self._chunks is None or self._chunks[0] != self.step:
-            chunks = chunks_of(self._table)
+            chunks = chunks_of(self._table, self._order)
+            self._order = chunks["handle"].astype(np.intp)
             chunks.flags.writeable = False
             self._chunks = (self.step, chunks)
         return self._chunks[1]

@@ -53,10 +53,20 @@ class Stats:
     ooms: int
 
 
-def chunks_of(table: ChunkTable) -> NDArray[np.void]:
-    """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region."""
-    rows = table.chunk_rows()
-    rows = taken(rows, np.argsort(rows["address"]))
+def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
+    """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
+
+    Args:
+        table: the chunks.
+        near: handles, each once, in about that order, such as they had at another step: few are then out of place.
+    """
+    rows = table.rows_by_handle()
+    left = rows["state"] != raw.NOTHING
+    near = near[near < len(rows)]
+    near = near[left[near]]
+    left[near] = False
+    order = np.concatenate([near, np.flatnonzero(left)])
+    rows = taken(rows, order[np.argsort(rows["address"][order], kind="stable")])
     in_use = rows["state"] == raw.CHUNK_IN_USE
     chunks = rows.view(CHUNK)
     chunks["in_use"] = in_use

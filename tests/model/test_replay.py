@@ -91,6 +91,13 @@ def test_chunks_are_made_once_a_step_and_anew_after_moving(trace, heap):
     assert model.chunks().tolist() == heap.states[11][0]["chunks"]
 
 
+def test_chunks_are_by_address_from_wherever_one_comes(trace, heap):
+    model = Model(trace)
+    for step in np.random.default_rng(1).permutation(len(trace))[:100].tolist():
+        model.seek(step)
+        assert model.chunks().tolist() == heap.states[step][0]["chunks"]
+
+
 def test_visiting_comes_back_also_after_an_error(trace):
     model = Model(trace)
     model.seek(7)

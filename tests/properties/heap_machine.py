@@ -324,7 +324,7 @@ class HeapMachine(RuleBasedStateMachine):
     @staticmethod
     def model_state(table):
         return {
-            "chunks": chunks_of(table).tolist(),
+            "chunks": chunks_of(table, np.empty(0, np.intp)).tolist(),
             "regions": regions_of(table).tolist(),
             "stats": vars(stats_of(table, None)),
         }
