@@ -17,8 +17,9 @@ from weakref import WeakSet
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -26,13 +27,11 @@ from bfcviz.live import cupy_api, marks
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
-from bfcviz.live.lent import LentHeap
+from bfcviz.live.lent import OPTIONS, LentHeap
+from bfcviz.live.maker import Maker, check_limit
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.units import format_bytes, parse_bytes
-
-OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
-"""As suits a program among others: heaps begin small, and give wholly free regions back before they fail."""
 
 _MEMORY: Final = {
     "device": "memory of the device",
@@ -167,10 +166,13 @@ def serve_cupy(
     cuda = cupy_api.Cuda("served")
     bytes_limit = None if limit is None else parse_bytes(limit)
     total = cuda.total_memory(cuda.device())
-    if bytes_limit is not None:
-        _check_limit(bytes_limit, total, cuda.device(), memory)
+    check_limit(bytes_limit, total, cuda.device(), memory)
     logs, table = log_and_labels(log, labels)
-    make = _Maker(cuda, bytes_limit, logs, table, memory, options)
+
+    def source(device: int, stream: int, budget: Budget) -> SubAllocator:
+        return cuda.sub_allocator(memory, device, stream, budget)
+
+    make = Maker(CupyHeap, "cupy", source, bytes_limit, cuda.total_memory, logs, table, options)
     words = (
         f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
         f"{format_bytes(bytes_limit or total)} a device together ({_MEMORY[memory]}), so every split, merge and "
@@ -201,55 +203,8 @@ def observe_cupy(
     return CupyObserved(cupy_api.Cuda("observed"), logs, _capture(table, capture))
 
 
-def _check_limit(limit: int, total: int, device: int, memory: Memory) -> None:
-    if not 1 <= limit <= 1 << 62:
-        raise InvalidRequest(f"a limit of {limit} bytes was given; give one from 1 to 2^62")
-    if limit > total and memory != "managed":
-        raise LiveError(
-            f"heaps of at most {format_bytes(limit)} were asked for, and device {device} has "
-            f"{format_bytes(total)}: give a lower limit or none, or memory='managed', which may exceed the device"
-        )
-
-
 def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
     return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
-
-
-class _Maker:
-    """Makes the heap of a stream; the first one has the log."""
-
-    def __init__(
-        self,
-        cuda: cupy_api.Cuda,
-        limit: int | None,
-        log: EventLog,
-        labels: Labels,
-        memory: Memory,
-        options: AllocatorOptions,
-    ) -> None:
-        self._cuda = cuda
-        self._limit = limit
-        self._log: EventLog | None = log
-        self._labels = labels
-        self._memory = memory
-        self._options = options
-        self._budgets: dict[int, Budget] = {}
-        self._streams: dict[int, int] = {}
-
-    def __call__(self, device: int, stream: int) -> CupyHeap:
-        budget = self._budgets.get(device)
-        if budget is None:
-            budget = self._budgets[device] = Budget(self._limit or self._cuda.total_memory(device))
-        number = self._streams[device] = self._streams.get(device, -1) + 1
-        log, self._log = self._log, None
-        return CupyHeap(
-            self._cuda.sub_allocator(self._memory, device, stream, budget),
-            budget.limit,
-            self._options,
-            name=f"cupy:{device}" + (f" stream {number}" if number else ""),
-            log=log,
-            labels=self._labels,
-        )
 
 
 _hooks: WeakSet[CupyHook] = WeakSet()

@@ -1,10 +1,14 @@
 """The heap behind a framework's memory, which must not be closed under it."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.errors import AllocatorError
 from bfcviz.units import format_bytes
+
+OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""As suits a program among others: a heap begins small, and gives wholly free regions back before it fails."""
 
 
 class LentHeap(BFCAllocator):

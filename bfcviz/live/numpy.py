@@ -19,13 +19,10 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import marks, numpy_api
 from bfcviz.live.handler import Handler
-from bfcviz.live.lent import LentHeap
+from bfcviz.live.lent import OPTIONS, LentHeap
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.live.threads import Inheritance
 from bfcviz.units import format_bytes, parse_bytes
-
-OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
-"""As suits a program among others: it begins small, and gives wholly free regions back before it fails."""
 
 
 class NumpyAllocator(LentHeap):

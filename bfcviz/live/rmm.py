@@ -5,20 +5,20 @@ them are seen together.
 """
 
 from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
-from bfcviz.errors import InvalidRequest, LiveError
+from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live.lent import OPTIONS
+from bfcviz.live.maker import Maker, check_limit
 from bfcviz.live.observed import ObservedHeap, log_and_labels
 from bfcviz.live.rmm_api import Rmm, handle_of
 from bfcviz.live.rmm_observed import UNIT, RmmObserved
 from bfcviz.live.rmm_served import RmmHeap, RmmServed
 from bfcviz.live.stacks import Capture, Chosen, Stacks
-from bfcviz.units import format_bytes, parse_bytes
-
-OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
-"""As suits a program among others: heaps begin small, and give wholly free regions back before they fail."""
+from bfcviz.units import parse_bytes
 
 
 def serve_rmm(
@@ -50,18 +50,16 @@ def serve_rmm(
         ValueError: a limit that is no size.
     """
     size = None if limit is None else parse_bytes(limit)
-    if size is not None and not 1 <= size <= 1 << 62:
-        raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
     rmm = Rmm("served")
-    if size is not None and size > (there := rmm.total_memory(rmm.device())) and memory != "managed":
-        raise LiveError(
-            f"heaps of at most {format_bytes(size)} were asked for, and device {rmm.device()} has "
-            f"{format_bytes(there)}: "
-            "give a lower limit or none, or memory='managed', which may exceed the device"
-        )
+    check_limit(size, rmm.total_memory(rmm.device()), rmm.device(), memory)
     logs, table = log_and_labels(log, labels)
     seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
-    return RmmServed(rmm, _Maker(rmm, size, logs, table, memory, options), Capture(table, seen))
+
+    def source(device: int, stream: int, budget: Budget) -> SubAllocator:
+        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+
+    make = Maker(RmmHeap, "rmm", source, size, rmm.total_memory, logs, table, options)
+    return RmmServed(rmm, make, Capture(table, seen))
 
 
 def observe_rmm(
@@ -94,38 +92,3 @@ def observe_rmm(
         return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
 
     return RmmObserved(rmm, make, every_s)
-
-
-class _Maker:
-    """Makes the heap of a stream; the first one has the log."""
-
-    def __init__(
-        self,
-        rmm: Rmm,
-        limit: int | None,
-        log: EventLog,
-        labels: Labels,
-        memory: Memory,
-        options: AllocatorOptions,
-    ) -> None:
-        self._rmm = rmm
-        self._limit = limit
-        self._log: EventLog | None = log
-        self._labels = labels
-        self._memory = memory
-        self._options = options
-        self._budgets: dict[int, Budget] = {}
-
-    def __call__(self, device: int, stream: int, number: int) -> RmmHeap:
-        budget = self._budgets.get(device)
-        if budget is None:
-            budget = self._budgets[device] = Budget(self._limit or self._rmm.total_memory(device))
-        log, self._log = self._log, None
-        return RmmHeap(
-            cuda_sub_allocator(self._memory, device, handle_of(stream), budget=budget),
-            budget.limit,
-            self._options,
-            name=f"rmm:{device}" + (f" stream {number}" if number else ""),
-            log=log,
-            labels=self._labels,
-        )

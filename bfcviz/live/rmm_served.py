@@ -33,11 +33,11 @@ class Device:
     Args:
         device: its number.
         rmm: RMM.
-        make: makes the heap of a stream, by its number and how many there are.
+        make: makes the heap of a stream, by its number.
         capture: what is recorded with each allocation.
     """
 
-    def __init__(self, device: int, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
+    def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
         self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be waited for
@@ -82,7 +82,7 @@ class Device:
         """The heap of a stream, made where there is none."""
         with self._lock:
             if number not in self.heaps:
-                self.heaps[number] = self._make(number, len(self.heaps))
+                self.heaps[number] = self._make(number)
             return self.heaps[number]
 
     def settle(self) -> None:
@@ -129,7 +129,7 @@ class RmmServed:
     )
     _under_way: ClassVar["RmmServed | None"] = None
 
-    def __init__(self, rmm: Rmm, make: Callable[[int, int, int], RmmHeap], capture: Capture) -> None:
+    def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._rmm = rmm

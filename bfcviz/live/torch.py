@@ -20,14 +20,12 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live.lent import OPTIONS
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen
 from bfcviz.live.torch_observed import TorchObserved
 from bfcviz.live.torch_served import TorchServed, Way
 from bfcviz.units import parse_bytes
-
-OPTIONS = AllocatorOptions(allow_growth=True, garbage_collection=True)
-"""As suits a program among others: it begins small, and gives wholly free regions back before it fails."""
 
 
 def serve_torch(

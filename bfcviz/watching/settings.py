@@ -11,7 +11,8 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
 from bfcviz.live import marks
-from bfcviz.live.numpy import OPTIONS, physical_memory
+from bfcviz.live.lent import OPTIONS
+from bfcviz.live.numpy import physical_memory
 from bfcviz.watching.alerts import Alert
 from bfcviz.watching.frameworks import NAMES, Capture, Plan, Source, Wish, source_of, unwatchable
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.events.log import EventLog
 from bfcviz.live import cupy_api
+from bfcviz.live.cupy import serve_cupy
 
 try:
     import cupy
@@ -136,3 +138,15 @@ def gpu(monkeypatch):
     yield made
     assert cupy.cuda.get_allocator() == before
     cupy.cuda.set_allocator(before)
+
+
+def served(limit=None, **options):
+    return serve_cupy(limit, log=EventLog(1 << 16), **options)
+
+
+def heap_of(source, number=0):
+    return source.trace_sources[number]
+
+
+def in_use(source):
+    return [heap.stats().chunks_in_use for heap in source.trace_sources]
