@@ -42,6 +42,7 @@ class Pace:
         self._counted = self._began
         owed = self._spent / self._budget - SAVED_S
         # A picture that began a little late, as it waited for the interpreter's lock, does not make the next one late.
-        on_time = self._due if self._began - self._due < self.period_s else self._began
+        late = self._began - self._due
+        on_time = self._due if 0 <= late < self.period_s else self._began
         self._due = max(on_time + self.period_s, self._began + min(owed, LONGEST_S))
         return max(self._due - time.monotonic(), 0.0)

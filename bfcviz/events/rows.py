@@ -28,7 +28,7 @@ def copied(table: Rows) -> Rows:
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """A copy of all rows of one or more tables of one type, one table after the other."""
-    if all(map(_small, parts)):
+    if all(map(_small, parts)) and sum(part.nbytes for part in parts) <= _SMALL:
         return np.frombuffer(bytearray().join(map(_bytes, parts)), parts[0].dtype)
     return np.concatenate([whole(part) for part in parts]).view(parts[0].dtype)
 

@@ -20,7 +20,7 @@ from bfcviz.model.rows import contiguous
 class Cells:
     """The cells of one heap, all empty at first.
 
-    Regions that come later have no cells.
+    Regions that come later, and what others grow by, have no cells.
 
     Args:
         rows: where addresses lie; one row at least.
@@ -105,8 +105,10 @@ class Cells:
 
     def _add(self, address: int, size: int, requested: int, fill: int, sign: float) -> None:
         mine = self._region_of(address)
-        if mine < 0:
+        if mine < 0 or fill >= self._colours:
             return
+        # A region may have grown since the rows were laid out, and a chunk reach beyond it.
+        size = min(size, self._size[mine] - (address - self._address[mine]))
         begin = self._first[mine] + (address - self._address[mine]) / self._cell
         end = begin + size / self._cell
         self._ramp(raw.HELD, begin, end, sign)
@@ -132,7 +134,7 @@ class Cells:
         self._step(layer, end, -weight)
 
     def _step(self, layer: int, place: float, weight: float) -> None:
-        at = raw.whole_part(place)
+        at = min(raw.whole_part(place), self._count)
         late = (place - at) * weight
         self._sums[layer, at] += weight - late
         self._sums[layer, at + 1] += late

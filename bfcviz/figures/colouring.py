@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
-from bfcviz.events.trace import Status, Trace
+from bfcviz.events.trace import Trace
 from bfcviz.figures.short_names import short_names
 from bfcviz.figures.theme import Paint, Theme
 from bfcviz.model.lifetimes import in_use_at
@@ -231,7 +231,7 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
     for number in np.flatnonzero(totals).tolist():
         table[number] = classes.get(_told(trace, name, number), len(most))
     names, paints = short_names(most), list(theme.classes[: len(most)])
-    if len(told) > len(most) or not most or trace.origin.status is Status.RECORDING:
+    if len(told) > len(most) or not most or trace.following:
         names.append("other")
         paints.append(theme.other)
     return Colouring(

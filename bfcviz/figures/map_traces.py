@@ -73,15 +73,17 @@ def _rectangles(drawing: Drawing, pieces: Pieces) -> list[dict[str, Any]]:
     """Free chunks, each class of chunks in use, and waste."""
     theme, colours, divisor = drawing.theme, drawing.colours, drawing.divisor
     classes = drawing.classes[pieces.source]
-    traces = [rectangles("free", pieces.only(classes == FREE), divisor, theme.free, 0.7)]
+    # Lines go along the rows' lower edges as well (see `rectangles`), where only frames hide them.
+    border = 0.7 if len(drawing.part) <= _MOST_FRAMES else 0.0
+    traces = [rectangles("free", pieces.only(classes == FREE), divisor, theme.free, border)]
     for number in range(MOST_CLASSES):
         if number < len(colours.names):
             mine = pieces.only(classes == number)
             paint = colours.paints[number] if drawing.by_state else _soft(colours.paints[number])
-            trace = rectangles(colours.names[number], mine, divisor, paint, 0.7)
+            trace = rectangles(colours.names[number], mine, divisor, paint, border)
             traces.append({**trace, "showlegend": True, "legend": colours.legend_line(number)})
         else:
-            trace = rectangles("", no_pieces(), divisor, theme.other, 0.7)
+            trace = rectangles("", no_pieces(), divisor, theme.other, border)
             traces.append({**trace, "showlegend": False, "legend": 0})
     # No border: it would show a few wasted bytes as a whole pixel.
     waste = rectangles("waste (size - requested)", _waste(drawing, pieces), divisor, theme.waste, 0.0)

@@ -23,7 +23,7 @@ def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
     Args:
         pixels: red, green, blue and opacity.
         high: lines that each line of `pixels` becomes.
-        gap: how many of them, before and after, are clear instead.
+        gap: how many of them, before and after, are clear instead; fewer than half.
     """
     height, width, _ = pixels.shape
     # Each line begins with the number of its filter.

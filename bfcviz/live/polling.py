@@ -37,9 +37,10 @@ class Polling:
     def start(self) -> None:
         """Begin; the thread's own arrays are not on a heap that serves NumPy."""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, args=(self._ended,), name=self._name, daemon=True)
+        thread = threading.Thread(target=self._go_on, args=(self._ended,), name=self._name, daemon=True)
         with unserved():
-            self._thread.start()
+            thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """End, when a call under way is over."""

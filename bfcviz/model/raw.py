@@ -1,7 +1,8 @@
-"""What C and Python spell differently in `reduce`, spelled in Python; `raw.pxd` beside it spells it in C.
+"""What C and Python spell differently in compiled modules, spelled in Python; `raw.pxd` beside it spells it in C.
 
-`reduce.py` imports this module when it runs as it is. Compiled, Cython takes every `raw.NAME` from `raw.pxd`
-instead: pointers for the lists, enum constants for the integers. Same names, same meaning, in both files.
+Those of `model` and `figures` import this module when they run as they are. Compiled, Cython takes every `raw.NAME`
+from `raw.pxd` instead: pointers for the lists, enum constants for the integers. Same names, same meaning, in both
+files.
 """
 
 from types import SimpleNamespace

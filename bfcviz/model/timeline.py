@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
+from bfcviz.model import raw
 from bfcviz.model.replay import Model
 
 TOTALS: Final = (
@@ -53,8 +54,8 @@ For each of SERIES: the least and the greatest value after any of its events, th
 and the first step, with its time, at which the least and the greatest stood.
 """
 
-_HEAD: Final = 3
-_TOTALS_END: Final = _HEAD + 7 * len(TOTALS)
+_HEAD: Final = raw.HEAD_WORDS
+_TOTALS_END: Final = _HEAD + raw.SERIES_WORDS * raw.TOTALS
 
 
 def timeline(  # noqa: PLR0913  a range and how to measure it

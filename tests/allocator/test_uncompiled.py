@@ -11,6 +11,7 @@ FILES = sorted(
     for path in (TESTS / room).glob("test_*.py")
     if path.name != "test_uncompiled.py"
 )
+FILES += [TESTS / "figures" / name for name in ("test_glance.py", "test_raster.py")]
 PROCESSES = 8
 """Few, for each takes a second to start; several, for tests run beside each other."""
 

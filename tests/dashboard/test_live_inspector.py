@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 from heaps import MIB, new_heap
 
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.dashboard.layouts import LAYOUTS
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.moves import MOVES
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Status
 from bfcviz.figures import FIGURES
 from bfcviz.figures.look import MapWindow
 
@@ -133,6 +135,45 @@ def test_zoomed_in_the_map_is_exact_also_at_work(live):
     dashboard.trace.refresh()
     assert not inspector.glance()
     assert inspector.view.panels["region_map"].traces[0]["visible"] is False
+
+
+def test_a_region_that_grows_in_place_is_no_trouble():
+    """What it grows by has no place on the moving map, which goes on."""
+    heap = new_heap(1 << 40, SimulatedSubAllocator(supports_coalescing=True), allow_growth=True)
+    dashboard = LiveDashboard(heap, start=False)
+    inspector = dashboard.inspector
+    heap.allocate(1000)
+    dashboard.trace.refresh()
+    for size in (3_000_000, 100_000_000, 40_000_000_000):
+        inspector.trace_grew(moving=True)
+        heap.allocate(size)
+        dashboard.trace.refresh()
+        assert inspector.glance()
+    assert len(heap.regions()) == 1
+    dashboard.close()
+
+
+@pytest.mark.parametrize("colour", ["label", "thread", "stream"])
+def test_what_comes_after_a_gap_has_a_colour(live, colour):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    for address in heap.memory_map()["address"][heap.memory_map()["in_use"]].tolist():
+        heap.free(address)
+    for number in range(3000):  # a gap: what is known begins anew, with two labels
+        heap.free(heap.allocate(1000, label=f"op{number % 2}"))
+    dashboard.trace.refresh()
+    assert dashboard.trace.origin.status is Status.DEGRADED
+    inspector.trace_grew(moving=True)
+    inspector.colour = colour
+    inspector.trace_grew(moving=True)
+    heap.allocate(MIB, label="new", stream=7)
+    dashboard.trace.refresh()
+    assert inspector.glance()
+    model = inspector.study.model
+    model.seek(len(dashboard.trace))
+    colours = inspector.study.colours(inspector.look)
+    classes = colours.classes(model.in_use(), model.step)
+    assert classes.max() < len(colours.names)
 
 
 def test_what_was_lost_takes_the_whole_picture(live):

@@ -45,6 +45,14 @@ def test_pictures_that_begin_late_come_at_the_rate_all_the_same(clock):
     assert clock.now - began == pytest.approx(2.0, abs=0.01)
 
 
+def test_pictures_that_begin_early_put_off_none(clock):
+    pace = Pace(10, 0.05)
+    for _ in range(20):  # as when it is stopped and started again
+        pace.begin()
+        wait = pace.end()
+    assert wait == pytest.approx(0.1)
+
+
 def test_after_a_halt_there_are_no_more_of_them_at_once(clock):
     pace = Pace(10, 0.05)
     clock.draw(pace, 0.004, 0.001)

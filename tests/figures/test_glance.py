@@ -79,6 +79,31 @@ def test_regions_that_come_later_are_left_out():
     assert glance.image() == image
 
 
+@pytest.mark.parametrize("size", [3 * MiB, 1 << 40, 1 << 63])
+@pytest.mark.parametrize("last", [True, False])
+def test_what_a_region_grew_by_is_left_out(size, last):
+    """A chunk that reaches beyond its region as it was is seen as far as that went; damaged events may say anything."""
+    heap = PlainHeap(MiB, regions=3, gap=MiB)
+    first, _, end = [heap.allocate(MiB) for _ in range(3)]
+    heap.free(first)
+    heap.free(end)
+    trace = heap.trace()
+    glance = glance_at(trace, len(trace))
+    before = glance._cells.shares()
+    events = trace.read(len(trace) - 2, len(trace)).copy()
+    places = at_step(trace, len(trace)).regions()["address"]
+    events["kind"] = [Kind.ALLOCATE, Kind.FREE]
+    events["address"] = int(places[-1 if last else 0]) + 3 * MiB // 4
+    events["size"], events["requested"] = size, 1000
+    glance.take(events[:1])
+    held = glance._cells.shares()
+    assert held.in_use.sum() == pytest.approx(before.in_use.sum() + MiB // 4)
+    assert held.waste.sum() == pytest.approx(before.waste.sum() + MiB // 4 - 1000)
+    assert (held.in_use <= held.region + 1e-3).all()
+    glance.take(events[1:])
+    assert np.allclose(glance._cells.shares().in_use, before.in_use)
+
+
 def test_a_heap_without_a_region_has_no_image():
     glance = glance_at(busy_trace(), 0)
     glance.take(busy_trace().read(0, 300))

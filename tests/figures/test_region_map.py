@@ -209,6 +209,17 @@ def test_thousands_of_regions_and_a_terabyte_are_drawn():
     assert area(figure, "in use") == 256
 
 
+@pytest.mark.parametrize(("regions", "mode"), [(100, "lines"), (300, "none")])
+def test_where_no_frame_hides_them_there_are_no_lines_between_rectangles(regions, mode):
+    heap = PlainHeap(4 * KiB, regions=regions, gap=4 * KiB)
+    for _ in range(regions):
+        heap.allocate(3 * KiB)
+    figure = region_map(at_step(heap.trace(), len(heap.events)))
+    assert len(rectangles(figure, "in use")) > 0
+    assert {named(figure, name).mode for name in ("in use", "free")} == {mode}
+    assert (len(rectangles(figure, "region")) > 0) == (mode == "lines")
+
+
 @pytest.mark.parametrize("sizes", [[0.3, 0.4], [0.0, 1.0], [-1.0, 2.0], [2.0, 3.0]])
 def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
     model = at_step(busy_trace(), 400)

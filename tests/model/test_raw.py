@@ -8,6 +8,7 @@ import pytest
 from bfcviz.events.schema import EVENT, Flag, Kind
 from bfcviz.model import raw
 from bfcviz.model.rows import CHUNK_ROW, EXTREMES_ROW, RATIO_ROW, REGION_ROW
+from bfcviz.model.timeline import SERIES, TIMELINE, TOTALS
 
 PXD = Path(raw.__file__).with_suffix(".pxd").read_text()
 C_TYPES = {
@@ -33,6 +34,14 @@ def test_constants_agree():
 def test_kinds_and_flags_are_those_of_the_schema():
     assert {kind.name: kind.value for kind in Kind} == {kind.name: getattr(raw, kind.name) for kind in Kind}
     assert raw.GREW == Flag.GREW
+
+
+def test_the_words_of_a_row_are_those_of_timeline():
+    assert len(TOTALS) == raw.TOTALS
+    assert 8 * (raw.HEAD_WORDS + raw.SERIES_WORDS * len(SERIES)) == TIMELINE.itemsize
+    assert [TIMELINE.fields[f"{name}_min"][1] // 8 for name in SERIES] == [
+        raw.HEAD_WORDS + raw.SERIES_WORDS * number for number in range(len(SERIES))
+    ]
 
 
 def test_functions_agree():
