@@ -10,6 +10,9 @@ import warnings
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+
+_HOME = Path(__file__).resolve().parents[1]
 
 
 class UncompiledWarning(UserWarning):
@@ -30,9 +33,16 @@ def load(name: str) -> bool:
 
 @cache
 def _say_uncompiled() -> None:
+    how, advice = (
+        "was installed without a C compiler",
+        "Install a compiler (apt install gcc python3-dev) and bfcviz again",
+    )
+    if (
+        _HOME / "pyproject.toml"
+    ).is_file():  # a compiled one may well be installed: the current folder comes first
+        how, advice = f"runs from its sources in {_HOME}", "Go to another folder, or pip install -e that one"
     warnings.warn(
-        "bfcviz was installed without a C compiler and runs as plain Python: same results, about 30 times slower. "
-        "Install a compiler (apt install gcc python3-dev) and bfcviz again, or set BFCVIZ_UNCOMPILED=1",
+        f"bfcviz {how}, as plain Python: same results, about 30 times slower. {advice}, or set BFCVIZ_UNCOMPILED=1",
         UncompiledWarning,
         stacklevel=3,
     )

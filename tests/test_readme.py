@@ -47,7 +47,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def printed(place):
     """What each Python block of the README printed, after it ran in one session with those before it."""
-    session = {"build_model": mock.MagicMock(), "dataset": mock.MagicMock()}
+    session = {"build_model": mock.MagicMock(), "load_data": mock.MagicMock()}
     outputs = []
     with contextlib.chdir(place), pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "tensorflow", fake_tensorflow())

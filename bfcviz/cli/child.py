@@ -35,9 +35,15 @@ def run(words: Sequence[str], environment: Mapping[str, str]) -> int:
         status = os.waitstatus_to_exitcode(_wait(process, waited_for))
         return status if status >= 0 else 128 - status
     except OSError as error:
-        raise BfcvizError(f"cannot start {words[0]}: {error.strerror}") from error
+        raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _why(program: str, error: OSError) -> str:
+    if program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  as it was typed
+        return f"that is a Python file; write: python {program}"
+    return error.strerror or str(error)
 
 
 def _wait(process: int, signals: set[signal.Signals]) -> int:

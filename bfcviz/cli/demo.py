@@ -70,6 +70,8 @@ def copy_notebook(folder: Path, sample: str) -> Path:
     """
     name = NOTEBOOK if sample == SAMPLE else NOTEBOOK.replace(".ipynb", f"_{sample}.ipynb")
     target, text = folder / name, _on_sample(_bundled(), sample)
+    if folder.exists() and not folder.is_dir():
+        raise BfcvizError(f"{folder} is in the way: a file, not a folder; choose another folder with --dir")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as file:
@@ -89,7 +91,9 @@ def lab_command(notebook: Path, *, port: int | None, browser: bool) -> list[str]
     options = [
         f"--ServerApp.root_dir={notebook.parent.resolve()}",
         f"--LabApp.default_url=/lab/tree/{notebook.name}",  # the address that is opened, and printed
-        "--ServerApp.log_level=WARN",
+        "--ServerApp.log_level=ERROR",
+        "--LabApp.log_level=ERROR",
+        "--LabApp.news_url=None",
         "--ServerApp.answer_yes=True",  # Ctrl-C asks nothing
     ]
     if port is not None:

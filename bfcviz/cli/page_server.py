@@ -5,6 +5,7 @@ The page can send messages to the widgets it shows, and run no code. Nothing is 
 
 import asyncio
 import json
+import logging
 import os
 import tempfile
 import webbrowser
@@ -112,6 +113,8 @@ def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
         config = settings(home, address, theme)
         server = PageServer(templates, config, browser_wanted=browser)
+        # Jupyter's server and Tornado count pings in other units, and Tornado warns of it.
+        logging.getLogger("tornado.general").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())
         try:
             server.initialize([str(notebook)])

@@ -8,6 +8,7 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.folder import ORIGIN_FILE
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
+from bfcviz.importers.opening import open_trace
 from bfcviz.live.record import CLAIM
 from bfcviz.live.tensorflow import whole_windows
 from bfcviz.model.replay import Model
@@ -34,6 +35,8 @@ def summary(folder: Path, told: Path) -> str:
             [f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"],
             _profile(windows[-1]),
         )
+        if why := _why_not_shown(look):
+            return f"{folder}: {', '.join(parts)}, the last of which cannot be shown: {why}"
     elif (folder / ORIGIN_FILE).exists():
         parts, look = _of(Trace.open(folder)), folder
     else:
@@ -44,6 +47,14 @@ def summary(folder: Path, told: Path) -> str:
 
 def _profile(window: Path) -> Path:
     return next(iter(sorted(window.rglob("*.xplane.pb"))), window)
+
+
+def _why_not_shown(profile: Path) -> str:
+    try:
+        open_trace(profile)
+    except BfcvizError as error:
+        return str(error)
+    return ""
 
 
 def _left_out(heaps: list[str]) -> list[str]:
@@ -83,7 +94,12 @@ def _pool(trace: Trace, pool: int) -> str:
         model.seek(len(trace))
     except BfcvizError:
         return name
-    return f"{name} (peak {format_bytes(model.stats().peak_bytes_in_use)})"
+    stats = model.stats()
+    told = f"{name} (peak {format_bytes(stats.peak_bytes_in_use)}"
+    if stats.ooms:
+        limit = "" if stats.bytes_limit is None else f" of {format_bytes(stats.bytes_limit)}"
+        told += f"{limit}; {stats.ooms:,} request{'s' * (stats.ooms > 1)} failed"
+    return f"{told})"
 
 
 def _counted(others: int) -> list[str]:

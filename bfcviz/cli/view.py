@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.events.schema import Kind
 from bfcviz.importers.opening import open_trace
+from bfcviz.model.find import next_step, peak
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -93,11 +95,15 @@ def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """The page: an Inspector of `file`; or why there is none, for the file may have changed since."""
+    """The page: an Inspector of `file`, where memory ran out, or else was at its fullest.
+
+    Or why there is none, for the file may have changed since.
+    """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  widgets; the server needs none
 
     try:
-        return Inspector(open_trace(file), theme=theme)
+        trace = open_trace(file)
+        return Inspector(trace, step=next_step(trace, 0, [Kind.OOM]) or peak(trace), theme=theme)
     except BfcvizError as error:
         print(f"bfcviz: error: {error}")
         return None

@@ -82,6 +82,11 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         follow: bool = False,
         **traits: Any,
     ) -> None:
+        if not isinstance(trace, Trace):
+            raise BfcvizError(
+                f"{trace!r} was given to an Inspector, which shows traces: open a file by bfcviz.open(...), and show a "
+                "heap at work by bfcviz.LiveDashboard(heap)"
+            )
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._depth, self._changed, self._follows_on = 0, False, False
         self._trace, self._last = trace, len(trace)

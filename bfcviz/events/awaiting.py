@@ -39,7 +39,7 @@ def has_begun(path: Path) -> bool:
     """Whether there is a recording; raises FileError where something else is."""
     if not path.is_dir():
         if path.exists() and not path.is_dir():  # asked again: it may have come between two looks
-            raise FileError(path, "", "is not a recording's folder; bfcviz.open shows files")
+            raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
         return False
     if (path / ORIGIN_FILE).exists():
         return True
@@ -47,4 +47,9 @@ def has_begun(path: Path) -> bool:
         return False  # on its way
     if (path / ORIGIN_FILE).exists():  # likewise
         return True
-    raise FileError(path, "", f"is not a recording: it has no {ORIGIN_FILE}")
+    raise FileError(
+        path,
+        "",
+        f"is not a recording: it has no {ORIGIN_FILE}; give the folder that `bfcviz record -o` was given, or one that "
+        "is not there yet",
+    )

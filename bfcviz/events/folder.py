@@ -169,10 +169,12 @@ def _left_over(fd: int, start: int) -> int:
 
 def _shortfall(found: int, written: int | None, left_over: int) -> str:
     if written is None:
-        return (
-            f"recording did not end cleanly; {found} complete events read, {left_over} trailing bytes ignored"
-        )
-    return f"{written} events were recorded, {found} can be read, {left_over} trailing bytes ignored"
+        return f"recording did not end cleanly; {found} complete events read{_rest(left_over)}"
+    return f"{written} events were recorded, {found} can be read{_rest(left_over)}"
+
+
+def _rest(num_bytes: int) -> str:
+    return f"; {num_bytes} bytes behind them are no whole event" if num_bytes else ""
 
 
 def _read_origin(folder: Path) -> tuple[Origin, int | None]:

@@ -154,7 +154,9 @@ def _check_footer(file: pq.ParquetFile) -> tuple[Origin, dict[str, Any]]:
     """The origin, when the footer is that of a trace."""
     meta, entries = file.metadata, file.metadata.metadata or {}
     if ORIGIN_KEY.encode() not in entries or LABELS_KEY.encode() not in entries:
-        raise ValueError("is not a trace of bfcviz")
+        raise ValueError(
+            "says nothing of bfcviz: this Parquet file is no trace that `Trace.save` has written"
+        )
     for field in FIELDS:
         index = file.schema_arrow.get_field_index(field.name)
         if index < 0 or file.schema_arrow.field(index).type != field.type:

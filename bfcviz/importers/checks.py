@@ -33,12 +33,15 @@ class Checks:
         matched: those of which every recorded number is that of the reconstruction.
         fields: for each recorded number, in how many requests it differs.
         first: the first request that differs, in words; None where none does.
+        bytes_before: bytes that were in use all the time beside what the requests account for; 0 where there were
+            none, or more at one time than at another.
     """
 
     checked: int
     matched: int
     fields: Mapping[str, int]
     first: str | None
+    bytes_before: int
 
     @property
     def differing(self) -> int:
@@ -62,7 +65,13 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
         matched=int(np.count_nonzero(~wrong)),
         fields={name: int(np.count_nonzero(mask)) for name, mask in differs.items()},
         first=_first(requests, rebuilt, wrong),
+        bytes_before=_bytes_before(requests["bytes_in_use"], rebuilt),
     )
+
+
+def _bytes_before(told: NDArray[np.int64], rebuilt: Rebuilt) -> int:
+    beside = (told - rebuilt.bytes_in_use.astype(np.int64))[told != ABSENT]
+    return int(beside[0]) if len(beside) and beside[0] > 0 and (beside == beside[0]).all() else 0
 
 
 def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:

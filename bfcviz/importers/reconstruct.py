@@ -149,6 +149,11 @@ def _differences(name: str, checks: Checks, replayed: Replayed, unmatched: int) 
         )
     if replayed.refused:
         reasons.append(f"heap {name!r}: {replayed.refused} requests could not be served in the replay")
+    if checks.bytes_before:
+        reasons.append(
+            f"heap {name!r}: {format_bytes(checks.bytes_before)} were in use before the profile began, and it never "
+            "mentions where: start it earlier, before the dataset and the model are made"
+        )
     if checks.differing:
         reasons.append(
             f"heap {name!r}: {checks.differing} of {checks.checked} requests differ from the reconstruction; "

@@ -23,7 +23,7 @@ READABLE = (
     "and profiles of TensorFlow and XLA (xplane.pb, plain or gzip)"
 )
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
-_PROFILES_IN_FOLDER = ("*.xplane.pb*", "*/*.xplane.pb*", "plugins/profile/*/*.xplane.pb*")
+_PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
 
 
 def sniff(path: Path) -> Format:

@@ -167,7 +167,8 @@ def _nothing(path: object, cut: str | None, left_out: Mapping[str, int]) -> File
         "",
         f"a profile without events of a BFC heap{without}. Record it with "
         "tf.profiler.experimental.ProfilerOptions(host_tracer_level=2), "
-        "on a device whose memory is a BFC pool",
+        "on a device whose memory is a BFC pool: a GPU, or a CPU where Python was started with "
+        "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000",
     )
 
 

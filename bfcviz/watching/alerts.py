@@ -89,8 +89,12 @@ class Alert:
     @property
     def words(self) -> str:
         """What it waits for."""
-        side = "above" if self.above is not None else "below"
-        return f"{MEASURES[self.measure]} {side} {self.told(self.threshold)}"
+        return f"{MEASURES[self.measure]} {self.bound}"
+
+    @property
+    def bound(self) -> str:
+        """`above` or `below`, and the threshold."""
+        return f"{'above' if self.above is not None else 'below'} {self.told(self.threshold)}"
 
     def told(self, value: float) -> str:
         """A value of this measure as text."""

@@ -92,7 +92,7 @@ class Guard:
         if not state.take(was_past=worst is not None or state.is_past) or worst is None:
             return None
         _, value, step = worst
-        text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}: {alert.words}"
+        text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}, {alert.bound}"
         return Alarm(alert, self._name, step, value, text)
 
     def _value(self, alert: Alert, row: Any, which: str) -> float:
@@ -125,7 +125,7 @@ class Guard:
         grown, step, words = max(growths, default=(0, 0, ""))
         if not words or not alert.is_past(grown):
             return None
-        text = f"bytes in use grew by {alert.told(grown)} {words}: {alert.words}"
+        text = f"bytes in use grew by {alert.told(grown)} {words}, {alert.bound}"
         return Alarm(alert, self._name, step, float(grown), text)
 
     @property

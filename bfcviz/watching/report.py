@@ -54,7 +54,10 @@ class Report:
         used, pool = format_bytes(stats.bytes_in_use), format_bytes(stats.pool_bytes)
         free, largest = format_bytes(stats.free_bytes), format_bytes(stats.largest_free_chunk)
         peak = f"Peak of {self.heap}: {used} in use at step {self.step:,}, of a pool of {pool}."
-        rest = f"Free then: {free} in {stats.chunks_free:,} chunks, the largest {largest}."
+        chunks = (
+            "1 chunk" if stats.chunks_free == 1 else f"{stats.chunks_free:,} chunks, the largest {largest}"
+        )
+        rest = f"Free then: {free} in {chunks}."
         fragmented = (
             f"External fragmentation (1 - largest free chunk / free bytes) {external(stats):.0%}, internal (1 - "
             f"requested / in use) {internal(stats):.1%}, reserved-not-in-use (1 - in use / pool) "

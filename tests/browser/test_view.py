@@ -102,7 +102,8 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
 
     page.goto(f"{viewer.server}?token={viewer.token}")
     view = page.locator(".bfcviz-dashboard")
-    view.locator(".bfcviz-words:has-text('step 0 of 32,001')").wait_for()
+    view.locator(".bfcviz-words:has-text(' of 32,001')").wait_for()  # at its fullest
+    assert view.locator(".bfcviz-words:has-text('step 0 of')").count() == 0
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(4).wait_for(state="attached")
     view.locator(".bfcviz-last").click()
     view.locator(".bfcviz-words:has-text('step 32,001 of')").wait_for()

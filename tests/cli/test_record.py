@@ -157,7 +157,9 @@ profiler = SimpleNamespace(experimental=Profiler())
     done = recording("--tensorflow", "--", sys.executable, tmp_path / "train.py", folder=folder)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     look = folder / "window-000001" / "a.xplane.pb"
-    assert done.stderr == f"bfcviz: {folder}: 1 window of TensorFlow. To look at it: bfcviz view {look}\n"
+    assert done.stderr == (
+        f"bfcviz: {folder}: 1 window of TensorFlow, the last of which cannot be shown: {look}: the file is empty\n"
+    )
     assert [path.name for path in folder.iterdir()] == ["window-000001"]
 
 
@@ -186,6 +188,7 @@ except MemoryError: print("full")
     words = ["--limit", "1MiB", "--small=1KiB", "--", sys.executable, "-c", code]
     done = recording(*words, folder=tmp_path / "run.bfc")
     assert done.stdout == "full\n"
+    assert " of 1.0 MiB; 1 request failed), complete" in done.stderr
     trace = Trace.open(tmp_path / "run.bfc")
     assert trace.origin.pools[0].bytes_limit == MiB
     assert 5000 in requests_in(tmp_path / "run.bfc")

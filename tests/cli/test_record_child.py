@@ -28,6 +28,13 @@ def run(*words, **environment):
     return child.run(words, {**os.environ, **environment})
 
 
+def test_a_python_file_is_no_program(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('trained')")
+    assert main(["record", "-o", str(tmp_path / "run"), "--", "train.py"]) == 1
+    assert "that is a Python file; write: python train.py" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("status", [0, 1, 7, 255])
 def test_the_exit_status_is_the_programs(status):
     assert run("sh", "-c", f"exit {status}") == status

@@ -41,6 +41,12 @@ def drawn(inspector, name):
     return [trace for trace in inspector.view.widget.data if trace.name == name]
 
 
+@pytest.mark.parametrize("given", ["run.parquet", None])
+def test_what_is_no_trace_is_refused(given):
+    with pytest.raises(BfcvizError, match=r"bfcviz\.open"):
+        Inspector(given)
+
+
 def test_it_begins_where_it_is_told(trace):
     assert Inspector(trace).step == 0
     assert Inspector(trace, 300).step == 300

@@ -39,5 +39,5 @@ def test_what_will_never_be_a_recording_is_not_awaited(tmp_path):
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(FileError, match="is not a recording: it has no origin"):
         await_recording(tmp_path, 60)
-    with pytest.raises(FileError, match="is not a recording's folder"):
+    with pytest.raises(FileError, match="is a file, not a recording's folder"):
         await_recording(tmp_path / "notes", 60)

@@ -31,9 +31,7 @@ def test_a_clean_one(folder):
 def test_one_that_broke_off(broken_off):
     trace = Trace.open(broken_off)
     assert trace.origin.status is Status.TRUNCATED
-    assert trace.origin.reasons == (
-        f"recording did not end cleanly; {COUNT} complete events read, 0 trailing bytes ignored",
-    )
+    assert trace.origin.reasons == (f"recording did not end cleanly; {COUNT} complete events read",)
     assert np.array_equal(trace.read(0, COUNT), fabricate(COUNT))
 
 
@@ -46,7 +44,10 @@ def test_a_half_written_event_is_left_out(broken_off, torn):
     trace = Trace.open(broken_off)
     left = len(bytes(half).rstrip(b"\0"))
     assert (len(trace), trace.origin.status) == (COUNT, Status.TRUNCATED)
-    assert f"{COUNT} complete events read, {left} trailing bytes ignored" in trace.origin.reasons[0]
+    assert (
+        f"{COUNT} complete events read; {left} bytes behind them are no whole event"
+        in trace.origin.reasons[0]
+    )
 
 
 @pytest.mark.parametrize("extra", [b"\xff", b"\xff" * 63, b"\0" * 64 + b"garbage", os.urandom(1000)])
@@ -55,7 +56,9 @@ def test_garbage_behind_the_end(folder, broken_off, extra):
         rewrite(path, fabricate(COUNT).tobytes() + extra)
         trace = Trace.open(path)
         assert (len(trace), trace.origin.status) == (COUNT, Status.TRUNCATED)
-        assert f"{len(extra.rstrip(bytes(1)))} trailing bytes ignored" in trace.origin.reasons[0]
+        assert (
+            f"{len(extra.rstrip(bytes(1)))} bytes behind them are no whole event" in trace.origin.reasons[0]
+        )
         assert len(trace.read(0, COUNT)) == COUNT
 
 

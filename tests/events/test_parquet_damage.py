@@ -113,7 +113,7 @@ def test_other_files(tmp_path):
 
 def test_a_parquet_file_of_someone_else(tmp_path):
     pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "x.parquet")
-    with pytest.raises(FileError, match="is not a trace of bfcviz"):
+    with pytest.raises(FileError, match="this Parquet file is no trace that"):
         Trace.open(tmp_path / "x.parquet")
 
 

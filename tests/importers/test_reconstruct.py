@@ -92,6 +92,15 @@ def test_one_wrong_number_is_one_difference() -> None:
     assert "2 of 1000 requests differ from the reconstruction; first request 500" in result.reasons[0]
 
 
+def test_what_was_in_use_before_and_is_never_mentioned_is_said() -> None:
+    requests = requests_of(NaiveBFC(1 << 30), 1000, 1)
+    requests["bytes_in_use"] += 38_400
+    result = rebuilt(requests)
+    assert result.checks[0]["differing"] == 1000
+    assert "37.5 KiB were in use before the profile began" in result.reasons[0]
+    assert "before the dataset and the model" in result.reasons[0]
+
+
 def test_what_was_not_recorded_is_not_compared() -> None:
     requests = requests_of(NaiveBFC(1 << 30), 500, 2)
     requests["bytes_in_use"] = requests["bytes_available"] = ABSENT

@@ -78,3 +78,10 @@ def test_a_log_folder_names_the_profile_in_it(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="open the profile in it") as caught:
         sniff(tmp_path / "logs")
     assert str(path) in str(caught.value)
+
+
+def test_a_folder_of_windows_names_the_profile_in_one(tmp_path: Path) -> None:
+    path = written(tmp_path / "window-000001" / "plugins" / "profile" / "1" / "host.xplane.pb", profile())
+    with pytest.raises(FileError, match="open the profile in it") as caught:
+        sniff(tmp_path)
+    assert str(path) in str(caught.value)

@@ -60,6 +60,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
         "bfcviz/_heap.abi3.so",
         "bfcviz/_live.abi3.so",
         "bfcviz/_model.abi3.so",
+        "bfcviz/_raster.abi3.so",
     }
 
 
@@ -84,8 +85,8 @@ def test_the_command_is_installed_and_brings_the_notebook(compiled, tmp_path):
 
 
 def test_with_a_compiler_it_is_compiled_and_silent(compiled):
-    done = compiled.run("python", "-c", "import bfcviz.live, bfcviz.model, sys; print(*sys.modules)")
-    assert {"bfcviz._heap", "bfcviz._live", "bfcviz._model"} <= {*done.stdout.split()}
+    done = compiled.run("python", "-c", "import bfcviz.live, bfcviz.figures, sys; print(*sys.modules)")
+    assert {"bfcviz._heap", "bfcviz._live", "bfcviz._model", "bfcviz._raster"} <= {*done.stdout.split()}
     assert done.stderr == ""
 
 

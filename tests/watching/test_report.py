@@ -26,7 +26,7 @@ def test_who_held_the_peak():
     ]
     assert found.words[0] == "It is served."
     assert found.words[1] == f"Peak of bfc: 600.0 KiB in use at step {found.step}, of a pool of 1.0 MiB."
-    assert found.words[2] == "Free then: 424.0 KiB in 1 chunks, the largest 424.0 KiB."
+    assert found.words[2] == "Free then: 424.0 KiB in 1 chunk."
     assert "External fragmentation (1 - largest free chunk / free bytes) 0%" in found.words[3]
     assert "&lt;hidden&gt;" in found._repr_html_()
     assert "50.0%" in str(found)
