@@ -16,7 +16,7 @@ _HOME = Path(__file__).resolve().parents[1]
 
 
 class UncompiledWarning(UserWarning):
-    """bfcviz was installed without a C compiler and runs as plain Python."""
+    """bfcviz runs as plain Python: it was installed without a C compiler, or its sources were not installed."""
 
 
 @cache
@@ -40,7 +40,11 @@ def _say_uncompiled() -> None:
     if (
         _HOME / "pyproject.toml"
     ).is_file():  # a compiled one may well be installed: the current folder comes first
-        how, advice = f"runs from its sources in {_HOME}", "Go to another folder, or pip install -e that one"
+        how = f"runs from its sources in {_HOME}, where nothing is compiled"
+        advice = (
+            "If another is installed, go to another folder; else install a compiler (apt install gcc python3-dev) "
+            "and this one: pip install -e"
+        )
     warnings.warn(
         f"bfcviz {how}, as plain Python: same results, about 30 times slower. {advice}, or set BFCVIZ_UNCOMPILED=1",
         UncompiledWarning,

@@ -1,5 +1,6 @@
 """A program run in our place: its input and output are ours, so are its signals, and its exit status becomes ours."""
 
+import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,8 @@ def run(words: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _why(program: str, error: OSError) -> str:
-    if program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  as it was typed
+    known = error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}
+    if known and program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  as it was typed
         return f"that is a Python file; write: python {program}"
     return error.strerror or str(error)
 

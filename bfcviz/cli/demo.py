@@ -70,9 +70,11 @@ def copy_notebook(folder: Path, sample: str) -> Path:
     """
     name = NOTEBOOK if sample == SAMPLE else NOTEBOOK.replace(".ipynb", f"_{sample}.ipynb")
     target, text = folder / name, _on_sample(_bundled(), sample)
-    if folder.exists() and not folder.is_dir():
-        raise BfcvizError(f"{folder} is in the way: a file, not a folder; choose another folder with --dir")
     try:
+        if folder.exists() and not folder.is_dir():
+            raise BfcvizError(
+                f"{folder} is in the way: a file, not a folder; choose another folder with --dir"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as file:
             file.write(text)

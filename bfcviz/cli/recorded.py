@@ -11,8 +11,11 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.opening import open_trace
 from bfcviz.live.record import CLAIM
 from bfcviz.live.tensorflow import whole_windows
+from bfcviz.model.find import failures
 from bfcviz.model.replay import Model
 from bfcviz.units import format_bytes
+
+_MOST_FAILURES: Final = 1000
 
 _WAYS: Final = {"serve": "served", "observe": "observed"}
 
@@ -31,18 +34,26 @@ def summary(folder: Path, told: Path) -> str:
     (folder / CLAIM).unlink(missing_ok=True)
     others = sum(word.fact in {"other", "unable"} for word in words)
     if windows := whole_windows(folder):
-        parts, look = (
-            [f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"],
-            _profile(windows[-1]),
-        )
-        if why := _why_not_shown(look):
-            return f"{folder}: {', '.join(parts)}, the last of which cannot be shown: {why}"
+        told_of, look = _of_windows(windows)
+        parts = [told_of]
     elif (folder / ORIGIN_FILE).exists():
         parts, look = _of(Trace.open(folder)), folder
     else:
         return f"nothing was recorded: {_why_nothing(words)}"
     parts += _counted(others) + _left_out([word.why for word in words if word.fact == "left out"])
-    return f"{folder}: {', '.join(parts)}. To look at it: bfcviz view {look}"
+    return f"{folder}: {', '.join(parts)}" + ("" if look is None else f". To look at it: bfcviz view {look}")
+
+
+def _of_windows(windows: list[Path]) -> tuple[str, Path | None]:
+    """How many there are, and the one to look at: the last, or, where that is cut short or empty, the first."""
+    count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
+    first, last = _profile(windows[0]), _profile(windows[-1])
+    why = _why_not_shown(last)
+    if not why:
+        return count, last
+    if first != last and not _why_not_shown(first):
+        return f"{count} (the last cannot be shown: {why})", first
+    return f"{count} (it cannot be shown: {why})", None
 
 
 def _profile(window: Path) -> Path:
@@ -52,8 +63,8 @@ def _profile(window: Path) -> Path:
 def _why_not_shown(profile: Path) -> str:
     try:
         open_trace(profile)
-    except BfcvizError as error:
-        return str(error)
+    except (BfcvizError, MemoryError) as error:
+        return str(error) or "there is not enough memory for it"
     return ""
 
 
@@ -96,9 +107,10 @@ def _pool(trace: Trace, pool: int) -> str:
         return name
     stats = model.stats()
     told = f"{name} (peak {format_bytes(stats.peak_bytes_in_use)}"
-    if stats.ooms:
+    if failed := len(failures(trace, pool, _MOST_FAILURES)):
         limit = "" if stats.bytes_limit is None else f" of {format_bytes(stats.bytes_limit)}"
-        told += f"{limit}; {stats.ooms:,} request{'s' * (stats.ooms > 1)} failed"
+        many = f"{failed:,}{' or more' * (failed == _MOST_FAILURES)}"
+        told += f"{limit}; {many} request{'s' * (failed > 1)} failed"
     return f"{told})"
 
 

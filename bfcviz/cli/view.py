@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import BfcvizError, MissingExtra
-from bfcviz.events.schema import Kind
 from bfcviz.importers.opening import open_trace
-from bfcviz.model.find import next_step, peak
+from bfcviz.model.find import failures, peak
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -103,7 +102,8 @@ def dashboard(file: str, theme: str) -> Any:
 
     try:
         trace = open_trace(file)
-        return Inspector(trace, step=next_step(trace, 0, [Kind.OOM]) or peak(trace), theme=theme)
+        step = next(iter(failures(trace)), None) or peak(trace)
+        return Inspector(trace, step=step, theme=theme)
     except BfcvizError as error:
         print(f"bfcviz: error: {error}")
         return None

@@ -51,5 +51,5 @@ def has_begun(path: Path) -> bool:
         path,
         "",
         f"is not a recording: it has no {ORIGIN_FILE}; give the folder that `bfcviz record -o` was given, or one that "
-        "is not there yet",
+        "is empty or not there yet",
     )

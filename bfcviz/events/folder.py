@@ -174,7 +174,7 @@ def _shortfall(found: int, written: int | None, left_over: int) -> str:
 
 
 def _rest(num_bytes: int) -> str:
-    return f"; {num_bytes} bytes behind them are no whole event" if num_bytes else ""
+    return f"; {num_bytes} byte{'s' * (num_bytes > 1)} behind them: no whole event" if num_bytes else ""
 
 
 def _read_origin(folder: Path) -> tuple[Origin, int | None]:

@@ -142,6 +142,6 @@ def _write(target: Path, body: bytes) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise BfcvizError(
-            f"cannot write {str(target)!r}: {error.strerror}; choose a place in a folder that is there"
-        ) from error
+        no_folder = isinstance(error, FileNotFoundError | NotADirectoryError)
+        advice = "; choose a place in a folder that is there" if no_folder else ""
+        raise BfcvizError(f"cannot write {str(target)!r}: {error.strerror}{advice}") from error

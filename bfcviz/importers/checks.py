@@ -65,11 +65,14 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
         matched=int(np.count_nonzero(~wrong)),
         fields={name: int(np.count_nonzero(mask)) for name, mask in differs.items()},
         first=_first(requests, rebuilt, wrong),
-        bytes_before=_bytes_before(requests["bytes_in_use"], rebuilt),
+        bytes_before=0
+        if (differs["addr"] | differs["allocation_bytes"]).any()
+        else _bytes_before(requests, rebuilt),
     )
 
 
-def _bytes_before(told: NDArray[np.int64], rebuilt: Rebuilt) -> int:
+def _bytes_before(requests: Requests, rebuilt: Rebuilt) -> int:
+    told = requests["bytes_in_use"]
     beside = (told - rebuilt.bytes_in_use.astype(np.int64))[told != ABSENT]
     return int(beside[0]) if len(beside) and beside[0] > 0 and (beside == beside[0]).all() else 0
 

@@ -52,7 +52,7 @@ def _sniff_folder(path: Path) -> Format:
     try:
         if any((path / name).is_file() for name in _TRACE_FILES):
             return Format.FOLDER
-        inside = [found for pattern in _PROFILES_IN_FOLDER for found in islice(path.glob(pattern), 1)]
+        inside = [found for pattern in _PROFILES_IN_FOLDER for found in sorted(path.glob(pattern))[:1]]
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     advice = f"; open the profile in it: {inside[0]}" if inside else f"; {READABLE}"

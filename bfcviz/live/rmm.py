@@ -51,7 +51,8 @@ def serve_rmm(
     """
     size = None if limit is None else parse_bytes(limit)
     rmm = Rmm("served")
-    check_limit(size, rmm.total_memory(rmm.device()), rmm.device(), memory)
+    if size is not None:  # else the GPU is not touched before there is a heap
+        check_limit(size, rmm.total_memory(rmm.device()), rmm.device(), memory)
     logs, table = log_and_labels(log, labels)
     seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
 

@@ -90,6 +90,28 @@ def events_of(
     return joined(found) if found else np.zeros(0, EVENT)
 
 
+def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
+    """The steps at which requests of one pool failed for good, among its first `most` OOMs.
+
+    A heap that can make room, by releasing regions or waiting for memory that is held back, notes an OOM first; where
+    the same thread is soon served what it asked for, that is not told here.
+    """
+    found = []
+    for event in events_of(trace, [Kind.OOM], pool)[:most]:
+        step = int(event["seq"]) + 1
+        after = trace.read(step, min(step + _SOON, len(trace)))
+        served = after[
+            (after["kind"] == Kind.ALLOCATE) & (after["by"] == event["by"]) & (after["pool"] == pool)
+        ]
+        if not len(served) or served["requested"][0] != event["requested"]:
+            found.append(step)
+    return found
+
+
+_SOON = 256
+"""Events behind an OOM among which there is the ALLOCATE for which room was made."""
+
+
 def peak(trace: Trace, pool: int = 0) -> int:
     """The first step at which bytes_in_use is at its highest; 0 for a trace without events."""
     return _first_highest(trace, pool, "bytes_in_use")

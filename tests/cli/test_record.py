@@ -158,7 +158,7 @@ profiler = SimpleNamespace(experimental=Profiler())
     assert (done.returncode, done.stdout) == (0, "trained\n")
     look = folder / "window-000001" / "a.xplane.pb"
     assert done.stderr == (
-        f"bfcviz: {folder}: 1 window of TensorFlow, the last of which cannot be shown: {look}: the file is empty\n"
+        f"bfcviz: {folder}: 1 window of TensorFlow (it cannot be shown: {look}: the file is empty)\n"
     )
     assert [path.name for path in folder.iterdir()] == ["window-000001"]
 

@@ -1,12 +1,18 @@
+import numpy as np
 import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from heap_strategies import operations, run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import TraceError
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
-from bfcviz.model.find import next_step, previous_step
+from bfcviz.events.trace import Trace
+from bfcviz.model.find import failures, next_step, previous_step
 
 _LABELLED = {Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK}
 
@@ -74,3 +80,21 @@ def test_a_step_that_is_not_there_is_refused():
     for find in (next_step, previous_step):
         with pytest.raises(TraceError, match=f"step {len(trace) + 1} was asked for"):
             find(trace, len(trace) + 1, Kind)
+
+
+def test_only_a_request_that_is_not_served_after_all_has_failed():
+    heap = BFCAllocator(SimulatedSubAllocator(), 1 << 20, log=EventLog(1 << 10))
+    held = heap.allocate(700_000)
+    for size in (500_000, 600_000):
+        heap.try_allocate(size)
+    late = heap.log.head
+    heap.try_allocate(400_000)  # no room, and then it is made
+    heap.free(held)
+    heap.allocate(400_000)
+    events = heap.log.copy(0, heap.log.head)
+    trace = Trace.from_events(events, heap.labels, Origin(pools=(Pool("gpu"),)))
+    ooms = (np.flatnonzero(events["kind"] == Kind.OOM) + 1).tolist()
+    assert len(ooms) == 3
+    assert ooms[-1] > late
+    assert failures(trace) == ooms[:2]
+    assert failures(trace, most=1) == ooms[:1]

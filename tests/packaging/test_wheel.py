@@ -97,6 +97,14 @@ def test_without_a_compiler_it_says_so_once(uncompiled):
     assert "apt install gcc" in err
 
 
+def test_sources_that_are_not_compiled_say_both_ways_out(uncompiled, tree):
+    code = f"import sys; sys.path.insert(0, {str(tree)!r}); import bfcviz.model"
+    err = uncompiled.run("python", "-c", code).stderr
+    assert f"runs from its sources in {tree}" in err
+    assert "go to another folder" in err
+    assert "apt install gcc" in err
+
+
 def test_whoever_knows_is_not_told(uncompiled):
     done = uncompiled.run("python", "-c", "import bfcviz.allocator, bfcviz.model", BFCVIZ_UNCOMPILED="1")
     assert done.stderr == ""
