@@ -1,32 +1,26 @@
 """Threads that do not have the interpreter's lock never wait for it: who has it may be waiting for them."""
 
 import ctypes
-import shutil
-import subprocess
-import sysconfig
 import threading
 from pathlib import Path
 
 import pytest
+from c_code import built, needs_compiler
 from processes import COMPILED
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 
 THREADS = 6
-COMPILER = (sysconfig.get_config_var("CC") or "cc").split()
 pytestmark = [
-    pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason="no C compiler here"),
+    needs_compiler,
     pytest.mark.skipif(not COMPILED, reason="uncompiled, a heap is Python and needs the interpreter's lock"),
 ]
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    path = tmp_path_factory.mktemp("loop") / "loop.so"
-    source = Path(__file__).with_name("loop.c")
-    subprocess.run([*COMPILER, "-O1", "-fPIC", "-shared", source, "-o", path], check=True)
-    return path
+    return built(Path(__file__).with_name("loop.c"), tmp_path_factory.mktemp("loop"), "-O1")
 
 
 def test_c_threads_go_on_while_another_keeps_the_interpreter(library):

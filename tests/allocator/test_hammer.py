@@ -1,15 +1,13 @@
 """Threads that Python never saw, as fast as C can: no byte is handed out twice, nobody waits for ever."""
 
 import ctypes
-import shutil
-import subprocess
-import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from c_code import built, needs_compiler
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap
 from processes import COMPILED
 
@@ -21,10 +19,9 @@ from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Kind
 
 SCALE = 1 if COMPILED else 20  # plain Python is slow
-COMPILER = (sysconfig.get_config_var("CC") or "cc").split()
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(shutil.which(COMPILER[0]) is None, reason="no C compiler here"),
+    needs_compiler,
 ]
 
 
@@ -50,9 +47,8 @@ SOURCES = {"simulated": SimulatedSubAllocator, "host": HostSubAllocator, "python
 
 @pytest.fixture(scope="module")
 def hammer(tmp_path_factory):
-    library = tmp_path_factory.mktemp("hammer") / "hammer.so"
     source = Path(__file__).with_name("hammer.c")
-    subprocess.run([*COMPILER, "-O2", "-fPIC", "-shared", "-pthread", source, "-o", library], check=True)
+    library = built(source, tmp_path_factory.mktemp("hammer"), "-O2", "-pthread")
     function = ctypes.CDLL(str(library)).hammer
     function.restype = None
     function.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 5 + [ctypes.c_void_p]

@@ -1,12 +1,12 @@
 """What every allocator promises (`bfcviz.Allocator`), whatever it is wrapped in."""
 
 import random
-import threading
 
 import numpy as np
 import pytest
 from contracts.allocators import ALLOCATORS, LIMIT, heap_of, overhead
 from heaps import KIB, MIB
+from threads import in_threads
 
 import bfcviz
 from bfcviz.allocator.attributes import AllocationAttributes
@@ -187,11 +187,7 @@ def test_threads_share_it(allocator):
         except Exception as error:  # noqa: BLE001  told by the assertion
             failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 3)
     assert failures == []
     assert allocator.stats().chunks_in_use == 0
     allocator.check_invariants()

@@ -1,11 +1,10 @@
 """CuPy on a real GPU, served from our heaps: right results on streams, in threads, out of memory, on all devices."""
 
-import threading
-
 import numpy as np
 import pytest
 from gpu.cuda_machine import cupy, needs_gpu, spinner, trained
 from heaps import GIB, MIB, assert_model_agrees
+from threads import in_threads
 
 from bfcviz.allocator.sub_allocators.cuda import KINDS
 from bfcviz.errors import LiveError, OutOfMemory
@@ -103,11 +102,7 @@ def test_threads_with_a_stream_each():
             errors.append(error)
 
     with served() as source:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, 6)
         assert errors == []
         assert_sound(source)
 

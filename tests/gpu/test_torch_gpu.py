@@ -1,10 +1,9 @@
 """PyTorch on a real GPU: the same results when served, streams, threads, out of memory, and its history observed."""
 
-import threading
-
 import pytest
 from heaps import MIB, assert_model_agrees
 from processes import COMPILED, run_code
+from threads import in_threads
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
@@ -111,11 +110,7 @@ def test_threads_and_streams_in_a_pool():
                     wrong.append(number)
 
     with serve_torch() as served:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, 6)
         assert len(served.trace_sources) > 1
     assert not wrong
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from heaps import MIB, assert_model_agrees, assert_survives_growth
 from live.cupy_stand_in import Event, cupy, gpu, heap_of, in_use, needs_cupy, served
+from threads import in_threads
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.errors import OutOfMemory
@@ -295,11 +296,7 @@ def test_many_threads(gpu):
     sys.setswitchinterval(1e-5)
     try:
         with served() as source:
-            threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(work, 6)
             assert errors == []
             source.settle()  # some were freed when their stream was current no more
             assert sum(in_use(source)) == 0

@@ -1,13 +1,13 @@
 """ObservedHeap: what is said of another allocator's heap becomes events that the model takes for a heap's own."""
 
 import gc
-import threading
 
 import numpy as np
 import pytest
 from heaps import KIB, MIB
 from hypothesis import given
 from hypothesis import strategies as st
+from threads import in_threads
 
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import InvalidRequest
@@ -301,11 +301,7 @@ def test_many_threads_may_report():
             if turn % 2:
                 heap.free(BASE + number * MIB + turn * 256)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 6)
     table = ChunkTable()
     table.apply(Reader(heap.log, 0).read(1 << 20))
     assert table.chunks_in_use == 6 * 150
