@@ -33,13 +33,10 @@ def load(name: str) -> bool:
 
 @cache
 def _say_uncompiled() -> None:
-    how, advice = (
-        "was installed without a C compiler",
-        "Install a compiler (apt install gcc python3-dev) and bfcviz again",
-    )
-    if (
-        _HOME / "pyproject.toml"
-    ).is_file():  # a compiled one may well be installed: the current folder comes first
+    how = "was installed without a C compiler"
+    advice = "Install a compiler (apt install gcc python3-dev) and bfcviz again"
+    # A compiled one may well be installed: the current folder comes first.
+    if (_HOME / "pyproject.toml").is_file():
         how = f"runs from its sources in {_HOME}, where nothing is compiled"
         advice = (
             "If another is installed, go to another folder; else install a compiler (apt install gcc python3-dev) "
