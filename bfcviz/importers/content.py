@@ -1,18 +1,22 @@
 """A file's bytes, plain or gzip, never more than a limit and never from anything but a regular file."""
 
+import os
 import zlib
 from collections.abc import Iterator
+from io import BytesIO, FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from bfcviz.errors import FileError
+from bfcviz.events.files import open_regular
+from bfcviz.importers.limits import MAX_BYTES, UNPACKED, Limits
 from bfcviz.units import format_bytes
 
 GZIP_MAGIC = b"\x1f\x8b"
-MAX_BYTES = (2 << 30) - 1
-"""Protocol Buffers allow no message longer than this, so no honest profile is; a gzip bomb would be."""
 
 _PIECE = 1 << 20
+_PACKED_PIECE = 1 << 14
+"""What remains of a packed piece is copied for each piece and each gzip member that comes out of it."""
 
 
 class Content(NamedTuple):
@@ -35,36 +39,51 @@ def read_content(path: Path, limit: int = MAX_BYTES) -> Content:
     """All bytes of the file, unpacked if it is gzip.
 
     Raises:
-        FileError: as `read_head`, or there are more than `limit` bytes.
+        FileError: as `read_head`, there are more than `limit` bytes, or more than a file of this size may unpack to.
     """
     return _collect(path, limit, stop_at_limit=False)
 
 
 def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
     """What both readers do: gather pieces until the end or the limit."""
-    data = bytearray()
+    data = BytesIO()  # gives its bytes without copying them
     try:
-        # A pipe or a device would make open() or read() wait for ever.
         if not path.is_file():
             raise FileError(path, "", "not a regular file" if path.exists() else "there is no such file")
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP_MAGIC
-            file.seek(0)
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if (
+                size == 0
+            ):  # also what the kernel makes up when it is read, as in /proc: some of that never ends
+                return Content(b"", None)
+            packed = _is_packed(file)
+            if size > limit and not packed and not stop_at_limit:
+                raise _too_long(path, limit)
+            most = min(limit, UNPACKED.most(size))
             pieces = _Unpacked(path, file) if packed else _plain(file)
             for piece in pieces:
-                data += piece
-                if len(data) > limit:
+                data.write(piece[: limit + 1 - data.tell()])
+                if data.tell() > most:
                     break
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
-    if len(data) > limit:
-        if not stop_at_limit:
-            raise FileError(path, "", f"holds more than {format_bytes(limit)}, the most that is read")
-        del data[limit:]
-    return Content(bytes(data), pieces.cut if isinstance(pieces, _Unpacked) else None)
+    if data.tell() > most and not stop_at_limit:
+        raise _too_long(path, limit) if most == limit else Limits(path, size).exceeded(UNPACKED)
+    data.truncate(min(data.tell(), limit))
+    return Content(data.getvalue(), pieces.cut if isinstance(pieces, _Unpacked) else None)
 
 
-def _plain(file: BinaryIO) -> Iterator[bytes]:
+def _too_long(path: Path, limit: int) -> FileError:
+    return FileError(path, "", f"holds more than {format_bytes(limit)}, the most that is read")
+
+
+def _is_packed(file: FileIO) -> bool:
+    packed = file.read(2) == GZIP_MAGIC
+    file.seek(0)
+    return packed
+
+
+def _plain(file: FileIO) -> Iterator[bytes]:
     while piece := file.read(_PIECE):
         yield piece
 
@@ -72,7 +91,7 @@ def _plain(file: BinaryIO) -> Iterator[bytes]:
 class _Unpacked:
     """Iterates over the unpacked pieces of a gzip file of one or more members; `cut` is set at its end."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: FileIO) -> None:
         self.cut: str | None = None
         self._path = path
         self._file = file
@@ -81,7 +100,7 @@ class _Unpacked:
     def __iter__(self) -> Iterator[bytes]:
         packed = b""
         while True:
-            if not packed and not (packed := self._file.read(_PIECE)):
+            if not packed and not (packed := self._file.read(_PACKED_PIECE)):
                 break
             if self._inflate.eof:
                 if not packed.strip(b"\0"):  # padding after the last member

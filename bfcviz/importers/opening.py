@@ -4,9 +4,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from bfcviz.errors import FileError
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.content import read_content
+from bfcviz.importers.limits import Limits
 from bfcviz.importers.reconstruct import reconstruct
 from bfcviz.importers.sniff import Format, sniff
 from bfcviz.importers.wire import Wire
@@ -21,7 +23,14 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         FileError: the file cannot be read; says where in it and why.
     """
     path = Path(path)
-    trace = _READERS[sniff(path)](path)
+    try:
+        trace = _READERS[sniff(path)](path)
+    except MemoryError:
+        raise FileError(
+            path,
+            "",
+            "needs more memory than this process can get: close other programs, or open a shorter profile",
+        ) from None
     trace.path = path.absolute()
     return trace
 
@@ -32,8 +41,9 @@ def open_xplane(path: Path) -> Trace:
     Raises:
         FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
     """
+    limits = Limits.of(path)
     content = read_content(path)
-    space = read_space(Wire(path, content.data))
+    space = read_space(Wire(path, content.data, limits))
     missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
     recorded = collect(space, path)
     rebuilt = reconstruct(recorded)

@@ -87,14 +87,15 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
     """Replay one heap, tile it where that does not lead far."""
     limit = _limit(requests)
     allocations, unmatched = match_frees(requests)
-    attempts = []
-    for allow_growth in (True, False):
-        replayed = replay(requests, allocations, limit or _UNLIMITED, allow_growth=allow_growth)
-        checks = compare(requests, replayed.rebuilt)
-        attempts.append((checks.differing, not allow_growth, replayed, checks))
-        if not checks.differing:
-            break
-    _, refuses_growth, replayed, checks = min(attempts, key=lambda attempt: attempt[:2])
+    refuses_growth = False
+    replayed = replay(requests, allocations, limit or _UNLIMITED, allow_growth=True)
+    checks = compare(requests, replayed.rebuilt)
+    if checks.differing:
+        other = replay(requests, allocations, limit or _UNLIMITED, allow_growth=False)
+        compared = compare(requests, other.rebuilt)
+        if compared.differing < checks.differing:
+            refuses_growth, replayed, checks = True, other, compared
+        del other
     check: dict[str, object] = {
         "pool": name,
         "method": "replayed",
@@ -122,7 +123,7 @@ def _limit(requests: Requests) -> int | None:
     reserved = np.where(told["bytes_reserved"] == ABSENT, 0, told["bytes_reserved"])
     limits, counts = np.unique(told["bytes_available"] + told["bytes_in_use"] + reserved, return_counts=True)
     usual = int(limits[np.argmax(counts)]) if len(limits) else 0
-    return usual if usual > 0 else None
+    return usual if 0 < usual <= _UNLIMITED else None
 
 
 def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
@@ -167,7 +168,7 @@ def _facts(requests: Requests) -> dict[str, int | None]:
     facts = dict.fromkeys(_NOT_KNOWN)
     for name in ("bytes_in_use", "peak_bytes_in_use"):
         told = requests[name][requests[name] != ABSENT]
-        facts[name] = int(told[-1]) if len(told) else None
+        facts[name] = int(told[-1]) if len(told) and told[-1] >= 0 else None
     return facts
 
 

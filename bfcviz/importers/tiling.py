@@ -11,16 +11,20 @@ drawn as free.
     regions         |--0-| |--1---|     |2|
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.rows import joined
 from bfcviz.events.schema import EVENT, Events, Flag, Kind, bin_of
 from bfcviz.importers.requests import ABSENT, Requests
 
 _MAX_REGIONS = 1 << 16  # the event record numbers them with 16 bits
+_LONGEST = 1024  # list of addresses
+_BATCH = 8192
+"""Events that are kept as Python objects before they become an array, which needs a tenth of the memory."""
 _FIELDS = tuple(EVENT.names or ())
 
 
@@ -56,17 +60,57 @@ class _Free(NamedTuple):
     handle: int
 
 
+class _Starts:
+    """Ascending addresses in short lists: adding to a single long list would be slow."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[int]] = [[]]
+        self._lowest = [0]  # of each list, or below
+
+    def before(self, address: int, *, or_at: bool = False) -> int:
+        """The last one below `address`, or at it; -1 where there is none."""
+        at = bisect_right(self._lowest, address) - 1
+        while at >= 0:
+            starts = self._lists[at]
+            place = bisect_right(starts, address if or_at else address - 1) - 1
+            if place >= 0:
+                return starts[place]
+            at -= 1
+        return -1
+
+    def add(self, address: int) -> None:
+        """Add one that is not there."""
+        at = bisect_right(self._lowest, address) - 1
+        starts = self._lists[at]
+        insort(starts, address)
+        if len(starts) > _LONGEST:
+            half = len(starts) // 2
+            self._lists.insert(at + 1, starts[half:])
+            self._lowest.insert(at + 1, starts[half])
+            del starts[half:]
+
+    def remove(self, address: int) -> None:
+        """Take one away."""
+        at = bisect_right(self._lowest, address) - 1
+        starts = self._lists[at]
+        del starts[bisect_right(starts, address) - 1]
+        if not starts and at:
+            del self._lists[at], self._lowest[at]
+
+
 class _Tiler:
     """The chunks of one pool by address, and the events so far."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, ...]] = []
+        self.count = 0  # of the events so far
+        self._rows: list[tuple[int, ...]] = []
+        self._batches: list[Events] = []
         self.in_use: dict[int, _InUse] = {}
         self.free: dict[int, _Free] = {}
         self.bytes_in_use = 0
         self.place = 0  # of the request that events are written for
         self.thread = 0  # that made it
-        self._free_starts: list[int] = []  # the keys of `free`, ascending
+        self._free_starts = _Starts()  # the keys of `free`
         self._region_starts: list[int] = []
         self._handles = 0  # handed out so far
         self._spare: list[int] = []  # handles of absorbed chunks
@@ -81,8 +125,7 @@ class _Tiler:
     def allocate(self, row: Any, label: int) -> bool:
         """Give the request its recorded chunk; False if that is not wholly free."""
         address, size = int(row["address"]), int(row["size"])
-        at = bisect_right(self._free_starts, address) - 1
-        start = self._free_starts[at] if at >= 0 else 0
+        start = self._free_starts.before(address, or_at=True)
         found = self.free.get(start, _Free(0, 0))
         if address + size > start + found.size:
             return False
@@ -93,7 +136,7 @@ class _Tiler:
         handle = self._take(address).handle
         self._allocations += 1
         requested = max(0, int(row["requested"]))
-        self.in_use[address] = _InUse(size, requested, handle, label, self.thread, len(self.rows))
+        self.in_use[address] = _InUse(size, requested, handle, label, self.thread, self.count)
         self.bytes_in_use += size
         self._write(
             Kind.ALLOCATE,
@@ -130,15 +173,15 @@ class _Tiler:
         # Regions never touch, so a free neighbour is in the same one.
         if after in self.free:
             self._merge(address, after)
-        at = bisect_left(self._free_starts, address) - 1
-        before = self._free_starts[at] if at >= 0 else address
-        if before + self.free[before].size == address:
+        before = self._free_starts.before(address)
+        if before >= 0 and before + self.free[before].size == address:
             self._merge(before, address)
         return True
 
     def events(self) -> Events:
         """All events so far."""
-        return np.array(self.rows, EVENT)
+        self._flush()
+        return joined(self._batches)
 
     def _split(self, start: int, at: int, flag: Flag) -> None:
         parent = self.free[start]
@@ -164,18 +207,25 @@ class _Tiler:
             handle = self._handles
             self._handles += 1
         self.free[start] = _Free(size, handle)
-        insort(self._free_starts, start)
+        self._free_starts.add(start)
         return handle
 
     def _take(self, start: int) -> _Free:
-        del self._free_starts[bisect_left(self._free_starts, start)]
+        self._free_starts.remove(start)
         return self.free.pop(start)
 
     def _write(self, kind: Kind, address: int, size: int, **values: int) -> None:
-        common = {"seq": len(self.rows), "time": self.place, "thread": self.thread, "by": self.thread}
+        common = {"seq": self.count, "time": self.place, "thread": self.thread, "by": self.thread}
         region = bisect_right(self._region_starts, address) - 1
         values = common | {"kind": kind, "address": address, "size": size, "region": region} | values
-        self.rows.append(tuple([values.get(name, 0) for name in _FIELDS]))
+        self._rows.append(tuple([values.get(name, 0) for name in _FIELDS]))
+        self.count += 1
+        if len(self._rows) == _BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._batches.append(np.array(self._rows, EVENT))
+        self._rows = []
 
 
 def tile(requests: Requests, label_before: int) -> Tiled | None:

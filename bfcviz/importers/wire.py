@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bfcviz.errors import FileError
+from bfcviz.importers.limits import Limits
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
@@ -24,11 +25,18 @@ class Field(NamedTuple):
 
 
 class Wire:
-    """The bytes of one file, walked field by field."""
+    """The bytes of one file, walked field by field.
 
-    def __init__(self, path: object, data: bytes) -> None:
+    Args:
+        path: of the file, for errors.
+        data: its bytes, unpacked.
+        limits: of the file, by default of one that is not packed.
+    """
+
+    def __init__(self, path: object, data: bytes, limits: Limits | None = None) -> None:
         self.path = path
         self.data = data
+        self.limits = Limits(path, len(data)) if limits is None else limits
 
     def fields(self, start: int, stop: int) -> Iterator[Field]:
         """The fields of the message at `data[start:stop]`, in order; only the last can have bytes missing.
@@ -38,11 +46,35 @@ class Wire:
         """
         at = start
         while at < stop:
-            field = self._field(at, stop)
+            field = self.field(at, stop)
             yield field
             at = field.stop
 
-    def _field(self, at: int, stop: int) -> Field:
+    def run(self, number: int, at: int, stop: int, most: int) -> tuple[int, int]:
+        """Where a run of fields `number` (below 16, with a length) that begins at `at` ends, and how many they are.
+
+        The run ends before the first other field or the first one that is not complete, and once it has `most`
+        bytes or more. This is much faster than `fields`.
+        """
+        data, tag, count = self.data, number << 3 | LENGTH, 0
+        enough, last = at + most, stop - 2  # the last place where a tag and a length of two bytes can begin
+        while at < last and at < enough and data[at] == tag:
+            size = data[at + 1]
+            if size < 0x80:
+                after = at + 2 + size
+            elif data[at + 2] < 0x80:
+                after = at + 3 + (size & 0x7F | data[at + 2] << 7)
+            else:
+                size, start = self._varint(at + 1, stop)
+                after = start + size
+            if after > stop:
+                break
+            at = after
+            count += 1
+        return at, count
+
+    def field(self, at: int, stop: int) -> Field:
+        """The field at `at` of a message that ends at `stop`. Raises as `fields`."""
         tag, start = self._varint(at, stop)
         number, wire = tag >> 3, tag & 7
         size = 0

@@ -2,7 +2,8 @@
 
 Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Only the fields an importer can use are declared, text
 as bytes: profilers do write text that is no UTF-8, and a strict reader would lose the file over one name.
-Lines are parsed one at a time, so that the memory needed is that of one line beside the file's bytes.
+Lines are parsed a piece at a time, and everything is counted (see `limits`), so that the memory needed is that of
+one piece beside the file's bytes.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,19 @@ from typing import Any, NamedTuple
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from bfcviz.errors import FileError
+from bfcviz.importers.limits import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
 from bfcviz.importers.wire import LENGTH, Field, Wire
 
 _PLANES = 1
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
+_EVENTS = 4  # in a line
+
+_PIECE = 1 << 20
+"""Bytes of events that are parsed at once; 40 bytes of memory for each, at most."""
+
+_MAX_HEADER = 3 * MAX_NAME_BYTES
+"""Bytes of a line beside its events: a number, a time and two names."""
 
 _KINDS = {
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
@@ -81,24 +91,71 @@ def _message_class(name: str) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bfcviz.{name}"))
 
 
+class Line:
+    """A complete line of a plane: one thread. Its events are parsed while they are iterated over.
+
+    Raises:
+        FileError: its bytes are corrupt, or the file holds too many events.
+    """
+
+    def __init__(self, wire: Wire, span: Field, what: str) -> None:
+        self._wire = wire
+        self._what = what
+        header, self._pieces = self._walk(span)
+        line = _parse(wire, "XLine", header, span.start, what)
+        self.id: int = line.id
+        self.name: bytes = line.display_name or line.name
+        self.timestamp_ns: int = line.timestamp_ns
+
+    def events(self) -> Iterator[Any]:
+        """Its events, as XEvent messages."""
+        for start, stop in self._pieces:
+            yield from _parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
+
+    def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
+        """The bytes that are not events, and the spans of events. A message cut between fields is two messages."""
+        header, pieces = bytearray(), []
+        at = span.start
+        while at < span.stop:
+            start = at
+            at, count = self._wire.run(_EVENTS, at, span.stop, _PIECE)
+            if not count:
+                field = self._field(at, span.stop)
+                at, count = field.stop, 1
+            self._wire.limits.count(EVENTS, count, self._what)
+            if self._wire.data[start] == _EVENTS << 3 | LENGTH:
+                pieces.append((start, at))
+            else:
+                header += self._wire.data[start:at]
+            if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
+                raise self._wire.corrupt(start, f"{self._what} has an event or a name of {at - start} bytes")
+        return bytes(header), pieces
+
+    def _field(self, at: int, stop: int) -> Field:
+        try:
+            return self._wire.field(at, stop)
+        except FileError:
+            raise self._wire.corrupt(at, f"{self._what} cannot be decoded") from None
+
+
 @dataclass
 class Plane:
-    """One source of events; its metadata say what the numbers in its events mean."""
+    """One source of events; its metadata say what the numbers in its events mean, as bytes (see `as_text`)."""
 
     wire: Wire
     name: str = ""
-    event_names: dict[int, str] = field(default_factory=dict)
-    stat_names: dict[int, str] = field(default_factory=dict)
+    event_names: dict[int, bytes] = field(default_factory=dict)
+    stat_names: dict[int, bytes] = field(default_factory=dict)
     spans: list[Field] = field(default_factory=list)
 
-    def lines(self) -> Iterator[Any]:
-        """Its complete lines, as XLine messages.
+    def lines(self) -> Iterator[Line]:
+        """Its complete lines.
 
         Raises:
-            FileError: a line's bytes are corrupt.
+            FileError: a line's bytes are corrupt, or the file holds too many events.
         """
         for span in self.spans:
-            yield _parse(self.wire, "XLine", span, f"a line of plane {self.name!r}")
+            yield Line(self.wire, span, f"a line of plane {self.name!r}")
 
 
 class Space(NamedTuple):
@@ -117,6 +174,7 @@ def read_space(wire: Wire) -> Space:
     planes = []
     cut = None
     for found in wire.fields(0, len(wire.data)):
+        wire.limits.count(PARTS, 1)
         what = ""
         if found.number == _PLANES and found.wire == LENGTH:
             planes.append(_plane(wire, found))
@@ -130,24 +188,26 @@ def read_space(wire: Wire) -> Space:
 def _plane(wire: Wire, found: Field) -> Plane:
     plane = Plane(wire)
     for part in wire.fields(found.start, found.stop):
+        wire.limits.count(PARTS, 1, f"plane {plane.name!r}")
         if part.missing or part.wire != LENGTH:
             continue
         if part.number == _NAME:
-            plane.name = as_text(wire.data[part.start : part.stop])
+            plane.name = as_text(wire.data[part.start : min(part.stop, part.start + MAX_NAME_BYTES)])
         elif part.number == _LINES:
             plane.spans.append(part)
         elif part.number in (_EVENT_METADATA, _STAT_METADATA):
-            entry = _parse(wire, "Entry", part, f"the metadata of plane {plane.name!r}")
+            raw = wire.data[part.start : part.stop]
+            entry = _parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
             names = plane.event_names if part.number == _EVENT_METADATA else plane.stat_names
-            names[entry.key] = as_text(entry.value.name)
+            names[entry.key] = entry.value.name
     return plane
 
 
-def _parse(wire: Wire, message: str, span: Field, what: str) -> Any:
+def _parse(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
     try:
-        return _message_class(message).FromString(wire.data[span.start : span.stop])
+        return _message_class(message).FromString(raw)
     except DecodeError:
-        raise wire.corrupt(span.start, f"{what} cannot be decoded") from None
+        raise wire.corrupt(start, f"{what} cannot be decoded") from None
 
 
 def as_text(raw: bytes) -> str:

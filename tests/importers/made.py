@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from importers.naive_bfc import NaiveBFC
+from importers.profile_maker import PlaneMaker, memory
 from shared import SHARED
 
 from bfcviz.importers.content import read_content
@@ -42,3 +43,21 @@ def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -
         row["fragmentation"] = float(f"{heap.fragmentation:.6g}")
         row["time"], row["step"], row["thread"] = place * 10, place // 50, 1 + place % 3
     return requests
+
+
+def profile(count: int = 120) -> bytes:
+    """Two threads of one heap, and a plane without memory events behind them."""
+    plane = PlaneMaker()
+    threads: list[list[tuple[str, int, dict[str, object]]]] = [[], []]
+    for place, row in enumerate(requests_of(NaiveBFC(1 << 30), count, 5)):
+        stats = memory("GPU_0_bfc", int(row["address"]), int(row["size"]), int(row["bytes_in_use"]))
+        stats |= {"requested_bytes": int(row["requested"]), "fragmentation": float(row["fragmentation"])}
+        name = "MemoryDeallocation" if row["free"] else "MemoryAllocation"
+        threads[place % 2].append(
+            (name, place * 1000, stats | {"tf_op": f"op {place % 7}", "id": place // 40})
+        )
+    plane.line("main", threads[0])
+    plane.line("worker", threads[1])
+    other = PlaneMaker("Task Environment")
+    other.line("t", [("Start", 0, {})])
+    return plane.to_bytes() + other.to_bytes()

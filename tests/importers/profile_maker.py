@@ -1,6 +1,7 @@
 """Profiles written byte by byte, so that the reader is not tested against itself."""
 
 import struct
+import zlib
 from collections.abc import Iterable, Mapping
 
 Stats = Mapping[str, object]
@@ -54,7 +55,9 @@ class PlaneMaker:
         return chunk(4, out + b"".join(self._stat(*item) for item in stats.items()))
 
     def line(self, name: str, events: Iterable[tuple[str, int, Stats]], timestamp_ns: int = 1000) -> None:
-        out = number(1, hash(name) & 0xFFFF) + chunk(2, name.encode()) + number(3, timestamp_ns)
+        out = (
+            number(1, zlib.crc32(name.encode()) & 0xFFFF) + chunk(2, name.encode()) + number(3, timestamp_ns)
+        )
         self.lines += chunk(3, out + b"".join(self.event(*event) for event in events))
 
     def to_bytes(self) -> bytes:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from importers.made import REAL, recorded, requests_of
-from importers.naive_bfc import NaiveBFC
-from importers.profile_maker import PlaneMaker, memory
+from importers.made import REAL, profile, recorded
 from shared import needs_shared
 
 from bfcviz.cli.info import info
@@ -18,24 +16,6 @@ from bfcviz.events.trace import Status, Trace
 from bfcviz.importers.opening import open_trace
 
 EVENTS = {"conv": 34_504, "lstm": 24_697, "transformer": 46_839}
-
-
-def profile(count: int = 120) -> bytes:
-    """Two threads of one heap, and a plane without memory events behind them."""
-    plane = PlaneMaker()
-    threads: list[list[tuple[str, int, dict[str, object]]]] = [[], []]
-    for place, row in enumerate(requests_of(NaiveBFC(1 << 30), count, 5)):
-        stats = memory("GPU_0_bfc", int(row["address"]), int(row["size"]), int(row["bytes_in_use"]))
-        stats |= {"requested_bytes": int(row["requested"]), "fragmentation": float(row["fragmentation"])}
-        name = "MemoryDeallocation" if row["free"] else "MemoryAllocation"
-        threads[place % 2].append(
-            (name, place * 1000, stats | {"tf_op": f"op {place % 7}", "id": place // 40})
-        )
-    plane.line("main", threads[0])
-    plane.line("worker", threads[1])
-    other = PlaneMaker("Task Environment")
-    other.line("t", [("Start", 0, {})])
-    return plane.to_bytes() + other.to_bytes()
 
 
 def opened(path: Path, data: bytes) -> Trace:
@@ -163,3 +143,15 @@ def test_a_trace_knows_where_it_was_opened_from(tmp_path: Path, monkeypatch: pyt
     trace.save("run.parquet")
     assert Trace.open("run.parquet").path == tmp_path / "run.parquet"
     assert Trace.from_events(trace.read(0, 0), trace.labels, trace.origin).path is None
+
+
+def test_a_file_that_does_not_fit_in_memory_is_refused(tmp_path, monkeypatch):
+    def fail(_path):
+        raise MemoryError
+
+    path = tmp_path / "run.xplane.pb"
+    path.write_bytes(profile())
+    monkeypatch.setattr("bfcviz.importers.opening.read_content", fail)
+    with pytest.raises(FileError, match="memory") as caught:
+        open_trace(path)
+    assert caught.value.path == str(path)
