@@ -7,6 +7,7 @@ a sub-allocator is under a lock too.
 """
 
 import _signal  # type: ignore[import-not-found]  # signal wraps each number in an enum: 10 times slower
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ class _Held:
     """
 
     depth = 0
+    forks = False  # whether it is the main thread that forks
     handlers: dict[int, Callable[..., Any]] = {}  # noqa: RUF012  by signal, those that `_note` stands in for
     came: list[int] = []  # noqa: RUF012
 
@@ -66,3 +68,19 @@ def _note(number: int, frame: Any) -> None:
             _Held.came.append(number)
     else:
         _Held.handlers[number](number, frame)
+
+
+def _before_fork() -> None:
+    _Held.forks = threading.get_ident() == threading.main_thread().ident
+
+
+def _after_fork_in_child() -> None:
+    """The thread that forked is the child's main thread. Signals that another thread held are dropped."""
+    if not _Held.forks and _Held.depth:
+        _Held.came.clear()
+        _Held.depth = 1
+        let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

@@ -22,10 +22,13 @@
     ├── Lapped                                  a reader was overtaken by the ring's writer
     ├── TraceError                              events that contradict each other
     ├── FileError          (also ValueError)    a file that cannot be read: names file, place and cause
+    │   ├── OtherFiles                          a folder to be emptied holds more than a recording
+    │   └── FolderTaken                         the folder for a recording already holds something
     └── MissingExtra       (also ImportError)   an optional package is not installed
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from bfcviz.units import format_bytes
 
@@ -44,9 +47,10 @@ class OutOfMemory(BfcvizError, MemoryError):
         largest_free_chunk: the largest piece of them.
         pool_bytes: bytes got from the sub-allocator.
         bytes_limit: the heap's memory limit.
+        others: the heaps that share the limit and hold some of it: name, pool bytes, bytes in use of each.
     """
 
-    def __init__(  # noqa: PLR0913  six numbers are what this error is for
+    def __init__(  # noqa: PLR0913  these numbers are what this error is for
         self,
         *,
         requested: int,
@@ -55,6 +59,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         largest_free_chunk: int,
         pool_bytes: int,
         bytes_limit: int,
+        others: Sequence[tuple[str, int, int]] = (),
     ) -> None:
         self.requested = requested
         self.rounded = rounded
@@ -62,12 +67,51 @@ class OutOfMemory(BfcvizError, MemoryError):
         self.largest_free_chunk = largest_free_chunk
         self.pool_bytes = pool_bytes
         self.bytes_limit = bytes_limit
-        super().__init__(
+        self.others = tuple(others)
+        # Not super(): a framework's own error, with other arguments, may be a base of a class derived from this one.
+        Exception.__init__(
+            self,
             f"out of memory: {format_bytes(requested)} asked for (rounded to {rounded} bytes); "
             f"{format_bytes(free_bytes)} free, in pieces of at most {format_bytes(largest_free_chunk)}; "
             f"pool {format_bytes(pool_bytes)} of a limit of {format_bytes(bytes_limit)}. "
-            + _advice(rounded, free_bytes, pool_bytes, bytes_limit)
+            + _others(self.others)
+            + _advice(rounded, free_bytes, pool_bytes + sum(other[1] for other in self.others), bytes_limit),
         )
+
+    def numbers(self) -> dict[str, Any]:
+        """Its attributes by name: the arguments that make an equal error."""
+        return {
+            "requested": self.requested,
+            "rounded": self.rounded,
+            "free_bytes": self.free_bytes,
+            "largest_free_chunk": self.largest_free_chunk,
+            "pool_bytes": self.pool_bytes,
+            "bytes_limit": self.bytes_limit,
+            "others": self.others,
+        }
+
+    def detached(self) -> "OutOfMemory":
+        """An equal error without traceback and context: one that is kept must not keep the program's frames alive."""
+        return OutOfMemory(**self.numbers())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _out_of_memory, (self.numbers(),)
+
+
+def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
+    return OutOfMemory(**numbers)
+
+
+def _others(others: tuple[tuple[str, int, int], ...]) -> str:
+    if not others:
+        return ""
+    pools, in_use = sum(pool for _, pool, _ in others), sum(used for _, _, used in others)
+    most = sorted(others, key=lambda other: -other[1])
+    names = ", ".join(f"{name} {format_bytes(pool)}" for name, pool, _ in most[:3])
+    return (
+        f"The heaps of other streams hold {format_bytes(pools)} of this limit, {format_bytes(in_use)} of it in use "
+        f"({names}{', ...' if len(most) > 3 else ''}). "
+    )
 
 
 def _advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) -> str:
@@ -176,6 +220,23 @@ class FileError(BfcvizError, ValueError):
         self.place = place
         self.cause = cause
         super().__init__(f"{path}: {place}: {cause}" if place else f"{path}: {cause}")
+
+
+class OtherFiles(FileError):
+    """A folder to be emptied holds more than a recording: `names` are the others. Nothing was removed."""
+
+    def __init__(self, path: object, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        super().__init__(
+            path,
+            "",
+            f"holds more than a recording ({some}); choose another folder with -o, or move these files away",
+        )
+
+
+class FolderTaken(FileError):
+    """The folder for a recording already holds something, such as another process's recording."""
 
 
 class MissingExtra(BfcvizError, ImportError):

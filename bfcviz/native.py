@@ -6,17 +6,17 @@ Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
 
 import ctypes
 import gc
-import mmap
 import operator
 import os
 import threading
 import time
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-from bfcviz import _interrupts
+from bfcviz import _forks, _interrupts
 
 
 class Event(ctypes.Structure):
@@ -49,6 +49,7 @@ class Event(ctypes.Structure):
     bin: int
     flags: int
     pool: int
+    place: "tuple[FileWindow, int] | None" = None
 
 
 class Clock:
@@ -59,7 +60,7 @@ class Clock:
 
 
 Window = Any
-"""Consecutive event records: a ctypes array here, a C pointer when compiled."""
+"""Consecutive event records: a ctypes array or a `FileWindow` here, a C pointer when compiled."""
 
 
 # The numbers of schema.Kind, and of its Flag
@@ -71,12 +72,16 @@ NUM_BINS = 21
 ROWS = 56
 TREES = 32 * ROWS
 MAX_REGIONS = 65_535
+KEEP_PAGES, KEEP_MOST, SECOND, LONG_AGO = 64 << 20, 1 << 30, 1_000_000_000, -(1 << 62)
+IDLE_PAGES, ALL_PAGES = 1, 2
+PAGES_FROM, PAGE_BLOCK, PAGE_BLOCKS, PAGE_SLICE, PAGE_LOOKS = 1 << 20, 1 << 18, 1 << 19, 16, 4096
 FIRST_REGION = 2 << 20
 MAX_REQUEST = 1 << 62
 HALF_SPACE = 1 << 63
 
 # Heap.allocate: numbers below any address that say why there is none
 FAILED_MEMORY, FAILED_SIZE, FAILED_ALIGNMENT, FAILED_BOOKS, FAILED_GRANT, FAILED_CLOSED = range(1, 7)
+FAILED_FORKED = 7
 # Heap.free
 FREE_DOUBLE, FREE_INTERIOR, FREE_FOREIGN, FREE_BOOKS = range(1, 5)
 
@@ -120,22 +125,66 @@ def thread_number() -> int:
     return number
 
 
-def mutex_new() -> threading.Lock:
-    return threading.Lock()
+_SPIN_FRAMES, _MUTEX_FRAMES = 60, 120
 
 
-def mutex_delete(mutex: threading.Lock) -> None:
+def _require_frames(count: int) -> None:
+    """Raise RecursionError now, where so few calls are left that it would be raised while a lock is held."""
+    if count > 0:
+        _require_frames(count - 1)
+
+
+class Mutex:
+    """A lock that may be held for long; a fork does not wait for it, and the child has it anew."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner = 0
+        _forks.keep(self, _forks.HEAP)
+
+    def acquire(self, _blocking: bool, _timeout: float) -> bool:  # noqa: FBT001  as locks have it
+        """False: a fork does not wait for it."""
+        return False
+
+    def release(self) -> None:
+        """Do nothing: a fork never holds it."""
+
+    def _at_fork_reinit(self) -> None:
+        if self.owner != thread_number():
+            self.lock = threading.Lock()
+
+
+def mutex_new() -> Mutex:
+    return Mutex()
+
+
+def mutex_delete(mutex: Mutex) -> None:
     """Python's collector does it."""
 
 
-def mutex_lock(mutex: threading.Lock) -> None:
+def mutex_lock(mutex: Mutex) -> None:
+    _require_frames(_MUTEX_FRAMES)
     _interrupts.hold()
-    mutex.acquire()
+    mutex.lock.acquire()
+    mutex.owner = thread_number()
 
 
-def mutex_unlock(mutex: threading.Lock) -> None:
-    mutex.release()
+def mutex_unlock(mutex: Mutex) -> None:
+    mutex.owner = 0
+    mutex.lock.release()
     _interrupts.let_go()
+
+
+def mutex_settle(mutex: Mutex, patience: int) -> None:
+    if mutex.owner != thread_number() and mutex.lock.acquire(timeout=patience / 1e9):
+        mutex.lock.release()
+
+
+_generation = 0
+
+
+def generation() -> int:
+    return _generation
 
 
 class SpinLock:
@@ -146,7 +195,7 @@ class SpinLock:
     resumes = False
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = _forks.keep(threading.Lock(), _forks.HEAP)
 
 
 def spinlock_new() -> SpinLock:
@@ -158,6 +207,7 @@ def spinlock_delete(lock: SpinLock) -> None:
 
 
 def spin_lock(lock: SpinLock) -> None:
+    _require_frames(_SPIN_FRAMES)
     _interrupts.hold()
     with SpinLock.collecting:
         if SpinLock.holders == 0:
@@ -176,6 +226,30 @@ def spin_unlock(lock: SpinLock) -> None:
     _interrupts.let_go()
 
 
+def release_gil() -> object:
+    """Do nothing: Python releases it itself."""
+    return None
+
+
+def take_gil(state: object) -> None:
+    """As release_gil."""
+
+
+def _free_in_child() -> None:
+    """Threads that held a lock, or were about to, are not in the child."""
+    global _generation  # noqa: PLW0603  it is of the process
+    _generation += 1
+    SpinLock.collecting = threading.RLock()
+    if SpinLock.holders:
+        SpinLock.holders = 0
+        if SpinLock.resumes:
+            gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_in_child)
+
+
 def new_window(num_bytes: int) -> Window:
     return (Event * (num_bytes // ctypes.sizeof(Event)))()
 
@@ -192,8 +266,32 @@ def is_no_window(window: Window) -> bool:
     return window is None
 
 
+class FileWindow:
+    """Records of a file. Each is written by a system call: a mapping of a file that is truncated ends the process."""
+
+    def __init__(self, fd: int, offset: int, num_bytes: int) -> None:
+        self.fd = fd
+        self.offset = offset
+        self.records: Any = (Event * (num_bytes // RECORD))()
+        self.cut = False
+
+    def write(self, index: int) -> None:
+        """Write a record, unless the file has become shorter: it would leave a hole."""
+        place = self.offset + index * RECORD
+        try:
+            if os.fstat(self.fd).st_size < place + RECORD:
+                self.cut = True
+            else:
+                os.pwrite(self.fd, self.records[index], place)
+        except OSError:
+            self.cut = True
+
+
 def record_at(window: Window, index: int) -> Event:
-    record: Event = window[index]
+    if not isinstance(window, FileWindow):
+        return window[index]  # type: ignore[no-any-return]
+    record: Event = window.records[index]
+    record.place = (window, index)
     return record
 
 
@@ -203,6 +301,9 @@ def prefetch(window: Window, index: int) -> None:
 
 def publish_kind(record: Event, kind: int) -> None:
     record.kind = kind
+    if record.place is not None:
+        window, index = record.place
+        window.write(index)
 
 
 _errors = threading.local()
@@ -211,15 +312,27 @@ _errors = threading.local()
 def map_window(fd: int, offset: int, num_bytes: int) -> Window:
     try:
         os.posix_fallocate(fd, offset, num_bytes)
-        buffer = mmap.mmap(fd, num_bytes, offset=offset)
     except OSError as error:
         _errors.last = error.errno
         return None
-    return (Event * (num_bytes // ctypes.sizeof(Event))).from_buffer(buffer)
+    return FileWindow(fd, offset, num_bytes)
 
 
 def unmap_window(window: Window, num_bytes: int) -> None:
-    """The mapping goes with its last reference."""
+    """It goes with its last reference."""
+
+
+def is_cut(window: Window) -> bool:
+    return isinstance(window, FileWindow) and window.cut
+
+
+def file_size(fd: int) -> int:
+    return os.fstat(fd).st_size
+
+
+def cut_file(fd: int, num_bytes: int) -> None:
+    with suppress(OSError):
+        os.ftruncate(fd, min(file_size(fd), num_bytes) // RECORD * RECORD)
 
 
 def close_file(fd: int) -> None:

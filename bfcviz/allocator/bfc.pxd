@@ -24,8 +24,5 @@ cdef class BFCAllocator:
     @cython.locals(address=u64, number=u32, queue=u16)
     cpdef object allocate(self, object num_bytes, object alignment=*, object label=*, object freed_before=*, object stream=*, object attributes=*)
 
-    @cython.locals(address=u64, seen=u64)
-    cdef object _retry(self, u64 num_bytes, u64 alignment, u32 label, u64 freed_before, u16 stream)
-
     @cython.locals(reason=int, where=u64)
     cpdef object free(self, object address)

@@ -20,7 +20,6 @@ After any of these errors the heap is as it was before the call.
 """
 
 import operator
-import time
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -37,9 +36,10 @@ from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import bytes_of
 from bfcviz.allocator.replay import Operations, Replay, Replayed
+from bfcviz.allocator.retry import allocate_after_free
 from bfcviz.allocator.stats import Internals, Stats
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.trimming import trim_heap
+from bfcviz.allocator.trimming import return_free_pages, trim_heap
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -64,8 +64,7 @@ class Hooks(NamedTuple):
 
     Each takes `context` first. `serve(num_bytes, label)` and `take_back(pointer)` are allocate and free, the latter
     telling why it did nothing (native.FREE_...); `requested(pointer)` is 0 for what is no chunk's;
-    `totals(u64[3])` are bytes in the pool, in use, and of the largest free chunk; between `lock` and `unlock` the
-    books rest, for a fork.
+    `totals(u64[3])` are bytes in the pool, in use, and of the largest free chunk.
     """
 
     context: int
@@ -73,8 +72,6 @@ class Hooks(NamedTuple):
     take_back: int
     requested: int
     totals: int
-    lock: int
-    unlock: int
 
 
 class BFCAllocator:
@@ -246,6 +243,21 @@ class BFCAllocator:
         self._raise_error_of_sub_allocator()
         return released
 
+    def return_pages(self, *, only_idle: bool = False) -> int:
+        """Give the pages of free chunks of 1 MiB and more back to the operating system, as far as it takes them.
+
+        Chunks, addresses and events stay as they are; the memory reads as zeros when it is used again. Memory of this
+        machine (`HostSubAllocator`) goes back, others' does not.
+
+        Args:
+            only_idle: only memory that was not used since the last but one such call.
+
+        Returns:
+            Bytes given back, in blocks of 256 KiB.
+        """
+        released: int = return_free_pages(self.heap, only_idle)
+        return released
+
     def c_functions(self) -> CFunctions:
         """Entry points for C code."""
         return CFunctions(*cface.functions(self.heap))
@@ -313,7 +325,8 @@ class BFCAllocator:
 
     def occupancy(self) -> str:
         """TensorFlow's strip of 100 characters: `*` used, `x` wasted inside chunks, `_` free."""
-        return memory_map.occupancy(self.memory_map(), self.regions())
+        now = self.moment()
+        return memory_map.occupancy(now.chunks, now.regions)
 
     def check_invariants(self) -> None:
         """Go through all books; raises BrokenInvariant where they do not balance (a bug)."""
@@ -356,7 +369,9 @@ class BFCAllocator:
     ) -> int:
         """Wait for another thread's free where the options say so; else raise what happened."""
         if reason == native.FAILED_MEMORY and wait and self.options.retry_seconds > 0:
-            address = self._retry(num_bytes, alignment, label, freed_before, stream)
+            address = allocate_after_free(
+                self.heap, self.options.retry_seconds, num_bytes, alignment, freed_before, label, stream
+            )
             if address >= native.MIN_CHUNK:
                 return address
             reason = address
@@ -372,28 +387,3 @@ class BFCAllocator:
         if error is not None:
             self.sub_allocator.error = None
             raise error
-
-    def _retry(self, num_bytes: int, alignment: int, label: int, freed_before: int, stream: int) -> int:
-        """Try again after each free of another thread, until the time is up; every try is an event."""
-        deadline = time.monotonic() + self.options.retry_seconds
-        address = native.FAILED_MEMORY
-        self.heap.count_waiter(1)
-        try:
-            while address == native.FAILED_MEMORY:
-                seen = self.heap.wakes  # before the try: a free between it and the wait is not slept through
-                address = self.heap.allocate(num_bytes, alignment, freed_before, label, stream)
-                if address == native.FAILED_MEMORY and not self._wait_for_free(seen, deadline):
-                    break
-        finally:
-            self.heap.count_waiter(-1)
-        return address
-
-    def _wait_for_free(self, seen: int, deadline: float) -> bool:
-        """Sleep until something was freed since `seen`; False where the time is up."""
-        with self.heap.freed:
-            while self.heap.wakes == seen:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self.heap.freed.wait(left)
-        return True

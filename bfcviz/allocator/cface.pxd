@@ -33,17 +33,9 @@ cdef inline void c_totals(void *context, u64 *totals) noexcept nogil:
     totals[2] = (<Heap>context).space.largest_free()
     native.spin_unlock((<Heap>context).lock)
 
-# Around a fork: nobody else is at the books then, so that the child's copy of them is whole.
-cdef inline void c_lock(void *context) noexcept nogil:
-    native.spin_lock((<Heap>context).lock)
-
-cdef inline void c_unlock(void *context) noexcept nogil:
-    native.spin_unlock((<Heap>context).lock)
-
 cdef inline tuple hooks(Heap heap):
     return (
         <size_t><void *>heap, <size_t>&c_serve, <size_t>&c_take_back, <size_t>&c_requested, <size_t>&c_totals,
-        <size_t>&c_lock, <size_t>&c_unlock,
     )
 
 cdef inline tuple functions(Heap heap):

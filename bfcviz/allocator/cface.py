@@ -8,7 +8,7 @@ from bfcviz import native
 if TYPE_CHECKING:
     from bfcviz.allocator.heap import Heap
 
-NO_HOOKS = (0,) * 7
+NO_HOOKS = (0,) * 5
 
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

@@ -3,6 +3,7 @@ cimport cython
 from bfcviz cimport native
 from bfcviz.allocator cimport memory
 from bfcviz.allocator.held cimport HeldQueue
+from bfcviz.allocator.page_ages cimport PageAges
 from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
 from bfcviz.allocator.space cimport Space
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
@@ -16,6 +17,7 @@ cdef class Heap:
     cdef native.SpinLock *lock  # the log's: guards everything but the sub-allocator
     cdef native.Mutex *growth   # whoever holds it may call the sub-allocator, add and release regions
     cdef u64 limit
+    cdef u64 first_region       # size of the first region to ask for
     cdef u64 next_region        # size of the next region to ask for
     cdef u64 max_waste          # a chunk that would waste so many bytes is split
     cdef bint collects
@@ -24,9 +26,11 @@ cdef class Heap:
     cdef u64 timing_count       # frees so far, with timestamps
     cdef u64 frontier
     cdef HeldQueue held         # freed chunks not yet safe to merge
+    cdef PageAges page_ages     # on where the sub-allocator takes pages back
     cdef bint bad_grant
     cdef readonly u64 rejected_frees    # through the C pointer, which cannot raise
     cdef u16 grower             # thread that is in the sub-allocator now, 0 = none
+    cdef u64 generation         # of the process in which it went there
     cdef readonly bint closed
     cdef int waiters            # threads that wait for a free
     cdef readonly object freed  # threading.Condition: frees notify those threads
@@ -34,10 +38,8 @@ cdef class Heap:
 
     @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
-    @cython.locals(h=u32, address=u64, reason=int)
+    @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
-    @cython.locals(index=u64, h=u32, c="memory.Chunk *")
-    cdef int diagnose(self, u64 address) noexcept nogil
 
     @cython.locals(h=u32, c="memory.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
@@ -67,7 +69,8 @@ cdef class Heap:
     cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept nogil
     cdef void call_take_back(self, u64 address, u64 num_bytes) noexcept nogil
     cpdef bint is_growing_here(self) noexcept nogil
-    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64)
+    cdef bint is_cut(self) noexcept nogil
+    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64, h=u32)
     cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
     @cython.locals(i=u64, total=u64)
     cdef bint collect(self, u64 rounded) noexcept nogil

@@ -16,9 +16,10 @@ which may take long or need the GIL; meanwhile `growth` keeps every other thread
 
 import threading
 
-from bfcviz import native
+from bfcviz import _forks, native
 from bfcviz.allocator import memory
 from bfcviz.allocator.held import HeldQueue
+from bfcviz.allocator.page_ages import PageAges
 from bfcviz.allocator.sizes import double, padding_of, round_up, smaller
 from bfcviz.allocator.space import Space
 from bfcviz.allocator.sub_allocators.base import SubAllocator
@@ -49,7 +50,7 @@ class Heap:
         self.growth = native.mutex_new()
         self.limit = limit
         first = min(limit, native.FIRST_REGION) if allow_growth else limit
-        self.next_region = round_up(first)
+        self.first_region = self.next_region = round_up(first)
         self.max_waste = max_waste
         self.collects = collects
         self.honours_alignment = honours_alignment
@@ -57,13 +58,15 @@ class Heap:
         self.timing_count = 0
         self.frontier = 0
         self.held = HeldQueue()
+        self.page_ages = PageAges(limit, self.source.discards)
         self.bad_grant = False
         self.rejected_frees = 0
         self.grower = 0
+        self.generation = 0
         self.closed = False
         self.waiters = 0
         self.wakes = 0
-        self.freed = threading.Condition()
+        self.freed = threading.Condition(_forks.keep(threading.RLock(), _forks.HEAP))
 
     def __dealloc__(self) -> None:
         native.mutex_delete(self.growth)
@@ -96,6 +99,8 @@ class Heap:
                 label, stream, native.bin_of(rounded),
             )  # fmt: skip
             address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
+            if self.is_cut():
+                address = native.FAILED_FORKED
         native.spin_unlock(self.lock)
         return address
 
@@ -107,9 +112,10 @@ class Heap:
             return native.FREE_BOOKS
         h = self.space.table.find(address)
         if h == native.NONE:
-            reason = 0 if self.closed else self.diagnose(address)  # its memory went back with the rest
+            reason = 0 if self.closed else self.space.diagnose(address)  # its memory went back with the rest
             native.spin_unlock(self.lock)
             return reason
+        self.page_ages.note(address, self.space.table.chunks[h].size, self.space.bytes_in_use)
         if self.timestamps:
             self.timing_count += 1
             self.space.take_back(h, self.timing_count)
@@ -118,7 +124,10 @@ class Heap:
         else:
             self.space.take_back(h, 0)
             self.space.put_in_bin(self.coalesce(h, False))
+        due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time)
         native.spin_unlock(self.lock)
+        if due > 0:
+            self.page_ages.return_pages(self.space, self.source, due == native.ALL_PAGES)
         if self.waiters > 0:
             self.wake()
         return 0
@@ -128,19 +137,6 @@ class Heap:
         with self.freed:
             self.wakes += 1
             self.freed.notify_all()
-
-    def diagnose(self, address: int) -> int:
-        """Why nothing in use begins at an address."""
-        index = self.space.regions.containing(address)
-        if index == self.space.regions.count:
-            return native.FREE_FOREIGN
-        h = self.space.regions.regions[index].first
-        c = memory.chunk_at(self.space.table.chunks, h)
-        while address - c.address >= c.size:
-            c = memory.chunk_at(self.space.table.chunks, c.next)
-        if c.allocation_id != 0:
-            return native.FREE_INTERIOR
-        return native.FREE_DOUBLE
 
     def reject(self) -> None:
         """Count a free that could not be carried out, nor raise."""
@@ -234,9 +230,7 @@ class Heap:
                 h = self.find(rounded, alignment, freed_before)
             if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
-                if (
-                    not self.resume()
-                ):  # a refusing sub-allocator let other threads at the memory for the books
+                if not self.resume():  # a refusing sub-allocator let others at the memory for the books
                     h = native.NONE
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -317,6 +311,7 @@ class Heap:
     def ask(self, alignment: int, num_bytes: int) -> int:
         """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
         self.grower = native.thread_number()
+        self.generation = native.generation()
         native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
         native.spin_lock(self.lock)
@@ -334,7 +329,10 @@ class Heap:
 
     def call_take_back(self, address: int, num_bytes: int) -> None:
         """Give a region back to the sub-allocator, called without the heap's lock."""
+        if self.is_cut():
+            return  # it goes with this process
         self.grower = native.thread_number()
+        self.generation = native.generation()
         native.spin_unlock(self.lock)
         self.source.take_back(address, num_bytes)
         native.spin_lock(self.lock)
@@ -344,11 +342,15 @@ class Heap:
         """Whether the sub-allocator is under way and it is it who calls: waiting for its end would be for ever."""
         return self.grower != 0 and self.grower == native.thread_number()
 
+    def is_cut(self) -> bool:
+        """Whether another thread was in the sub-allocator at the fork: no more regions come, the books are whole."""
+        return self.grower != 0 and self.generation != native.generation() and not self.is_growing_here()
+
     def extend(self, rounded: int, alignment: int) -> bool:
         """Get a region that holds `rounded` bytes, as large as the growth rule and the limit allow."""
         # A sub-allocator may give more than asked, and the pool pass the limit: then this wraps, as in TensorFlow.
         available = native.wrap_64(self.limit - self.space.pool_bytes) // native.MIN_CHUNK * native.MIN_CHUNK
-        if rounded > available or not self.space.regions.reserve():
+        if rounded > available or self.is_cut() or not self.space.regions.reserve():
             return False
         increased = False
         while rounded > self.next_region:
@@ -366,17 +368,13 @@ class Heap:
         if not self.resume():
             self.bad_grant = True
             return False
-        self.space.put_in_bin(
-            self.coalesce(
-                self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing),
-                False,
-            )
-        )
+        h = self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing)
+        self.space.put_in_bin(self.coalesce(h, False))
         return True
 
     def collect(self, rounded: int) -> bool:
         """Release all wholly free regions, if that can make room for `rounded` bytes."""
-        if not self.collects:
+        if not self.collects or self.is_cut():
             return False
         total = 0
         for i in range(self.space.regions.count):

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bfcviz.allocator import survey
+from bfcviz.allocator import memory_map
 from bfcviz.allocator.memory_map import NONE
+from bfcviz.allocator.stats import Stats
 from bfcviz.errors import BrokenInvariant
 
 if TYPE_CHECKING:
@@ -18,18 +19,18 @@ def check(allocator: "BFCAllocator") -> None:
     Raises:
         BrokenInvariant: naming the first thing that does not fit.
     """
-    chunks, regions = allocator.memory_map(), allocator.regions()
+    books = memory_map.books(allocator.heap)
+    chunks, regions = books.chunks, books.regions
     _regions_apart(regions)
     for region in regions:
         _tiled(region, chunks[chunks["region"] == region["slot"]])
     _require(np.isin(chunks["region"], regions["slot"]).all(), "a chunk names a region that is not there")
     _neighbours(chunks, held=allocator.options.timestamps)
-    _binned(allocator, chunks)
-    _totals(allocator, chunks, regions)
-    for chunk in chunks:
-        address, handle = int(chunk["address"]), int(chunk["handle"])
-        found = survey.handle_of(allocator.heap, address)
-        _require(found == (handle if chunk["in_use"] else None), f"looking up {address:#x} gives {found}")
+    _binned(books.binned, chunks)
+    _totals(books.totals, chunks, regions)
+    for chunk, found in zip(chunks, books.found, strict=True):
+        expected = int(chunk["handle"]) if chunk["in_use"] else NONE
+        _require(found == expected, f"looking up {int(chunk['address']):#x} gives {found}, not {expected}")
 
 
 def _require(holds: object, otherwise: str) -> None:
@@ -73,9 +74,8 @@ def _neighbours(chunks: Any, *, held: bool) -> None:
     )
 
 
-def _binned(allocator: "BFCAllocator", chunks: Any) -> None:
+def _binned(rows: list[tuple[int, int, int]], chunks: Any) -> None:
     """The bins hold exactly the free chunks, in order of size and address."""
-    rows = survey.binned_rows(allocator.heap)
     _require(rows == sorted(rows), "the bins are out of order")
     free = chunks[~chunks["in_use"]]
     expected = sorted(
@@ -85,8 +85,7 @@ def _binned(allocator: "BFCAllocator", chunks: Any) -> None:
     _require((chunks["binned"] == ~chunks["in_use"]).all(), "a chunk's `binned` is wrong")
 
 
-def _totals(allocator: "BFCAllocator", chunks: Any, regions: Any) -> None:
-    stats = allocator.stats()
+def _totals(stats: Stats, chunks: Any, regions: Any) -> None:
     used = chunks[chunks["in_use"]]
     free = chunks[~chunks["in_use"]]
     expected = {

@@ -1,6 +1,6 @@
 # The heap's own books in C memory; memory.py beside this file is the same in plain Python (see bfcviz/native.pxd).
 
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove
 
 from bfcviz.native cimport u8, u16, u32, u64
@@ -54,6 +54,9 @@ cdef inline Region *grow_regions(Region *old, u64 count) noexcept nogil:
 cdef inline u32 *grow_u32(u32 *old, u64 count) noexcept nogil:
     return <u32 *>realloc(old, count * sizeof(u32))
 
+cdef inline u8 *new_u8(u64 count) noexcept nogil:     # zeros
+    return <u8 *>calloc(count, 1)
+
 cdef inline bint is_null(void *array) noexcept nogil:
     return array == NULL
 
@@ -67,6 +70,9 @@ cdef inline Key *no_keys() noexcept nogil:
     return NULL
 
 cdef inline Region *no_regions() noexcept nogil:
+    return NULL
+
+cdef inline u8 *no_u8() noexcept nogil:
     return NULL
 
 cdef inline u32 *no_u32() noexcept nogil:

@@ -81,6 +81,10 @@ def grow_u32(old: list[int], count: int) -> list[int]:
     return old + [0] * (count - len(old))
 
 
+def new_u8(count: int) -> bytearray:
+    return bytearray(count)
+
+
 def is_null(array: object) -> bool:
     """Python raises MemoryError itself."""
     return False
@@ -100,6 +104,10 @@ def no_keys() -> list[Key]:
 
 def no_regions() -> list[Region]:
     return []
+
+
+def no_u8() -> bytearray:
+    return bytearray()
 
 
 def no_u32() -> list[int]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bfcviz.allocator import survey
 from bfcviz.allocator.heap import Heap
+from bfcviz.allocator.stats import Stats
 from bfcviz.native import NONE as NONE
 
 MEMORY_MAP = np.dtype(
@@ -65,6 +66,32 @@ def moment(heap: Heap) -> Moment:
     """The heap between two events."""
     chunks, all_regions, (step, *numbers) = survey.read_moment(heap)
     return Moment(step, _chunks(chunks), _regions(all_regions), *numbers)
+
+
+class HeapTables(NamedTuple):
+    """All books of a heap at one moment.
+
+    Attributes:
+        chunks, regions: as in `Moment`.
+        binned: size, address and handle of every chunk in the bins, as a search meets them.
+        found: of each of `chunks`, the handle of the chunk in use that its address leads to, or NONE.
+        totals: of the same moment.
+    """
+
+    chunks: NDArray[np.void]
+    regions: NDArray[np.void]
+    binned: list[tuple[int, int, int]]
+    found: list[int]
+    totals: Stats
+
+
+def books(heap: Heap) -> HeapTables:
+    """All of them at once: other threads may be at work."""
+    chunks, all_regions, binned, found, totals = survey.read_books(heap)
+    rows = [(size, address, handle) for size, address, handle in binned.tolist()]
+    return HeapTables(
+        _chunks(chunks), _regions(all_regions), rows, found.tolist(), survey.stats_of(heap, totals)
+    )
 
 
 def memory_map(heap: Heap) -> NDArray[np.void]:

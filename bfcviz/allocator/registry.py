@@ -11,6 +11,7 @@ from functools import cache
 from threading import RLock
 from typing import Final
 
+from bfcviz import _forks
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.protocol import Allocator
@@ -53,7 +54,7 @@ class AllocatorRegistry:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._used = False
-        self._lock = RLock()  # a factory may ask for what another makes
+        self._lock = _forks.keep(RLock())  # a factory may ask for what another makes
 
     def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
         """Add a factory.

@@ -43,6 +43,8 @@ cdef class Space:
     cdef void release(self, u64 index) noexcept nogil
     @cython.locals(h=u32)
     cdef bint is_free(self, u64 index) noexcept nogil
+    @cython.locals(index=u64, h=u32, c="memory.Chunk *")
+    cdef int diagnose(self, u64 address) noexcept nogil
     cdef void forget_chunks(self) noexcept nogil
     @cython.locals(h=u32)
     cdef u64 largest_free(self) noexcept nogil

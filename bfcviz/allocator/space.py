@@ -165,6 +165,19 @@ class Space:
             h = self.table.chunks[h].next
         return True
 
+    def diagnose(self, address: int) -> int:
+        """Why nothing in use begins at an address."""
+        index = self.regions.containing(address)
+        if index == self.regions.count:
+            return native.FREE_FOREIGN
+        h = self.regions.regions[index].first
+        c = memory.chunk_at(self.table.chunks, h)
+        while address - c.address >= c.size:
+            c = memory.chunk_at(self.table.chunks, c.next)
+        if c.allocation_id != 0:
+            return native.FREE_INTERIOR
+        return native.FREE_DOUBLE
+
     def release(self, index: int) -> None:
         """A wholly free region goes.
 

@@ -29,11 +29,15 @@ cpdef object read_moment(Heap heap)
 @cython.locals(s=Space)
 cpdef void fill_moment(Heap heap, u64[:, ::1] chunks, u64[:, ::1] regions, u64[::1] numbers)
 
-@cython.locals(h=u32, k="memory.Key *")
-cpdef list binned_rows(Heap heap)
+cpdef object read_books(Heap heap)
 
-@cython.locals(h=u32)
-cpdef object handle_of(Heap heap, u64 address)
+@cython.locals(i=u64, n=u64, room=u64, h=u32, c="memory.Chunk *")
+cdef void copy_found(Heap heap, u64[::1] found) noexcept
+
+cpdef void fill_books(Heap heap, u64[:, ::1] chunks, u64[:, ::1] regions, u64[:, ::1] binned, u64[::1] found, u64[::1] totals, u64[::1] counts)
+
+@cython.locals(h=u32, k="memory.Key *", n=u64, room=u64)
+cdef u64 copy_bins(Heap heap, u64[:, ::1] rows) noexcept
 
 @cython.locals(h=u32, c="memory.Chunk *", reason=int, requested=u64, size=u64, allocation_id=u64)
 cpdef object chunk_facts(Heap heap, u64 address)
@@ -41,11 +45,14 @@ cpdef object chunk_facts(Heap heap, u64 address)
 @cython.locals(h=u32, requested=u64)
 cdef u64 requested_at(Heap heap, u64 address) noexcept nogil
 
-@cython.locals(
-    s=Space, allocs=u64, in_use=u64, requested=u64, peak=u64, largest_alloc=u64, pool=u64, peak_pool=u64,
-    largest_free=u64, regions=u64, used=u64,
-)
 cpdef object read_totals(Heap heap)
+
+cpdef object stats_of(Heap heap, object totals)
+
+cpdef void fill_totals(Heap heap, u64[::1] totals)
+
+@cython.locals(s=Space)
+cdef void copy_totals(Heap heap, u64[::1] totals) noexcept
 
 @cython.locals(next_region=u64, handles=u64, next_id=u64, held=u64, frees=u64)
 cpdef object read_internals(Heap heap)

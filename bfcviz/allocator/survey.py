@@ -4,6 +4,7 @@ While it holds the lock no Python object is made: that may start a garbage colle
 memory of this very heap, and would wait for the lock for ever.
 """
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from bfcviz.allocator.stats import Internals, Stats
 
 CHUNK_COLUMNS = 16
 REGION_COLUMNS = 3
+BIN_COLUMNS = 3
 MOMENT_NUMBERS = 7
+BOOK_COUNTS = 3
+TOTALS = 10
 
 
 def chunk_table(heap: Heap) -> NDArray[np.uint64]:
@@ -126,23 +130,68 @@ def fill_moment(heap: Heap, chunks: Any, regions: Any, numbers: Any) -> None:
     native.spin_unlock(heap.lock)
 
 
-def binned_rows(heap: Heap) -> list[tuple[int, int, int]]:
-    """Every chunk in the bins, as a search meets them: size, address, handle. For tests: the heap must be idle."""
-    rows = []
-    h = heap.space.bins.at_least(0, 0)
-    while h != native.NONE:
-        k = memory.key_at(heap.space.bins.keys, h)
-        rows.append((k.size, k.address, h))
-        h = heap.space.bins.at_least(k.size, k.address + 1)
-    return rows
+def read_books(heap: Heap) -> tuple[Any, ...]:
+    """All books of one moment, so that they can be compared.
+
+    Returns:
+        Chunks and regions as in `chunk_table` and `region_table`; every chunk in the bins, as a search meets them, with
+        size, address, handle; of each row of chunks the handle of the chunk in use that its address leads to, or NONE;
+        totals, for `stats_of`.
+    """
+    counts = np.zeros(BOOK_COUNTS, np.uint64)
+    totals = new_totals()
+    while True:  # more may have come since they were counted
+        rows, others, free = counts.tolist()
+        chunks = np.empty((rows, CHUNK_COLUMNS), np.uint64)
+        regions = np.empty((others, REGION_COLUMNS), np.uint64)
+        binned = np.empty((free, BIN_COLUMNS), np.uint64)
+        found = np.empty(rows, np.uint64)
+        fill_books(heap, chunks, regions, binned, found, totals, counts)
+        now, others_now, free_now = counts.tolist()
+        if now <= rows and others_now <= others and free_now <= free:
+            return chunks[:now], regions[:others_now], binned[:free_now], found[:now], totals
 
 
-def handle_of(heap: Heap, address: int) -> int | None:
-    """Handle of the chunk in use that begins at an address."""
+def fill_books(
+    heap: Heap, chunks: Any, regions: Any, binned: Any, found: Any, totals: Any, counts: Any
+) -> None:
+    """As `fill_chunks`, all under one lock; `counts` are of chunks, regions and chunks in the bins."""
     native.spin_lock(heap.lock)
-    h = heap.space.table.find(address)
+    counts[0] = copy_chunks(heap, chunks)
+    counts[1] = copy_regions(heap, regions)
+    counts[2] = copy_bins(heap, binned)
+    copy_totals(heap, totals)
+    copy_found(heap, found)
     native.spin_unlock(heap.lock)
-    return None if h == native.NONE else h
+
+
+def copy_found(heap: Heap, found: Any) -> None:
+    """As `copy_chunks`: of each chunk what its address leads to."""
+    n = 0
+    room = len(found)
+    for i in range(heap.space.regions.count):
+        h = heap.space.regions.regions[i].first
+        while h != native.NONE and n < room:
+            c = memory.chunk_at(heap.space.table.chunks, h)
+            found[n] = heap.space.table.find(c.address)
+            n += 1
+            h = c.next
+
+
+def copy_bins(heap: Heap, rows: Any) -> int:
+    """As `copy_chunks`. A walk that does not end is a bug too: it stops behind one chunk too many."""
+    n = 0
+    room = len(rows)
+    h = heap.space.bins.at_least(0, 0)
+    while h != native.NONE and n <= heap.space.table.count:
+        k = memory.key_at(heap.space.bins.keys, h)
+        if n < room:
+            rows[n, 0] = k.size
+            rows[n, 1] = k.address
+            rows[n, 2] = h
+        n += 1
+        h = heap.space.bins.at_least(k.size, k.address + 1)
+    return n
 
 
 def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
@@ -151,7 +200,7 @@ def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
     native.spin_lock(heap.lock)
     h = heap.space.table.find(address)
     if h == native.NONE:
-        reason = heap.diagnose(address)
+        reason = heap.space.diagnose(address)
     else:
         c = memory.chunk_at(heap.space.table.chunks, h)
         requested = c.requested
@@ -174,19 +223,43 @@ def requested_at(heap: Heap, address: int) -> int:
 
 def read_totals(heap: Heap) -> Stats:
     """The totals of this moment."""
-    s = heap.space
+    totals = new_totals()
+    fill_totals(heap, totals)
+    return stats_of(heap, totals)
+
+
+def new_totals() -> Any:
+    """Room for totals. No NumPy array: this heap may be what serves NumPy, and a look changes nothing."""
+    return array("Q", bytes(8 * TOTALS))
+
+
+def fill_totals(heap: Heap, totals: Any) -> None:
+    """As `fill_chunks`: what `stats_of` takes."""
     native.spin_lock(heap.lock)
-    allocs = s.num_allocs
-    in_use = s.bytes_in_use
-    requested = s.requested_in_use
-    peak = s.peak_in_use
-    largest_alloc = s.largest_alloc
-    pool = s.pool_bytes
-    peak_pool = s.peak_pool
-    largest_free = s.largest_free()
-    regions = s.regions.count
-    used = s.chunks_in_use
+    copy_totals(heap, totals)
     native.spin_unlock(heap.lock)
+
+
+def copy_totals(heap: Heap, totals: Any) -> None:
+    """As `copy_chunks`."""
+    s = heap.space
+    totals[0] = s.num_allocs
+    totals[1] = s.bytes_in_use
+    totals[2] = s.requested_in_use
+    totals[3] = s.peak_in_use
+    totals[4] = s.largest_alloc
+    totals[5] = s.pool_bytes
+    totals[6] = s.peak_pool
+    totals[7] = s.largest_free()
+    totals[8] = s.regions.count
+    totals[9] = s.chunks_in_use
+
+
+def stats_of(heap: Heap, totals: Any) -> Stats:
+    """The numbers of `fill_totals` by name."""
+    allocs, in_use, requested, peak, largest_alloc, pool, peak_pool, largest_free, regions, used = (
+        totals.tolist()
+    )
     return Stats(
         allocs, in_use, requested, peak, largest_alloc, heap.limit, pool, peak_pool, pool - in_use, largest_free,
         regions, used,

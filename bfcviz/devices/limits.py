@@ -12,12 +12,11 @@ from typing import Final, NamedTuple
 from bfcviz.devices.options import GPUOptions
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.errors import SettingError
+from bfcviz.live.headroom import min_system_memory as min_system_memory
 from bfcviz.units import GiB, MiB, format_bytes
 
 RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
 _SMALL: Final = 2 * GiB
-_KEPT_BACK: Final = ((6, 500), (7, 1050), (8, 1536))  # up to this compute capability, MiB
-_NEWER: Final = 1800
 
 
 class Limit(NamedTuple):
@@ -26,13 +25,6 @@ class Limit(NamedTuple):
     num_bytes: int
     kept_back: int
     because: tuple[str, ...]
-
-
-def min_system_memory(available: int, major: int) -> int:
-    """Bytes that are kept back of so many free ones on a GPU of this compute capability."""
-    if available < _SMALL:
-        return 225 * MiB
-    return next((mib for newest, mib in _KEPT_BACK if major <= newest), _NEWER) * MiB
 
 
 def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: Mapping[str, str]) -> Limit:

@@ -73,6 +73,16 @@ class Stream:
         if self._driver is not None:
             self._destroy()
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """CUDA's stream protocol (version, handle), for CuPy's `Stream.from_external` and others.
+
+        Raises:
+            DevicesError: the GPU is simulated.
+        """
+        if self._driver is None:
+            raise DevicesError(f"stream {self.name} is a simulated GPU's: there is no CUDA stream to share")
+        return 0, self.handle
+
     def _wait_for_cuda(self) -> None:
         if self._driver is not None and self._destroy.alive:
             with self._driver.on(self._device):
@@ -90,5 +100,7 @@ def _create(driver: Driver, device: int) -> int:
 
 
 def _destroy(driver: Driver, device: int, handle: int) -> None:
+    if driver.is_forked:
+        return  # it is the parent's
     with driver.on(device):
         driver.try_call("cuStreamDestroy_v2", ctypes.c_void_p(handle))

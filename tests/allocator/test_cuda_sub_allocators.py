@@ -3,11 +3,11 @@
 import gc
 
 import pytest
-from fake_cuda import GRANULE, OUT_OF_MEMORY, FakeCuda
+from fake_cuda import GLOBAL, GRANULE, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, Sharing, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.allocator.sub_allocators.cuda_virtual import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
@@ -22,7 +22,7 @@ def make(kind, library, **options):
 @every_kind
 def test_a_heap_takes_its_regions_from_the_driver_and_gives_them_back(kind):
     library = FakeCuda()
-    source = make(kind, library, stream=0x55)
+    source = make(kind, library, stream=library.add_stream())
     with new_heap(32 * MIB, source, allow_growth=True) as heap:
         held = [heap.allocate(3 * MIB) for _ in range(4)]
         assert library.used == heap.stats().pool_bytes == source.used == source.budget.used
@@ -123,6 +123,39 @@ def test_addresses_end_where_they_were_reserved():
         VirtualSubAllocator(0, reserve=0, driver=Driver(library))
 
 
+@pytest.mark.parametrize(("posix", "rdma"), [(1, 1), (1, 0), (0, 0)])
+def test_virtual_memory_may_be_exported_and_used_by_network_cards_where_the_device_can(posix, rdma):
+    library = FakeCuda(attributes={103: posix, 110: rdma})
+    make("virtual", library).allocate(256, MIB)
+    assert list(library.properties.values()) == [(posix, rdma)]
+
+
+def test_virtual_memory_is_shared_as_asked():
+    library = FakeCuda(devices=3, attributes={110: 1})
+    one = make("virtual", library, device=1, sharing=Sharing(peers=[0, 1, 0], shareable=False, rdma=False))
+    where, _ = one.allocate(256, MIB)
+    assert library.access == {where: {0, 1}}
+    assert list(library.properties.values()) == [(0, 0)]
+    alone, _ = make("virtual", library, device=2).allocate(256, MIB)
+    assert library.access[alone] == {2}
+
+
+def test_sharing_that_a_device_cannot_do_is_refused():
+    library = FakeCuda(devices=2, attributes={103: 0, 110: 0})
+    library._cuDeviceCanAccessPeer = lambda out, device, peer: setattr(out, "value", 0)
+    for sharing, says in (
+        (Sharing(peers=[2]), "peer 2 was named"),
+        (Sharing(peers=[1]), "device 1 was to use memory of device 0"),
+        (Sharing(shareable=True), "attribute 103 is 0"),
+        (Sharing(rdma=True), "attribute 110 is 0"),
+    ):
+        with pytest.raises(DeviceError, match=says):
+            make("virtual", library, sharing=sharing)
+    with pytest.raises(InvalidRequest, match="option of memory='virtual'"):
+        make("device", library, sharing=Sharing())
+    assert library.reserved == {}
+
+
 def test_heaps_may_share_a_budget():
     library = FakeCuda()
     budget = Budget(8 * MIB)
@@ -140,9 +173,10 @@ def test_heaps_may_share_a_budget():
 
 def test_async_memory_comes_in_the_order_of_its_stream():
     library = FakeCuda()
-    with new_heap(16 * MIB, make("async", library, stream=0x77), allow_growth=True) as heap:
+    stream = library.add_stream()
+    with new_heap(16 * MIB, make("async", library, stream=stream), allow_growth=True) as heap:
         heap.allocate(MIB)
-        assert library.stream == 0x77
+        assert library.stream == stream
 
 
 def test_of_a_threads_own_stream_all_is_waited_for_before_async_memory_goes_back():
@@ -215,3 +249,145 @@ def test_out_of_memory_is_a_refusal_the_heap_backs_off_from():
         heap.allocate(2 * MIB)  # a region of 4 MiB is refused, smaller ones are tried
         assert library.used <= 5 * MIB
     assert OUT_OF_MEMORY == cuda_driver.OUT_OF_MEMORY
+
+
+# -- while a graph is captured --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
+@every_kind
+def test_a_heap_may_grow_while_another_stream_is_captured(kind, mode):
+    library = FakeCuda()
+    captured = library.add_stream()
+    with new_heap(32 * MIB, make(kind, library, stream=library.add_stream()), allow_growth=True) as heap:
+        library.begin_capture(captured, mode)
+        assert heap.allocate(MIB)
+        assert library.end_capture(captured) == 0
+
+
+@pytest.mark.parametrize("kind", ["device", "managed", "virtual"])
+def test_a_heap_may_grow_while_its_own_stream_is_captured(kind):
+    library = FakeCuda()
+    stream = library.add_stream()
+    with new_heap(32 * MIB, make(kind, library, stream=stream), allow_growth=True) as heap:
+        library.begin_capture(stream)
+        assert heap.allocate(MIB)
+        assert library.end_capture(stream) == 0
+
+
+def test_async_memory_is_not_granted_to_a_stream_that_is_captured_for_the_graph_would_own_it():
+    library = FakeCuda()
+    stream = library.add_stream()
+    source = make("async", library, stream=stream)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        library.begin_capture(stream)
+        with pytest.raises(DeviceError, match="captures a graph") as caught:
+            heap.allocate(MIB)
+        assert (caught.value.status, library.graph_owned, source.budget.used) == (900, set(), 0)
+        assert library.end_capture(stream) == 0
+        assert heap.allocate(MIB)
+    assert library.used == 0
+
+
+@pytest.mark.parametrize("kind", ["async", "virtual"])
+def test_regions_freed_while_their_stream_is_captured_go_back_after_it(kind):
+    library = FakeCuda()
+    stream = library.add_stream()
+    source = make(kind, library, stream=stream)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        heap.free(heap.allocate(MIB))
+        library.begin_capture(stream)
+        heap.trim()
+        assert library.used == source.used == source.budget.used > 0
+        assert library.end_capture(stream) == 0
+        heap.allocate(3 * MIB)
+        assert library.used == source.used == heap.stats().pool_bytes
+    assert library.used == 0
+
+
+@pytest.mark.parametrize("kind", ["device", "managed"])
+def test_regions_that_go_back_while_their_stream_is_captured_do_not_break_the_capture(kind):
+    library = FakeCuda()
+    stream = library.add_stream()
+    with new_heap(32 * MIB, make(kind, library, stream=stream), allow_growth=True) as heap:
+        heap.free(heap.allocate(MIB))
+        library.begin_capture(stream)
+        heap.trim()
+        assert (library.used, library.end_capture(stream)) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["async", "virtual"])
+def test_what_waits_for_a_capture_goes_back_with_the_sub_allocator(kind):
+    library = FakeCuda()
+    stream = library.add_stream()
+    heap = new_heap(32 * MIB, make(kind, library, stream=stream), allow_growth=True)
+    heap.allocate(MIB)
+    library.begin_capture(stream)
+    heap.close()
+    assert library.end_capture(stream) == 0
+    del heap
+    gc.collect()
+    assert (library.used, library.reserved) == (0, {})
+
+
+@pytest.mark.parametrize("kind", ["device", "managed", "virtual"])
+def test_memory_goes_back_where_its_stream_is_gone(kind):
+    library = FakeCuda()
+    stream = library.add_stream()
+    with new_heap(32 * MIB, make(kind, library, stream=stream), allow_growth=True) as heap:
+        heap.allocate(MIB)
+        del library.streams[stream]
+    assert library.used == 0
+
+
+def test_a_default_stream_that_cannot_be_asked_counts_as_captured():
+    library = FakeCuda()
+    blocking = library.add_stream(flags=0)
+    driver = Driver(library)
+    with driver.on(0):
+        assert not driver.is_capturing(0)
+        library.begin_capture(blocking)
+        assert driver.is_capturing(0)
+        assert driver.is_capturing(blocking)
+        assert library.end_capture(blocking) == 0
+
+
+def test_the_threads_capture_mode_is_as_before():
+    library = FakeCuda()
+    source = make("device", library)
+    source.free(*source.allocate(256, MIB))
+    stream = library.add_stream()
+    library.begin_capture(stream)
+    library.cuCtxPushCurrent_v2(library.CONTEXT)
+    assert library.cuEventQuery(0) == 900
+    library.contexts.clear()
+
+
+# -- contexts that are gone -----------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_after_a_device_reset_a_heap_gets_memory_of_the_new_context(kind):
+    library = FakeCuda()
+    source = make(kind, library)
+    with new_heap(32 * MIB, source, allow_growth=True) as heap:
+        heap.allocate(MIB)
+        library.cuDevicePrimaryCtxReset_v2(0)
+        assert heap.allocate(3 * MIB)
+        assert 0 in library.active
+    assert library.used == source.used == 0
+
+
+@every_kind
+def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind):
+    library = FakeCuda()
+    driver = Driver(library)
+    source = cuda_sub_allocator(kind, driver=driver)
+    heap = new_heap(32 * MIB, source, allow_growth=True)
+    heap.allocate(MIB)
+    library.pid = driver._process = library.pid - 1  # as in a fork of that process
+    with pytest.raises(DeviceError, match=r"a fork of process .* 'spawn'") as caught:
+        heap.allocate(9 * MIB)
+    assert caught.value.status == 3
+    heap.close()
+    source.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from c_code import built, needs_compiler
-from processes import COMPILED
+from processes import COMPILED, run_python
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
@@ -47,3 +47,22 @@ def test_c_threads_go_on_while_another_keeps_the_interpreter(library):
     assert all(late > early for early, late in zip(before, after, strict=True))
     assert heap.stats().bytes_in_use == 0
     heap.check_invariants()
+
+
+INTERPRETERS = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:  # Python 3.12 and earlier
+    import _xxsubinterpreters as interpreters
+interpreters.destroy(interpreters.create())
+import pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def test_the_same_after_a_sub_interpreter():
+    """From then on PyGILState_Check says of every thread that it has the interpreter's lock."""
+    test = f"{__file__}::{test_c_threads_go_on_while_another_keeps_the_interpreter.__name__}"
+    done = run_python("-c", INTERPRETERS, "-q", "-p", "no:cacheprovider", test, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr

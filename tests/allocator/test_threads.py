@@ -2,6 +2,7 @@
 
 import ctypes
 import random
+import sys
 import threading
 
 import pytest
@@ -159,3 +160,32 @@ def test_looking_while_others_work_shows_one_moment():
     done.set()
     looker.join(10)
     assert len(seen) > 1
+
+
+def test_books_compared_and_the_strip_drawn_beside_threads_at_work_are_of_one_moment():
+    heap = new_heap(64 * MIB, allow_growth=True, garbage_collection=True)
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            held = [heap.allocate(256 << number) for number in range(14)]
+            heap.trim()
+            for address in held:
+                heap.free(address)
+
+    def look():
+        try:
+            for _ in range(60):
+                heap.check_invariants()
+                assert len(heap.occupancy()) in {100, len("<allocator contains no memory>")}
+        finally:
+            stop.set()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        run_in_threads(lambda number: (look, work)[number > 0]())
+    finally:
+        stop.set()
+        sys.setswitchinterval(before)
+    heap.check_invariants()

@@ -46,3 +46,23 @@ def test_a_sub_allocator_cannot_trim_the_heap_that_calls_it():
     heap = new_heap(64 * MIB, Scripted(grant), allow_growth=True)
     assert heap.allocate(MIB)
     assert trimmed == [0]
+
+
+def test_a_heap_that_is_empty_after_a_trim_grows_from_its_first_size_again():
+    heap = new_heap(64 * MIB, allow_growth=True)
+    first = heap.internals().next_region_bytes
+    for _ in range(4):
+        heap.free(heap.allocate(8 * MIB))
+        assert heap.internals().next_region_bytes > first
+        heap.trim()
+        assert heap.internals().next_region_bytes == first
+
+
+def test_a_trim_that_leaves_a_region_does_not_reset_the_growth():
+    heap = new_heap(64 * MIB, SimulatedSubAllocator("gapped"), allow_growth=True)
+    kept = heap.allocate(MIB)
+    heap.free(heap.allocate(8 * MIB))
+    grown = heap.internals().next_region_bytes
+    assert heap.trim() == 8 * MIB
+    assert heap.internals().next_region_bytes == grown
+    heap.free(kept)

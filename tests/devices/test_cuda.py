@@ -3,13 +3,14 @@
 import ctypes
 
 import pytest
-from devices.machines import FakeGpus, fake
+from devices.machines import fake, simulated
+from fake_cuda import FakeCuda
 
 from bfcviz.allocator.attributes import AllocatorAttributes
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus, physical_gpus
-from bfcviz.errors import DeviceError
+from bfcviz.errors import DeviceError, DevicesError
 from bfcviz.units import GiB, MiB
 
 FOR_GPU = AllocatorAttributes(on_host=True, gpu_compatible=True)
@@ -48,7 +49,7 @@ def test_memory_of_the_device_comes_from_the_driver_and_goes_back():
         assert len(library.streams) == 4 * len(gpus)
         assert len({stream.handle for stream in device.streams.values()}) == 4
     assert library.allocated == {}
-    assert library.streams == set()
+    assert library.streams == {}
     assert library.contexts == []
 
 
@@ -85,12 +86,30 @@ def test_a_stream_runs_host_functions_behind_its_work():
         assert "simulated" not in repr(stream)
 
 
+def test_a_stream_is_shared_by_cudas_protocol_unless_it_is_simulated():
+    settings, _, library = fake()
+    with DeviceManager.create(settings) as manager:
+        version, handle = manager.gpu().compute_stream.__cuda_stream__()
+        assert (version, handle in library.streams) == (0, True)
+    settings, _ = simulated()
+    with DeviceManager.create(settings) as manager, pytest.raises(DevicesError, match="simulated GPU's"):
+        manager.gpu().compute_stream.__cuda_stream__()
+
+
 def test_a_stream_that_is_forgotten_is_destroyed():
     settings, _, library = fake()
     manager = DeviceManager.create(settings)
     del manager.gpu().streams["compute"]
     assert len(library.streams) == 3
     manager.close()
+
+
+def test_a_forked_child_leaves_the_parents_streams_alone():
+    settings, gpus, library = fake()
+    manager = DeviceManager.create(settings)
+    library.pid = gpus[0].driver._process = library.pid - 1  # as in a fork of that process
+    del manager.gpu().streams["compute"]
+    assert len(library.streams) == 4
 
 
 @pytest.mark.parametrize("name", ["cuStreamCreate", "cuDevicePrimaryCtxRetain"])
@@ -101,7 +120,7 @@ def test_where_the_driver_fails_nothing_is_left_and_settings_are_open(name):
         DeviceManager.create(settings)
     assert not settings.initialised
     assert library.allocated == {}
-    assert library.streams == set()
+    assert library.streams == {}
     del library.fails[name]
     with DeviceManager.create(settings) as manager:
         assert manager.gpu().allocator().allocate(100)
@@ -119,15 +138,15 @@ def test_without_a_driver_or_device_there_are_no_gpus(monkeypatch):
 
 
 def test_no_device_means_no_gpus_and_a_broken_driver_is_told(monkeypatch):
-    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeGpus(devices=0)))
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda(devices=0)))
     assert cuda_gpus() == []
-    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeGpus(fails={"cuInit": 3})))
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda(fails={"cuInit": 3})))
     with pytest.raises(DeviceError, match="cuInit failed"):
         cuda_gpus()
 
 
 def test_gpus_of_cuda_come_before_simulated_ones(monkeypatch):
-    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeGpus()))
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda()))
     (gpu,) = physical_gpus([16 * GiB])
     assert not gpu.simulated
     assert [each.name for each in Settings().list_physical_devices("GPU")] == [gpu.name]

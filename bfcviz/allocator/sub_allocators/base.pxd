@@ -6,6 +6,7 @@ from bfcviz.native cimport u64
 
 cdef class SubAllocator:
     cdef readonly bint supports_coalescing
+    cdef bint discards
     cdef public u64 operation   # number of the replayed operation that makes the heap ask, for its journal
     cdef u64 received           # bytes of the last grant
     cdef public object error    # what a sub-allocator written in Python raised
@@ -13,6 +14,7 @@ cdef class SubAllocator:
 
     cdef u64 grant(self, u64 alignment, u64 num_bytes) noexcept nogil
     cdef void take_back(self, u64 address, u64 num_bytes) noexcept nogil
+    cdef void discard(self, u64 address, u64 num_bytes) noexcept nogil
 
 
 cdef class PythonSubAllocator(SubAllocator):

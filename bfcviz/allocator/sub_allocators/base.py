@@ -15,11 +15,13 @@ class SubAllocator:
     Attributes:
         supports_coalescing: a region that begins where another ends may be joined to it, and both released as
             one.
+        discards: whether it takes back the pages of free memory (`discard`).
         operation: number of the operation being replayed, set by `BFCAllocator.replay`.
     """
 
     def __init__(self, *, supports_coalescing: bool = False) -> None:
         self.supports_coalescing = supports_coalescing
+        self.discards = False
         self.operation = 0
         self.received = 0
         self.error: BaseException | None = None
@@ -31,6 +33,12 @@ class SubAllocator:
 
     def take_back(self, address: int, num_bytes: int) -> None:
         """A whole region is given back."""
+
+    def discard(self, address: int, num_bytes: int) -> None:
+        """Discard the contents of these bytes of a region. All are free; they may read as zeros from now on.
+
+        Called with the heap's lock held, unlike the other two: it must be quick, and never wait.
+        """
 
 
 class PythonSubAllocator(SubAllocator):

@@ -20,6 +20,7 @@ from bfcviz.allocator.sub_allocators.cuda_plain import (
     DeviceSubAllocator,
     ManagedSubAllocator,
 )
+from bfcviz.allocator.sub_allocators.cuda_virtual import Sharing as Sharing
 from bfcviz.allocator.sub_allocators.cuda_virtual import VirtualSubAllocator
 from bfcviz.errors import InvalidRequest
 
@@ -34,25 +35,30 @@ def cuda_sub_allocator(
     *,
     budget: Budget | None = None,
     driver: Driver | None = None,
+    sharing: Sharing | None = None,
 ) -> CudaSubAllocator:
     """A sub-allocator of a GPU, by the kind of memory.
 
     Args:
         memory: see the table above.
         device: its number.
-        stream: handle of the stream that will use the memory; `async` memory comes in its order.
+        stream: handle of the stream that will use the memory: `async` memory comes in its order, and while it
+            captures a graph no region goes back.
         budget: what may be granted, with others.
         driver: by default the machine's.
+        sharing: of `virtual` memory: other devices, processes and network cards that may use it.
 
     Raises:
-        InvalidRequest: there is no such memory.
+        InvalidRequest: there is no such memory, or it cannot be shared this way.
         DeviceError: there is no driver or no such device.
     """
     if memory not in KINDS:
         raise InvalidRequest(f"memory {memory!r} was asked for; there are {', '.join(map(repr, KINDS))}")
-    if memory == "async":
-        return AsyncSubAllocator(device, stream, budget=budget, driver=driver)
+    if memory == "virtual":
+        return VirtualSubAllocator(device, sharing=sharing, stream=stream, budget=budget, driver=driver)
+    if sharing is not None:
+        raise InvalidRequest(f"sharing was given for memory {memory!r}; it is an option of memory='virtual'")
     kinds: dict[str, type[CudaSubAllocator]] = {
-        "device": DeviceSubAllocator, "managed": ManagedSubAllocator, "virtual": VirtualSubAllocator,
+        "device": DeviceSubAllocator, "managed": ManagedSubAllocator, "async": AsyncSubAllocator,
     }  # fmt: skip
-    return kinds[memory](device, budget=budget, driver=driver)
+    return kinds[memory](device, stream=stream, budget=budget, driver=driver)

@@ -1,64 +1,24 @@
 """CUDA's driver, through ctypes: the few calls that memory needs, each checked. Nothing is loaded before `load`.
 
-Calls are made in the device's primary context, the one CuPy, PyTorch and every other user of the CUDA runtime share.
+Calls are made in the device's primary context, the one CuPy, PyTorch and every other user of the CUDA runtime share,
+and in relaxed capture mode: a program that captures a graph in another stream is not disturbed by them.
 """
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NoReturn
 
+from bfcviz.allocator.sub_allocators.cuda_types import CAPTURE_IMPLICIT, NOT_INITIALIZED, RELAXED
+from bfcviz.allocator.sub_allocators.cuda_types import DEINITIALIZED as DEINITIALIZED
+from bfcviz.allocator.sub_allocators.cuda_types import OUT_OF_MEMORY as OUT_OF_MEMORY
 from bfcviz.errors import DeviceError
 
 NAMES: Final = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
-OUT_OF_MEMORY: Final = 2
-DEINITIALIZED: Final = 4  # at the end of the process the driver may be gone before us
 _POINTER = ctypes.c_void_p
-
-
-class Location(ctypes.Structure):
-    """CUmemLocation."""
-
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class _Flags(ctypes.Structure):
-    _fields_ = (
-        ("compression", ctypes.c_ubyte),
-        ("gpu_direct", ctypes.c_ubyte),
-        ("usage", ctypes.c_ushort),
-        ("reserved", ctypes.c_ubyte * 4),
-    )
-
-
-class Properties(ctypes.Structure):
-    """CUmemAllocationProp: by default pinned memory of a device."""
-
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location", Location),
-        ("windows", _POINTER),
-        ("flags", _Flags),
-    )
-
-    @classmethod
-    def of_device(cls, device: int) -> "Properties":
-        """Memory that lies on a device."""
-        return cls(type=1, location=Location(1, device))
-
-
-class Access(ctypes.Structure):
-    """CUmemAccessDesc: who may do what."""
-
-    _fields_ = (("location", Location), ("flags", ctypes.c_int))
-
-    @classmethod
-    def to_all(cls, device: int) -> "Access":
-        """A device may read and write."""
-        return cls(Location(1, device), 3)
 
 
 class Driver:
@@ -74,6 +34,8 @@ class Driver:
     def __init__(self, library: Any) -> None:
         self._library = library
         self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._resets: dict[int, int] = {}
+        self._process = os.getpid()
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -84,6 +46,12 @@ class Driver:
 
     def fail(self, name: str, status: int) -> NoReturn:
         """Say what a function's status means."""
+        if status == NOT_INITIALIZED and self.is_forked:
+            raise DeviceError(
+                f"CUDA's {name} failed in process {os.getpid()}, a fork of process {self._process}, which started "
+                "CUDA: CUDA does not work in a forked process. Start it with multiprocessing's 'spawn'",
+                status,
+            )
         raise DeviceError(f"CUDA's {name} failed: {self._words(status)}", status)
 
     def try_call(self, name: str, *arguments: Any) -> int:
@@ -97,18 +65,62 @@ class Driver:
             ) from None
         return int(function(*arguments))
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that started CUDA: nothing works in it."""
+        return os.getpid() != self._process
+
+    # -- contexts and captures ----------------------------------------------------------------------------------
+
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make a device's primary context this thread's current one."""
+        """Make a device's primary context this thread's current one; calls do not break a capture (`relaxed`)."""
+        self.call("cuCtxPushCurrent_v2", self._context(device))
+        try:
+            with self.relaxed():
+                yield
+        finally:
+            self.try_call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """Let this thread make calls that a global capture forbids, and would be broken by, such as cuMemAlloc."""
+        mode = ctypes.c_int(RELAXED)
+        self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self.try_call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether a stream of the current context is captured, or cannot be asked for another one that is."""
+        state = ctypes.c_int()
+        status = self.try_call("cuStreamIsCapturing", _POINTER(stream), ctypes.byref(state))
+        return status == CAPTURE_IMPLICIT or (status == 0 and state.value != 0)
+
+    def has_context(self, device: int) -> bool:
+        """Whether a device's primary context is alive; asking creates none."""
+        flags, is_active = ctypes.c_uint(), ctypes.c_int()
+        self.call(
+            "cuDevicePrimaryCtxGetState", self._handle(device), ctypes.byref(flags), ctypes.byref(is_active)
+        )
+        return is_active.value != 0
+
+    def resets(self, device: int) -> int:
+        """How often a device was found reset (cudaDeviceReset): plain memory from before is gone."""
+        return self._resets.get(device, 0)
+
+    def _context(self, device: int) -> ctypes.c_void_p:
+        if device in self._contexts and not self.has_context(device):
+            del self._contexts[device]
+            self._resets[device] = self.resets(device) + 1
         if device not in self._contexts:
             context = _POINTER()
             self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._handle(device))
             self._contexts[device] = context
-        self.call("cuCtxPushCurrent_v2", self._contexts[device])
-        try:
-            yield
-        finally:
-            self.try_call("cuCtxPopCurrent_v2", ctypes.byref(_POINTER()))
+        return self._contexts[device]
+
+    # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
         """How many there are."""
@@ -121,6 +133,18 @@ class Driver:
         total = ctypes.c_size_t()
         self.call("cuDeviceTotalMem_v2", ctypes.byref(total), self._handle(device))
         return total.value
+
+    def attribute(self, number: int, device: int) -> int:
+        """A property of a device, by CUdevice_attribute."""
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
+        return value.value
+
+    def can_access(self, device: int, peer: int) -> bool:
+        """Whether a device can read and write another one's memory."""
+        answer = ctypes.c_int()
+        self.call("cuDeviceCanAccessPeer", ctypes.byref(answer), self._handle(device), self._handle(peer))
+        return answer.value != 0
 
     def _handle(self, device: int) -> ctypes.c_int:
         handle = ctypes.c_int()

@@ -1,10 +1,13 @@
 """Regions that one call of CUDA's driver gives: of the device, managed, or from the driver's own pool."""
 
 import ctypes
-from typing import Any, Final
+from typing import Final
 
 from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import address
+from bfcviz.allocator.sub_allocators.cuda_types import CAPTURE_UNSUPPORTED
+from bfcviz.errors import DeviceError
+from bfcviz.units import format_bytes
 
 _ATTACH_GLOBAL: Final = 1
 _PER_THREAD: Final = 2  # cudaStreamPerThread: another stream in each thread
@@ -33,18 +36,24 @@ class ManagedSubAllocator(DeviceSubAllocator):
 class AsyncSubAllocator(CudaSubAllocator):
     """Memory of the device's own pool, in the order of one stream: only work on it, or behind it, may use the memory.
 
-    Args:
-        device: its number.
-        stream: handle of the stream.
-        options: of CudaSubAllocator.
+    While the stream is captured it grants nothing: the memory would be the graph's.
     """
 
-    def __init__(self, device: int = 0, stream: int = 0, **options: Any) -> None:
-        super().__init__(device, **options)
-        self.stream = stream
+    breaks_captures = True
 
     def take(self, num_bytes: int) -> int:
-        """See cuMemAllocAsync."""
+        """See cuMemAllocAsync.
+
+        Raises:
+            DeviceError: the stream is being captured.
+        """
+        if self.driver.is_capturing(self.stream):
+            raise DeviceError(
+                f"{format_bytes(num_bytes)} of memory='async' were asked for while stream {self.stream:#x} captures a "
+                "graph: CUDA would give memory that belongs to the graph and lives only while it runs. Allocate as "
+                "much before the capture (run the code once), or use memory='device' or 'virtual'",
+                CAPTURE_UNSUPPORTED,
+            )
         return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
 
     def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size

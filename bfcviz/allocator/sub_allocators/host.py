@@ -1,5 +1,5 @@
 """HostSubAllocator: real memory of this machine, straight from the operating system."""
-# ruff: noqa: D102  grant and take_back are told in base
+# ruff: noqa: D102  grant, take_back and discard are told in base
 
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.base import SubAllocator
@@ -13,12 +13,23 @@ class HostSubAllocator(SubAllocator):
 
     Args:
         capacity: bytes that can be granted at one time; None = what the machine gives.
+        keep_available: bytes of memory that a grant must leave available on the machine (the kernel's MemAvailable);
+            otherwise it is refused. 0 = not looked at. The attribute may change at any time.
+
+    Raises:
+        InvalidRequest: a number of bytes that cannot be.
     """
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(self, capacity: int | None = None, *, keep_available: int = 0) -> None:
         SubAllocator.__init__(self)
+        self.discards = True
         if capacity is not None and not 0 <= capacity < 1 << 64:
             raise InvalidRequest(f"capacity {capacity} was given; give a number from 0 to 2^64 - 1")
+        if not 0 <= keep_available < 1 << 62:
+            raise InvalidRequest(
+                f"keep_available {keep_available} was given; give a number from 0 to 2^62 - 1"
+            )
+        self.keep_available = keep_available
         self.capacity = (1 << 64) - 1 if capacity is None else capacity
         self.used = 0
         self.page = pages.page_size()
@@ -26,6 +37,8 @@ class HostSubAllocator(SubAllocator):
     def grant(self, alignment: int, num_bytes: int) -> int:
         need = (num_bytes + self.page - 1) // self.page * self.page
         if need > self.capacity or self.used > self.capacity - need:
+            return 0
+        if self.keep_available > 0 and pages.available_memory() < need + self.keep_available:
             return 0
         address = pages.map_pages(need, alignment if alignment > self.page else self.page)
         if address != 0:
@@ -38,3 +51,6 @@ class HostSubAllocator(SubAllocator):
         need = (num_bytes + self.page - 1) // self.page * self.page
         pages.unmap_pages(address, need)
         self.used -= need
+
+    def discard(self, address: int, num_bytes: int) -> None:
+        pages.discard_pages(address, num_bytes)

@@ -4,7 +4,10 @@ from bfcviz.native cimport u64
 
 cdef extern from *:
     """
+    #include <fcntl.h>
     #include <stdint.h>
+    #include <stdlib.h>
+    #include <string.h>
     #include <sys/mman.h>
     #include <unistd.h>
 
@@ -23,11 +26,27 @@ cdef extern from *:
     #endif
         return begin + skip;
     }
+    /* MemAvailable of /proc/meminfo, in bytes; all there is where it cannot be read. */
+    static uint64_t bfc_available_memory(void) {
+        char text[512];
+        int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return UINT64_MAX;
+        ssize_t length = read(fd, text, sizeof text - 1);
+        close(fd);
+        text[length > 0 ? length : 0] = 0;
+        char *line = strstr(text, "MemAvailable:");
+        return line ? strtoull(line + 13, NULL, 10) * 1024 : UINT64_MAX;
+    }
     static uint64_t bfc_page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+    static void bfc_discard_pages(uint64_t address, uint64_t bytes) {
+        madvise((void *)address, bytes, MADV_DONTNEED);
+    }
     static void bfc_unmap_pages(uint64_t address, uint64_t bytes) { munmap((void *)address, bytes); }
     """
     u64 bfc_map_pages(u64, u64, u64) noexcept nogil
     void bfc_unmap_pages(u64, u64) noexcept nogil
+    void bfc_discard_pages(u64, u64) noexcept nogil
+    u64 bfc_available_memory() noexcept nogil
     u64 bfc_page_size() noexcept nogil
 
 cdef inline u64 page_size() noexcept nogil:
@@ -38,3 +57,11 @@ cdef inline u64 map_pages(u64 num_bytes, u64 alignment) noexcept nogil:
 
 cdef inline void unmap_pages(u64 address, u64 num_bytes) noexcept nogil:
     bfc_unmap_pages(address, num_bytes)
+
+# The pages wholly inside [address, address + num_bytes) become zeros, and take no memory until they are touched.
+cdef inline void discard_pages(u64 address, u64 num_bytes) noexcept nogil:
+    bfc_discard_pages(address, num_bytes)
+
+# Bytes that can be allocated without swapping, as the kernel estimates; 2^64 - 1 where it does not say.
+cdef inline u64 available_memory() noexcept nogil:
+    return bfc_available_memory()

@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+from pathlib import Path
 
 _mapped: dict[int, mmap.mmap] = {}
 
@@ -27,3 +28,21 @@ def map_pages(num_bytes: int, alignment: int) -> int:
 def unmap_pages(address: int, num_bytes: int) -> None:  # noqa: ARG001  C needs the size
     """Give them back; the mapping remembers its own size."""
     _mapped.pop(address).close()
+
+
+def discard_pages(address: int, num_bytes: int) -> None:
+    """These whole pages become zeros, and take no memory until they are touched."""
+    begin = max(start for start in _mapped if start <= address)
+    pages = _mapped[begin]
+    offset = address - ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    pages.madvise(mmap.MADV_DONTNEED, offset, num_bytes)
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping, as the kernel estimates; 2^64 - 1 where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return (1 << 64) - 1
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else (1 << 64) - 1

@@ -13,6 +13,7 @@ import ctypes
 from threading import RLock
 from typing import Any, Final, Protocol, runtime_checkable
 
+from bfcviz import _forks
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
@@ -91,7 +92,7 @@ class SimulatedAccess:
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
         # A page may hold the ends of two chunks; and of garbage that Python collects inside it, a tensor may write.
-        self._lock = RLock()
+        self._lock = _forks.keep(RLock())
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """The bytes there."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from threading import Lock, local
 from typing import Final, NamedTuple
 
+from bfcviz import _forks
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.stats import Stats
@@ -97,7 +98,7 @@ class AlertAllocator(AllocatorWrapper):
         self.error: Exception | None = None
         self._call = call
         self._past: set[Threshold] = set()
-        self._lock = Lock()
+        self._lock = _forks.keep(Lock())
         self._here = local()
 
     def allocate(

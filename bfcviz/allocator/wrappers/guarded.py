@@ -3,6 +3,7 @@
 from bisect import bisect
 from threading import RLock
 
+from bfcviz import _forks
 from bfcviz.allocator.wrappers.damage import Guarded, Side
 
 
@@ -18,7 +19,9 @@ class GuardedChunks:
         self.extra = 0
         self._by_address: dict[int, Guarded] = {}
         self._starts: set[int] = set()
-        self.lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
+        self.lock = _forks.keep(
+            RLock()
+        )  # Python may collect garbage inside it, and a tensor among that frees
 
     def add(self, chunk: Guarded) -> None:
         """It is in use from now on."""

@@ -4,6 +4,7 @@ import operator
 from dataclasses import replace
 from threading import RLock
 
+from bfcviz import _forks
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.stats import Stats
@@ -40,7 +41,9 @@ class LimitAllocator(AllocatorWrapper):
                 "TrackingAllocator around it first"
             )
         self.used = 0
-        self._lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
+        self._lock = _forks.keep(
+            RLock()
+        )  # Python may collect garbage inside it, and a tensor among that frees
 
     def allocate(
         self,

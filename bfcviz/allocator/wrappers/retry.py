@@ -3,6 +3,7 @@
 import time
 from threading import Condition
 
+from bfcviz import _forks
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
@@ -30,7 +31,7 @@ class RetryAllocator(AllocatorWrapper):
         self.waiting = 0
         """Threads that wait now."""
         self._frees = 0
-        self._freed = Condition()
+        self._freed = _forks.keep(Condition())
 
     def allocate(
         self,

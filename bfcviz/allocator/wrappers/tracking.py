@@ -4,6 +4,7 @@ import operator
 from threading import RLock
 from typing import NamedTuple
 
+from bfcviz import _forks
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
@@ -47,7 +48,9 @@ class TrackingAllocator(AllocatorWrapper):
         self.live_bytes = 0
         self.count = 0
         self._in_use: dict[int, Tracked] = {}
-        self._lock = RLock()  # Python may collect garbage inside it, and a tensor among that frees
+        self._lock = _forks.keep(
+            RLock()
+        )  # Python may collect garbage inside it, and a tensor among that frees
 
     def allocate(
         self,

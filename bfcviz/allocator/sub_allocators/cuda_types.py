@@ -1,0 +1,68 @@
+"""Structures and numbers of CUDA's driver, as cuda.h has them."""
+
+import ctypes
+from typing import Final
+
+# CUresult
+INVALID_VALUE: Final = 1
+OUT_OF_MEMORY: Final = 2
+NOT_INITIALIZED: Final = 3  # also in a forked child of a process that started CUDA
+DEINITIALIZED: Final = 4  # at the end of the process the driver may be gone before us
+CAPTURE_UNSUPPORTED: Final = 900
+CAPTURE_IMPLICIT: Final = 906  # the default stream would have to wait for one that is capturing
+
+# CUdevice_attribute
+POSIX_HANDLES: Final = 103
+RDMA_WITH_VIRTUAL: Final = 110
+
+RELAXED: Final = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
+
+_PINNED: Final = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+_ON_DEVICE: Final = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+_POSIX: Final = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+_READ_WRITE: Final = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+
+class Location(ctypes.Structure):
+    """CUmemLocation."""
+
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Flags(ctypes.Structure):
+    _fields_ = (
+        ("compression", ctypes.c_ubyte),
+        ("gpu_direct", ctypes.c_ubyte),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 4),
+    )
+
+
+class Properties(ctypes.Structure):
+    """CUmemAllocationProp: by default pinned memory of a device."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", Location),
+        ("windows", ctypes.c_void_p),
+        ("flags", _Flags),
+    )
+
+    @classmethod
+    def of_device(cls, device: int, *, shareable: bool = False, rdma: bool = False) -> "Properties":
+        """Memory of a device; other processes or network cards may be able to use it."""
+        flags = _Flags(gpu_direct=int(rdma))
+        return cls(_PINNED, _POSIX if shareable else 0, Location(_ON_DEVICE, device), None, flags)
+
+
+class AccessDescriptor(ctypes.Structure):
+    """CUmemAccessDesc: who may do what."""
+
+    _fields_ = (("location", Location), ("flags", ctypes.c_int))
+
+    @classmethod
+    def to_all(cls, device: int) -> "AccessDescriptor":
+        """A device may read and write."""
+        return cls(Location(_ON_DEVICE, device), _READ_WRITE)

@@ -1,0 +1,169 @@
+"""Pages of free memory go back to the operating system, and nothing in use changes."""
+
+import ctypes
+import random
+from pathlib import Path
+
+import pytest
+from heaps import MIB, assert_model_agrees, new_heap
+from processes import sized
+from threads import in_threads
+
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import InvalidRequest
+
+NOISE = 16 * MIB
+PAGE = 4096
+
+
+def resident():
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def host_heap(limit=4096 * MIB, **options):
+    return new_heap(limit, HostSubAllocator(), allow_growth=True, **options)
+
+
+def filled(heap, size, byte=1):
+    address = heap.allocate(size)
+    ctypes.memset(address, byte, size)
+    return address
+
+
+def holds(address, size, byte):
+    return ctypes.string_at(address, size) == bytes([byte]) * size
+
+
+def test_a_large_free_gives_the_memory_back_at_once_and_neighbours_keep_theirs():
+    with host_heap() as heap:
+        before = resident()
+        left, large, right = filled(heap, 3 * MIB, 7), filled(heap, 200 * MIB), filled(heap, 3 * MIB, 8)
+        assert resident() - before > 180 * MIB
+        heap.free(large)
+        assert resident() - before < NOISE
+        assert holds(left, 3 * MIB, 7)
+        assert holds(right, 3 * MIB, 8)
+        chunks = heap.memory_map().tolist()
+        heap.return_pages()
+        assert heap.memory_map().tolist() == chunks
+        heap.check_invariants()
+        assert_model_agrees(heap)
+
+
+def test_many_small_frees_give_it_back_too():
+    with host_heap() as heap:
+        before = resident()
+        held = [filled(heap, 2 * MIB) for _ in range(100)]
+        for address in held:
+            heap.free(address)
+        assert resident() - before < 64 * MIB + NOISE
+
+
+def test_memory_in_use_again_within_a_second_stays():
+    with host_heap() as heap:
+        heap.heap.set_replaying(True)  # the clock stands still
+        before = resident()
+        for _ in range(3):
+            heap.free(filled(heap, 150 * MIB))
+        assert resident() - before > 140 * MIB  # under pressure it goes all the same:
+        assert heap.return_pages() > 140 * MIB
+        assert resident() - before < NOISE
+        assert heap.return_pages() == 0
+
+
+def test_idle_memory_goes_after_a_whole_period_without_use():
+    with host_heap() as heap:
+        heap.heap.set_replaying(True)
+        heap.free(heap.allocate(256))  # begins the first period
+        heap.free(filled(heap, 32 * MIB))
+        assert heap.return_pages(only_idle=True) < MIB  # the first 256 bytes' block
+        heap.free(filled(heap, 8 * MIB))
+        assert 23 * MIB < heap.return_pages(only_idle=True) <= 24 * MIB
+        assert 7 * MIB < heap.return_pages(only_idle=True) <= 8 * MIB
+        assert heap.return_pages() == 0
+
+
+def test_the_next_second_gives_idle_memory_back_without_being_asked():
+    with host_heap() as heap:
+        heap.heap.set_replaying(True)
+        second = 1_000_000_000
+        before = resident()
+        heap.free(filled(heap, 50 * MIB))
+        assert resident() - before > 40 * MIB
+        for time in (2 * second, 4 * second):
+            heap.log.begin_operation(time)
+            heap.free(heap.allocate(256))
+        assert resident() - before < NOISE
+
+
+def test_chunks_held_back_from_merging_keep_their_pages():
+    with host_heap(timestamps=True) as heap:
+        address = filled(heap, 20 * MIB, 5)
+        heap.free(address)
+        assert heap.return_pages() == 0
+        assert holds(address, 20 * MIB, 5)  # a stream may still read it
+        heap.set_safe_frontier(10)
+        heap.free(heap.allocate(256))
+        assert heap.return_pages() >= 19 * MIB
+
+
+def test_a_sub_allocator_without_pages_returns_none():
+    heap = new_heap(64 * MIB, SimulatedSubAllocator())
+    heap.free(heap.allocate(32 * MIB))
+    assert heap.return_pages() == 0
+
+
+def test_contents_in_use_survive_any_order_of_returns():
+    chooser = random.Random(3)
+    with host_heap(400 * MIB) as heap:
+        held = {}
+        for turn in range(sized(400, 60)):
+            if held and chooser.random() < 0.5:
+                address = chooser.choice(list(held))
+                size, byte = held.pop(address)
+                assert holds(address, size, byte)
+                heap.free(address)
+            else:
+                size, byte = chooser.randrange(1, 6 * MIB), turn % 255 + 1
+                held[filled(heap, size, byte)] = (size, byte)
+            if turn % 7 == 0:
+                heap.return_pages(only_idle=chooser.random() < 0.5)
+        assert all(holds(address, size, byte) for address, (size, byte) in held.items())
+        heap.check_invariants()
+
+
+def test_pages_are_returned_beside_working_threads():
+    with host_heap(2048 * MIB) as heap:
+
+        def work(number):
+            for turn in range(sized(100, 10)):
+                size = (turn % 5 + 1) * MIB
+                address = filled(heap, size, number + 1)
+                heap.return_pages()
+                assert holds(address, size, number + 1)
+                heap.free(address)
+
+        in_threads(work, 4)
+        heap.check_invariants()
+
+
+def test_regions_go_back_where_the_machine_is_short_of_memory():
+    source = HostSubAllocator()
+    with new_heap(1 << 40, source, allow_growth=True, garbage_collection=True) as heap:
+        heap.free(heap.allocate(MIB))
+        held = heap.allocate(3 * MIB)
+        assert source.used == 6 * MIB
+        source.keep_available = 1 << 61  # more than any machine has
+        assert heap.try_allocate(64 * MIB) is None
+        assert source.used == heap.stats().pool_bytes == 4 * MIB
+        heap.free(held)
+        assert heap.allocate(MIB)  # of the region that is left
+        heap.check_invariants()
+
+
+@pytest.mark.parametrize("keep", [-1, 1 << 62])
+def test_what_must_stay_available_is_a_number_of_bytes(keep):
+    with pytest.raises(InvalidRequest, match=str(keep)):
+        HostSubAllocator(keep_available=keep)
