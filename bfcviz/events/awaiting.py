@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events.files import reading
 from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE
 
 _LOOK_S: Final = 0.05
@@ -36,8 +37,17 @@ def await_recording(path: Path, wait: float, begun: Callable[[Path], bool] | Non
 
 
 def has_begun(path: Path) -> bool:
-    """Whether there is a recording; raises FileError where something else is."""
+    """Whether there is a recording; raises FileError where something else is, or it may not be read."""
+    with reading(path):
+        return _has_begun(path)
+
+
+def _has_begun(path: Path) -> bool:
     if not path.is_dir():
+        if path.is_symlink() and not path.exists():
+            raise FileError(
+                path, "", f"is a link to {path.readlink()}, which is not there; give the folder itself"
+            )
         if path.exists() and not path.is_dir():  # asked again: it may have come between two looks
             raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
         return False

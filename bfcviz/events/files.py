@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,41 @@ def open_regular(path: Path) -> FileIO:
         FileError: there is no such file, or it is a folder, a pipe, a device.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening some devices already does something
+            raise FileError(path, "", "is not a file")
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise FileError(path, "", f"cannot be opened: {error.strerror}") from error
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(path, "", f"cannot be opened: {error}") from error  # a name with a NUL
     file = FileIO(fd, "rb") if stat.S_ISREG(os.fstat(fd).st_mode) else None
     if file is None:
         os.close(fd)
         raise FileError(path, "", "is not a file")
     return file
+
+
+class OpenFile:
+    """A file for reading. It is closed with its last reference, so that another thread can still read from it."""
+
+    def __init__(self, path: Path) -> None:
+        with open_regular(path) as file:
+            self.fd = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
+
+    def read_at(self, start: int, num_bytes: int) -> bytes:
+        """The bytes from `start` on: fewer where the file ends before. A system call reads 2 GiB at most."""
+        parts = []
+        while num_bytes and (part := os.pread(self.fd, num_bytes, start)):
+            parts.append(part)
+            start += len(part)
+            num_bytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def read_small(path: Path, limit: int) -> bytes:
@@ -36,11 +64,20 @@ def read_small(path: Path, limit: int) -> bytes:
     Raises:
         FileError: it cannot be read, or is larger.
     """
-    with open_regular(path) as file:
+    with open_regular(path) as file, reading(path):
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise FileError(path, "", f"has {size} bytes, where at most {limit} make sense")
-        return os.pread(file.fileno(), limit, 0)
+        return os.pread(file.fileno(), size, 0)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn each OSError of the block into a FileError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -86,8 +123,20 @@ def _to_disk(path: Path) -> None:
         os.close(fd)
 
 
-def loads(text: str | bytes) -> Any:
-    """JSON in UTF-8, where every way to be wrong is a ValueError."""
+MAX_JSON_VALUES = 1 << 20
+"""Values that one text may hold: each takes up to 100 bytes of memory, and the text as few as 3 for it."""
+
+
+_VALUE_MARKS = (b",", b"{", b"[")
+_NO_MARKS = bytes(set(range(256)) - set(b',{["'))
+_PIECE = 1 << 16
+
+
+def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
+    """JSON in UTF-8, where every way to be wrong, and more than `most` values, is a ValueError."""
+    values = num_values(text, most)
+    if values > most:
+        raise ValueError(f"holds about {values:,} values, where at most {most:,} make sense")
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
@@ -96,8 +145,37 @@ def loads(text: str | bytes) -> Any:
         raise ValueError(f"is not JSON ({error})") from error
 
 
+def num_values(text: str | bytes, enough: int = 0) -> int:
+    """About how many values a JSON text holds; not counted exactly where that is `enough` or fewer.
+
+    Names of operations and shapes are full of commas and brackets, which are no values.
+    """
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    values = sum(map(data.count, _VALUE_MARKS))
+    if values <= enough:
+        return values
+    quotes = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_MARKS)
+    return sum(sum(map(part.count, _VALUE_MARKS)) for part in _outside_of_texts(quotes))
+
+
+def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
+    """The parts that stand between texts, some at a time."""
+    inside = False
+    for start in range(0, len(marks), _PIECE):
+        parts = marks[start : start + _PIECE].split(b'"')
+        yield b"".join(parts[inside::2])
+        inside ^= len(parts) % 2 == 0
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # json.loads would make one for each line of labels
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _no_constant(text)
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=_finite
+)  # json.loads would make one for each line of labels

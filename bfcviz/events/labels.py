@@ -1,22 +1,30 @@
 """Labels: interned names of operations, call stacks, shapes; an event carries only their number.
 
-Number 0 is the empty label. Numbers count up by one, so the label with number n is line n of `labels.jsonl`.
+Number 0 is the empty label. Numbers count up by one. The label with number n is line n of `labels.jsonl`, unless a
+line was damaged; so each line carries its number.
 """
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from bfcviz import _forks
 from bfcviz.errors import TraceError
-from bfcviz.events.files import loads
+from bfcviz.events.files import MAX_JSON_VALUES, loads
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24
 """Of one label as JSON: more is a mistake of the writer, or a hostile file."""
+
+SHORTEST_LINE = len(b'{"id":1,"name":""}\n')
+_START = b'{"id":'
+"""Of a line. Inside a text JSON escapes the quotes, so this stands nowhere else."""
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
@@ -28,8 +36,15 @@ class Label(NamedTuple):
     details: Mapping[str, str]
 
 
+_Pending = tuple[int, str, Mapping[str, str], object, bytes | None, int]
+"""A label that is being appended: number, name, details, key, line for the file (None: no file), place of the line."""
+
+
 class Labels:
     """A table of labels that only grows. Any number of threads may use it at once.
+
+    An append has several steps, and Ctrl-C can raise between any two. So each step gives the same result when it is
+    repeated, and the next call first repeats those of an append that was interrupted.
 
     Attributes:
         error: why a label could not be appended to the file, None while all were. From then on unknown names
@@ -37,17 +52,19 @@ class Labels:
     """
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self._lock = _forks.keep(RLock(), _forks.LABELS)
         self._names = [""]
         self._details = [NO_DETAILS]
         self._ids: dict[object, int] | None = {"": 0}  # None: not built yet, by `from_json`
+        self._pending: _Pending | None = None
         self._file: FileIO | None = None
+        self._place = 0  # in the file, behind the last label
         self.error: OSError | None = None
 
     def intern(self, name: str, /, **details: str) -> int:
         """The number of this label, a new one when name and details were not seen together before.
 
-        0 where this thread is in the midst of interning another, and a finalizer or signal handler asks.
+        0 where a finalizer or a signal handler asks while this thread interns another label.
         """
         key = _key(name, details)
         ids = self._ids
@@ -56,47 +73,71 @@ class Labels:
         if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
             return 0
         with self._lock:
+            self._finish()
             ids = self._index()
             if (known := ids.get(key)) is not None:
                 return known
             name, details = _clean(name), {_clean(k): _clean(str(v)) for k, v in details.items()}
             clean_key = _key(name, details)
             number = ids.get(clean_key)
-            # Under both keys, so that odd text is cleaned once only.
-            ids[clean_key] = ids[key] = self._append(name, details) if number is None else number
-            return ids[key]
+            if number is None:
+                number = self._append(name, details, clean_key)
+            if number:
+                ids[key] = number  # under both keys, so that odd text is cleaned once only
+            return number
 
     def append_to(self, file: FileIO | None) -> None:
         """Write all labels to `file` now, and each new one from now on before its number is handed out.
 
-        One `write` a line, so that a killed process leaves at most the last line cut. None ends it.
+        A killed process leaves at most the last line cut. None ends it.
+
+        Args:
+            file: empty, and not opened for appending.
         """
         with self._lock:
-            self._file = file
+            self._finish()
+            self._file, place = None, 0
+            if file is None:
+                return
+            self.error = None
             for number in range(1, len(self._names)):
-                self._write(number, self._names[number], self._details[number])
+                line = _line(number, self._names[number], self._details[number])
+                self._write(file, line, place)
+                place += len(line)
+            self._place = place
+            self._file = file
 
     def after_fork(self) -> None:
         """Let go of the file, in a process that was forked: it is the parent's, which goes on writing it."""
-        self._lock = RLock()  # a thread that is not here any more may have held it
         self._file = None
 
-    def add_line(self, line: bytes) -> None:
-        """Take over the next line of a `labels.jsonl`.
+    def add_line(self, line: bytes, most_missing: int = 0) -> int:
+        """Take over a line of a `labels.jsonl`; what stands before its start is left of a line that was cut off.
+
+        Args:
+            line: a label, with its number. One that is known is replaced.
+            most_missing: how many labels may be missing before this one. They become empty.
+
+        Returns:
+            How many were missing.
 
         Raises:
-            ValueError: the line is not the label with the next number.
+            ValueError: the line is not a label, or too many are missing before it.
         """
-        entry = loads(line)
-        if not isinstance(entry, dict) or entry.get("id") != len(self._names):
+        entry = loads(line[max(line.rfind(_START), 0) :])
+        number = entry.get("id") if isinstance(entry, dict) else None
+        if type(number) is not int or not 0 < number <= len(self._names) + most_missing:
             raise ValueError(f"is not label {len(self._names)}")
         name = entry.get("name")
         _expect_texts((name,), "name")
         details = _checked_details(entry["details"]) if "details" in entry else NO_DETAILS
         with self._lock:
             self._ids = None
-            self._details.append(details)
-            self._names.append(str(name))
+            missing = max(number - len(self._names), 0)
+            while len(self._names) < number:
+                self._put(len(self._names), "", NO_DETAILS)
+            self._put(number, str(name), details)
+        return missing
 
     def name(self, number: int) -> str:
         """The name of label `number`; empty for 0."""
@@ -120,13 +161,13 @@ class Labels:
         return json.dumps({"names": self._names[:count], "details": details}, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Labels":
+    def from_json(cls, text: str | bytes, most: int = MAX_JSON_VALUES) -> "Labels":
         """The table that `to_json` wrote.
 
         Raises:
-            ValueError: `text` is not such a table.
+            ValueError: `text` is not such a table, or holds more than about `most` names and details.
         """
-        table = loads(text)
+        table = loads(text, most)
         if not isinstance(table, dict) or not isinstance(names := table.get("names"), list):
             raise ValueError("is not a table of labels")
         _expect_texts(names, "name")
@@ -148,35 +189,75 @@ class Labels:
 
     def _index(self) -> dict[object, int]:
         if self._ids is None:
-            pairs = zip(self._names, self._details, strict=True)
+            # Not strict: an interrupted append may have left details without a name.
+            pairs = zip(self._names, self._details, strict=False)
             self._ids = {_key(name, details): number for number, (name, details) in enumerate(pairs)}
         return self._ids
 
-    def _append(self, name: str, details: Mapping[str, str]) -> int:
+    def _append(self, name: str, details: Mapping[str, str], key: object) -> int:
+        """Append a label; returns its number, 0 where it cannot be written to the file."""
         number = len(self._names)
         if number == MAX_LABELS:
             raise TraceError(f"a trace holds at most {MAX_LABELS} labels: put less detail into their names")
-        self._write(number, name, details)
-        if self.error is not None:
+        if self.error is not None and self._file is not None:
             return 0
-        self._details.append(MappingProxyType(details) if details else NO_DETAILS)
-        self._names.append(name)
+        line = None if self._file is None else _line(number, name, details)
+        kept = MappingProxyType(details) if details else NO_DETAILS
+        self._pending = (number, name, kept, key, line, self._place)
+        return self._finish()
+
+    def _finish(self) -> int:
+        """Take the steps of the pending append, whether or not some were taken before; returns its number or 0."""
+        if self._pending is None:
+            return 0
+        number, name, details, key, line, place = self._pending
+        if line is not None and self._file is not None:
+            self._write(self._file, line, place)
+            if self.error is not None:
+                self._pending = None
+                return 0
+            self._place = place + len(line)
+        self._put(number, name, details)
+        self._index()[key] = number
+        self._pending = None
         return number
 
-    def _write(self, number: int, name: str, details: Mapping[str, str]) -> None:
-        if self._file is None or self.error is not None:
+    def _put(self, number: int, name: str, details: Mapping[str, str]) -> None:
+        """Store label `number`, a known or the next one. The name is stored last: it completes the label."""
+        if number == len(self._details):
+            self._details.append(details)
+        else:
+            self._details[number] = details
+        if number == len(self._names):
+            self._names.append(name)
+        else:
+            self._names[number] = name
+
+    def _write(self, file: FileIO, line: bytes, place: int) -> None:
+        """Write the line at its place in the file, where an interrupted call may have left a part of it."""
+        if self.error is not None:
             return
-        entry: dict[str, Any] = {"id": number, "name": name}
-        if details:
-            entry["details"] = dict(details)
-        line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
-        if len(line) > MAX_LABEL_BYTES:
-            raise TraceError(f"a label of {len(line)} bytes was given; at most {MAX_LABEL_BYTES} are kept")
+        rest = line
         try:
-            while line:
-                line = line[self._file.write(line) or 0 :]
+            while rest:
+                rest = rest[os.pwrite(file.fileno(), rest, place + len(line) - len(rest)) :]
         except OSError as error:
             self.error = error
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), place)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps would make one for each label
+
+
+def _line(number: int, name: str, details: Mapping[str, str]) -> bytes:
+    entry: dict[str, Any] = {"id": number, "name": name}
+    if details:
+        entry["details"] = dict(details)
+    line = _ENCODER.encode(entry).encode() + b"\n"
+    if len(line) > MAX_LABEL_BYTES:
+        raise TraceError(f"a label of {len(line)} bytes was given; at most {MAX_LABEL_BYTES} are kept")
+    return line
 
 
 def _key(name: str, details: Mapping[str, str]) -> object:

@@ -19,6 +19,7 @@ cdef class EventLog:
     cdef bint on_file           # whether records go to the file `fd`; else to a ring in memory
     cdef int fd
     cdef readonly int error     # errno that ended recording to disk, 0 = none
+    cdef readonly bint truncated
     cdef readonly u64 capacity
     cdef readonly u64 on_disk            # records that went to the file before `error`
     cdef bint has_ring          # the window is the ring, and stays it
@@ -28,10 +29,13 @@ cdef class EventLog:
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept nogil
+    cdef bint is_short(self) noexcept nogil
     cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil
     @cython.locals(window="native.Event *", was_on_file=cython.bint)
+    cdef object _end_file(self, bint lost)
     cpdef object close(self)
+    cdef object _copy_from_file(self, u64 start, u64 stop)
 
     @cython.locals(r="native.Event *")
     cdef native.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil

@@ -10,6 +10,9 @@ again at its start, the file's moves on behind its end. The file is mapped, so a
 this process as soon as it is written; its `kind` byte is written last, so a half-written one is never taken
 for an event. Compiled, nothing a heap calls here needs the GIL.
 
+Another process may truncate the file, and a write behind its end would end this process by SIGBUS. `native` puts memory
+in the place of what was lost; the log finds that at the end of the window, and goes on in a ring.
+
 One log has one writer at a time: the heap that owns it, under `lock`, which is the heap's own too. So a log can
 be closed while its heap is at work.
 """
@@ -41,6 +44,7 @@ class EventLog:
     Attributes:
         error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap works on, later events go
             to a ring in memory, and `on_disk` stays behind `written`: whoever closes the recording says so.
+        truncated: whether another process cut the file short. Later events go to a ring; some before it are lost.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class EventLog:
         self.on_disk = 0
         self.base = 0
         self.error = 0
+        self.truncated = False
         self.time = 0
         self.thread = 0
         self.replaying = False
@@ -85,8 +90,8 @@ class EventLog:
         native.spinlock_delete(self.lock)
         if self.on_file:
             native.unmap_window(self.window, self.capacity * native.RECORD)
-            os.ftruncate(self.fd, self.written * native.RECORD)
-            os.close(self.fd)
+            native.cut_file(self.fd, self.written * native.RECORD)
+            native.close_file(self.fd)
         if self.has_ring:
             native.unmap_window(self.window, self.capacity * native.RECORD)
 
@@ -122,14 +127,24 @@ class EventLog:
                 self.base = self.end
                 self.end += self.capacity
             return
+        self.truncated = self.is_short()
         native.unmap_window(self.window, self.capacity * native.RECORD)
-        self.window = native.map_window(self.fd, self.written * native.RECORD, self.capacity * native.RECORD)
+        self.window = native.no_window()
+        if not self.truncated:
+            self.window = native.map_window(
+                self.fd, self.written * native.RECORD, self.capacity * native.RECORD
+            )
         self.base = self.written
         self.end = self.written + self.capacity
         if native.is_no_window(self.window):
-            self.error = native.last_error()
+            self.error = 0 if self.truncated else native.last_error()
+            native.cut_file(self.fd, self.written * native.RECORD)  # what was allocated of a window
             self.leave_file()
             self.use_ring()
+
+    def is_short(self) -> bool:
+        """Whether the file lacks some of what was written to it."""
+        return native.is_cut(self.window) or native.file_size(self.fd) < self.written * native.RECORD
 
     def leave_file(self) -> None:
         """Take no more records to the file. The next one begins a ring in memory."""
@@ -281,7 +296,7 @@ class EventLog:
     def oldest(self) -> int:
         """Number of the oldest event that can still be read."""
         if not self.has_ring or self.written - self.on_disk < self.capacity:
-            return 0
+            return self.on_disk if self.truncated else 0
         return self.written - self.capacity + 1  # the slot before may be half overwritten
 
     def copy(self, start: int, stop: int) -> Events:
@@ -289,7 +304,7 @@ class EventLog:
         if start >= stop:
             return np.empty(0, EVENT)
         if not self.has_ring or stop <= self.on_disk:
-            return np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
+            return self._copy_from_file(start, stop)
         if start < self.on_disk:
             return joined([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
         ring = np.frombuffer(native.buffer_of(self.window, self.capacity * native.RECORD), EVENT)
@@ -299,18 +314,33 @@ class EventLog:
             return copied(ring[first:last])
         return joined([ring[first:], ring[: last - self.capacity]])
 
+    def _copy_from_file(self, start: int, stop: int) -> Events:
+        try:
+            events = np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
+        except OSError:  # the folder was removed
+            events = np.empty(0, EVENT)
+        if len(events) < stop - start:
+            self._end_file(lost=True)  # and with it, all before is gone: `oldest` says so
+        return events
+
     def close(self) -> None:
         """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""
+        self._end_file(lost=False)
+
+    def _end_file(self, lost: bool) -> None:
         native.spin_lock(self.lock)
         was_on_file = self.on_file
         window = self.window
         if was_on_file:
+            self.truncated = lost or self.is_short()
             self.detach()
         native.spin_unlock(self.lock)
         if was_on_file:
             native.unmap_window(window, self.capacity * native.RECORD)
-            os.ftruncate(self.fd, self.on_disk * native.RECORD)
-            os.close(self.fd)
+            native.cut_file(self.fd, self.on_disk * native.RECORD)
+            native.close_file(self.fd)
+        if lost:
+            self.truncated = True
 
     def leave_to_parent(self) -> None:
         """Take no more records to the file, which is another process's after a fork: to a ring instead."""

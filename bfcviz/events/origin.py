@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from bfcviz.errors import TraceError
+from bfcviz.events.details import check_details
 from bfcviz.events.files import loads
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         pools=tuple(_pool(pool) for pool in pools),
         details=_get(entry, "details", dict),
     )
+    check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
     return origin, entry
 
 
@@ -119,7 +121,11 @@ def _pool(entry: object) -> Pool:
     limit = entry.get("bytes_limit")
     if limit is not None and (type(limit) is not int or not 0 <= limit < 1 << 63):
         raise ValueError("has a pool whose bytes_limit is no number of bytes")
-    return Pool(_get(entry, "name", str), limit, _get(entry, "options", dict))
+    options = _get(entry, "options", dict)
+    fraction = options.get("fragmentation_fraction", 0.0)
+    if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
+        raise ValueError("has a pool whose fragmentation_fraction is no number from 0 to 1")
+    return Pool(_get(entry, "name", str), limit, options)
 
 
 def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bfcviz.errors import TraceError
-from bfcviz.events.files import replacing
+from bfcviz.events.files import MAX_JSON_VALUES, num_values, replacing
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT
 from bfcviz.events.source import BLOCK
@@ -37,6 +37,18 @@ ORIGIN_KEY = "bfcviz.origin"
 LABELS_KEY = "bfcviz.labels"
 MAX_LABELS_TEXT = 60_000_000
 """Of packed labels: readers of Parquet take footer entries of up to 100 MB."""
+
+MAX_UNPACKED_LABELS = 1 << 29
+
+LEAST_UNPACKED = 1 << 26
+UNPACKED_A_BYTE = 250
+VALUES_A_BYTE = 4
+"""What each byte of packed labels may unpack to: bytes, at least `LEAST_UNPACKED`, and names or details. Those of the
+bundled runs give up to 13 bytes and 0.75 values; stacks that differ in one of 80 frames 101 bytes, and recursions 212.
+Labels that would give more are packed less tightly (`_PIECES`)."""
+
+_PIECES = (1 << 16, 1 << 14, 1 << 12, 1 << 10)
+"""Bytes of labels that are packed apart from the others. Each piece takes 9 bytes or more, so 1 KiB suffices."""
 
 KEYFRAME_SHARE = 4
 """A keyframe is stored once the events since the last one take this many times its bytes."""
@@ -114,19 +126,49 @@ def _keyframes(trace: "Trace", length: int, make: Keyframes | None) -> Iterator[
 
 
 def _packed(labels: Labels) -> str:
-    # Text, because Polars and others refuse a footer that is not UTF-8.
-    text = base64.b64encode(zlib.compress(labels.to_json().encode(), 6)).decode()
-    if len(text) > MAX_LABELS_TEXT:
-        raise TraceError(f"{len(labels)} labels pack to {len(text)} bytes; a file holds {MAX_LABELS_TEXT}")
+    table = labels.to_json().encode()
+    if len(table) > MAX_UNPACKED_LABELS:
+        raise TraceError(
+            f"{len(labels)} labels need {len(table)} bytes; a file holds {MAX_UNPACKED_LABELS}: record fewer or "
+            "shorter stacks and names"
+        )
+    values = num_values(table)
+    for piece in (len(table), *_PIECES):
+        # Text, because Polars and others refuse a footer that is not UTF-8.
+        text = base64.b64encode(_deflated(table, piece)).decode()
+        if len(text) > MAX_LABELS_TEXT:
+            raise TraceError(
+                f"{len(labels)} labels pack to {len(text)} bytes; a file holds {MAX_LABELS_TEXT}"
+            )
+        if len(table) <= _most_bytes(len(text)) and values <= _most_values(len(text)):
+            break
     return text
 
 
-def unpacked(text: bytes, limit: int) -> Labels:
+def _deflated(table: bytes, piece: int) -> bytes:
+    """Compressed, each piece without regard to those before it."""
+    deflate = zlib.compressobj(6)
+    parts = []
+    for start in range(0, len(table), piece):
+        parts += [deflate.compress(table[start : start + piece]), deflate.flush(zlib.Z_FULL_FLUSH)]
+    return b"".join([*parts, deflate.flush()])
+
+
+def _most_bytes(packed: int) -> int:
+    return min(MAX_UNPACKED_LABELS, max(LEAST_UNPACKED, UNPACKED_A_BYTE * packed))
+
+
+def _most_values(packed: int) -> int:
+    return max(MAX_JSON_VALUES, VALUES_A_BYTE * packed)
+
+
+def unpacked(text: bytes) -> Labels:
     """The labels that `pack` wrote.
 
     Raises:
-        ValueError: they are not, or need more than `limit` bytes.
+        ValueError: they are not, or need more memory than so long a text may need.
     """
+    limit = _most_bytes(len(text))
     inflate = zlib.decompressobj()
     try:
         table = inflate.decompress(base64.b64decode(text, validate=True), limit)
@@ -134,7 +176,7 @@ def unpacked(text: bytes, limit: int) -> Labels:
         raise ValueError(f"cannot be unpacked ({error})") from error
     if not inflate.eof:
         raise ValueError(f"is cut off, or needs more than {limit} bytes")
-    return Labels.from_json(table)
+    return Labels.from_json(table, _most_values(len(text)))
 
 
 def keyframes_of(entry: object, length: int) -> list[int]:

@@ -1,5 +1,9 @@
-"""A packed trace, read: one Parquet file, mapped, of which only the row groups asked for are decoded."""
+"""A packed trace, read: one Parquet file, of which only the row groups asked for are read and decoded.
 
+It is not mapped: where another process truncated the file, a look at it would end this process by SIGBUS.
+"""
+
+import os
 from collections import OrderedDict
 from pathlib import Path
 from threading import RLock
@@ -14,18 +18,30 @@ from bfcviz.events import check
 from bfcviz.events.check import Fault
 from bfcviz.events.files import open_regular
 from bfcviz.events.labels import Labels
-from bfcviz.events.origin import Origin, origin_from_json
+from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpacked
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.source import Source
 from bfcviz.events.tables import FIELDS
 
 FIELD_NAMES = list(EVENT.names or ())
-CACHED_GROUPS = 16
-"""Decoded row groups that are kept, of 4 MiB each as we write them."""
+CACHED_BYTES = 1 << 26
+"""Of decoded row groups that are kept, beside the one that was read last; as we write them they have 4 MiB."""
 
-MAX_GROUP = 1 << 22
-MAX_UNPACKED_LABELS = 1 << 29
+MAX_GROUP = 1 << 20
+"""Events of a row group, which are decoded together: 64 MiB. We write 65,536; other programs up to this many."""
+
+MANY_GROUPS = 1024
+LEAST_GROUP = 256
+"""A file of more than `MANY_GROUPS` row groups has this many events in each on average: finding one takes 1 ms."""
+
+FEW_EVENTS = 1 << 20
+EVENTS_A_BYTE = 16
+"""A file of more than `FEW_EVENTS` has no more than this many for each of its bytes; ours have 1/15, and up to 3.3
+where all events are alike."""
+
+_ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError, pa.ArrowException)
+"""What Arrow raises for damage."""
 
 
 class ParquetSource(Source):
@@ -40,28 +56,21 @@ class ParquetSource(Source):
 
     def __init__(self, path: Path) -> None:
         self.path: Path = path
-        open_regular(path).close()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
         try:
-            self._file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
             meta = self._file.metadata
-            origin, more = _check_footer(self._file)
+            origin, more = _check_footer(self._file, size)
             self._starts = np.cumsum([0, *(meta.row_group(g).num_rows for g in range(meta.num_row_groups))])
             self._keyframes = keyframes_of(more.get("keyframes"), meta.num_rows)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except _ERRORS as error:
             raise _unreadable(path, "footer", error) from error
         self._num_labels = _count(path, more)
-        self._made_labels: Labels | None = None
         self._lock = RLock()
         self._decoded: OrderedDict[int, Events] = OrderedDict()
-        super().__init__(Labels(), origin, meta.num_rows)
-
-    @property
-    def labels(self) -> Labels:
-        """The names, unpacked when they are first asked for."""
-        with self._lock:
-            if self._made_labels is None:
-                self._made_labels = self._unpack_labels()
-            return self._made_labels
+        self._cached = 0  # bytes of `_decoded`
+        super().__init__(self._unpack_labels(), origin, meta.num_rows)
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop): a view of one decoded row group, or copies out of several."""
@@ -86,11 +95,13 @@ class ParquetSource(Source):
             return None
         at = self._keyframes[place]
         group = self._group_of(at)
+        if at != self._starts[group]:  # ours stand first in a row group: the others are not decoded
+            return None
         try:
             with self._lock:
-                column = self._file.read_row_group(group, ["keyframe"]).column(0)
-            keyframe = column[at - int(self._starts[group])].as_py()
-        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+                batches = self._file.iter_batches(1, row_groups=[group], columns=["keyframe"])
+                keyframe = next(batches).column(0)[0].as_py()
+        except (*_ERRORS, StopIteration) as error:
             raise _unreadable(self.path, f"keyframe of step {at}", error) from error
         return (at, keyframe) if isinstance(keyframe, bytes) else None
 
@@ -110,15 +121,16 @@ class ParquetSource(Source):
                     self.degrade("some events name a label that is not there: they are shown without one")
                 events.flags.writeable = False
                 self._decoded[group] = events
-                if len(self._decoded) > CACHED_GROUPS:
-                    self._decoded.popitem(last=False)
+                self._cached += events.nbytes
+                while self._cached > CACHED_BYTES and len(self._decoded) > 1:
+                    self._cached -= self._decoded.popitem(last=False)[1].nbytes
             self._decoded.move_to_end(group)
             return events
 
     def _decode(self, group: int) -> Events:
         try:
             table = self._file.read_row_group(group, FIELD_NAMES)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except _ERRORS as error:
             raise _unreadable(self.path, f"row group {group}", error) from error
         events = np.empty(self._starts[group + 1] - self._starts[group], EVENT)
         for name in FIELD_NAMES:
@@ -142,15 +154,15 @@ class ParquetSource(Source):
 
     def _unpack_labels(self) -> Labels:
         try:
-            labels = unpacked(self._file.metadata.metadata[LABELS_KEY.encode()], MAX_UNPACKED_LABELS)
-        except ValueError as error:
+            labels = unpacked(self._file.metadata.metadata[LABELS_KEY.encode()])
+        except _ERRORS as error:
             raise FileError(self.path, "labels", str(error)) from error
         if len(labels) != self._num_labels:
             raise FileError(self.path, "labels", f"are {len(labels)}, not {self._num_labels}")
         return labels
 
 
-def _check_footer(file: pq.ParquetFile) -> tuple[Origin, dict[str, Any]]:
+def _check_footer(file: pq.ParquetFile, size: int) -> tuple[Origin, dict[str, Any]]:
     """The origin, when the footer is that of a trace."""
     meta, entries = file.metadata, file.metadata.metadata or {}
     if ORIGIN_KEY.encode() not in entries or LABELS_KEY.encode() not in entries:
@@ -161,13 +173,34 @@ def _check_footer(file: pq.ParquetFile) -> tuple[Origin, dict[str, Any]]:
         index = file.schema_arrow.get_field_index(field.name)
         if index < 0 or file.schema_arrow.field(index).type != field.type:
             raise ValueError(f"has no column {field.name} of type {field.type}")
-    rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
-    origin, more = origin_from_json(entries[ORIGIN_KEY.encode()])
-    if any(not 0 < count <= MAX_GROUP for count in rows) or sum(rows) != meta.num_rows:
-        raise ValueError("has row groups of impossible sizes")
-    if more.get("events") != meta.num_rows:
+    _check_groups(meta, size)
+    text = entries[ORIGIN_KEY.encode()]
+    if len(text) > MAX_ORIGIN_BYTES:
+        raise ValueError(f"has an origin of {len(text)} bytes, where at most {MAX_ORIGIN_BYTES} make sense")
+    origin, more = origin_from_json(text)
+    if type(more.get("events")) is not int or more["events"] != meta.num_rows:
         raise ValueError(f"has {meta.num_rows} rows, where {str(more.get('events'))[:20]} were written")
     return origin, more
+
+
+def _check_groups(meta: pq.FileMetaData, size: int) -> None:
+    """Raise ValueError where row groups are too many, too large, or more than the file can hold."""
+    groups, events = meta.num_row_groups, meta.num_rows
+    if groups > max(MANY_GROUPS, events // LEAST_GROUP):
+        raise ValueError(
+            f"has {groups:,} row groups of {events / groups:.1f} events on average; at most {MANY_GROUPS:,}, or "
+            f"{LEAST_GROUP} events in each, can be read in time: write it again with larger ones"
+        )
+    if events > max(FEW_EVENTS, EVENTS_A_BYTE * size):
+        raise ValueError(
+            f"has {events:,} events in {size:,} bytes; at most {EVENTS_A_BYTE} events a byte make sense"
+        )
+    rows = [meta.row_group(group).num_rows for group in range(groups)]
+    if any(not 0 < count <= MAX_GROUP for count in rows) or sum(rows) != events:
+        raise ValueError(
+            f"has row groups of impossible sizes: {min(rows, default=0):,} to {max(rows, default=0):,} events, "
+            f"{sum(rows):,} together; give them 1 to {MAX_GROUP:,} each, {events:,} together"
+        )
 
 
 def _count(path: Path, more: dict[str, Any]) -> int:

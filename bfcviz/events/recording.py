@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.files import open_regular, replacing
-from bfcviz.events.folder import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end
+from bfcviz.events.folder import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end, remove_files
 from bfcviz.events.labels import Labels
 from bfcviz.events.lock import lock
 from bfcviz.events.log import EventLog
@@ -61,7 +61,9 @@ class Recording:
             self._write_origin(text)
             _UNDER_WAY.add(self)
         except BaseException:
+            self.labels.append_to(None)
             self._lock.close()
+            remove_files(self.folder)
             raise
 
     @property
@@ -83,7 +85,11 @@ class Recording:
         return Trace.open(self.folder)
 
     def close(self) -> None:
-        """End the recording and mark it as complete. A log that was brought along is closed before."""
+        """End the recording and mark it as complete. A log that was brought along is closed before.
+
+        Raises:
+            FileError: the folder was removed, or its origin cannot be written. The recording has ended all the same.
+        """
         if self._lock.closed:
             return
         error = 0
@@ -95,20 +101,27 @@ class Recording:
         if error:
             reason = f"later events were not recorded: {os.strerror(error)}"
             origin = replace(origin, status=Status.TRUNCATED, reasons=(reason,))
+        if self._log is not None and self._log.truncated:
+            reason = (
+                f"{EVENTS_FILE} was truncated by another process: of {self._log.head} events some are lost"
+            )
+            origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self.labels.error is not None:
             reason = f"later names were not recorded: {self.labels.error.strerror}"
             origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
         try:
-            self._write_origin(origin.to_json(events=self._count()))
+            if not self._is_there():
+                raise FileError(self.folder, "", "was removed, or replaced, while it was recorded to")
+            self._write_origin(origin.to_json(events=self._count(), labels=len(self.labels)))
         finally:
             self._lock.close()
 
     def discard(self) -> None:
         """End the recording and take it away: what was to be recorded could not begin."""
-        self.close()
-        for file in self.folder.iterdir():
-            file.unlink()
-        with suppress(OSError):  # one that was given may not be ours to take away; it is empty again
+        with suppress(FileError):
+            self.close()
+        remove_files(self.folder)
+        with suppress(OSError):  # one that was given may not be ours to take away, or holds more
             self.folder.rmdir()
 
     def __enter__(self) -> Self:
@@ -118,6 +131,14 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _is_there(self) -> bool:
+        """Whether the folder still holds this recording: another may have taken its place."""
+        try:
+            found = (self.folder / LABELS_FILE).stat()
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock.fileno()))
 
     def _count(self) -> int:
         if not self.events_path.exists():
@@ -151,9 +172,15 @@ def _claim(folder: Path) -> FileIO:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise FileError(folder, "", "is not empty; give a new folder, each recording has its own")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            raise FolderTaken(folder, "", "is not empty; give a new folder, each recording has its own")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = FileIO(os.open(folder / LABELS_FILE, flags, 0o666), "wb")
+    except FileExistsError as error:
+        if not folder.is_dir():
+            raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
+        raise FolderTaken(
+            folder, "", "is being recorded to by another process; give another folder"
+        ) from error
     except OSError as error:
         raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
     lock(file)

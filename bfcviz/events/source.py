@@ -88,7 +88,7 @@ class Source:
 
 
 class ArraySource(Source):
-    """Events in one array, which may be a mapped file.
+    """Events in one array.
 
     Args:
         events: shape (n,), dtype EVENT; not to be changed any more.
@@ -111,7 +111,7 @@ class ArraySource(Source):
         fault = self._fault_in(start, stop)
         if fault is not None:
             self._raise(fault)
-        events = self._events[start:stop]
+        events = self._part(start, stop)
         if self._unknown_labels:
             events = check.without_unknown_labels(events, len(self.labels))
         events.flags.writeable = False
@@ -129,8 +129,11 @@ class ArraySource(Source):
                     self._checked[block] = end - block * BLOCK
         return None
 
+    def _part(self, start: int, stop: int) -> Events:
+        return self._events[start:stop]
+
     def _check(self, start: int, stop: int) -> Fault | None:
-        events = self._events[start:stop]
+        events = self._part(start, stop)
         if check.has_unknown_label(events, len(self.labels)):
             self._unknown_labels = True
             self.degrade("some events name a label that is not there: they are shown without one")

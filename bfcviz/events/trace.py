@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bfcviz.errors import FileError, MissingExtra, TraceError
+from bfcviz.events.files import reading
 from bfcviz.events.folder import FolderSource
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
@@ -67,9 +68,10 @@ class Trace:
             FileError: this is not a trace, or so damaged that nothing can be read.
         """
         path = Path(path)
-        if not path.exists():
-            raise FileError(path, "", "does not exist")
-        source: Source = FolderSource(path) if path.is_dir() else ParquetSource(path)
+        with reading(path):
+            if not path.exists():
+                raise FileError(path, "", "does not exist")
+            source: Source = FolderSource(path) if path.is_dir() else ParquetSource(path)
         if check:
             source.cut_at_damage()
         return cls(source)
@@ -105,7 +107,7 @@ class Trace:
         return f"<Trace{name}: {len(self)} events, {self.origin.status}>"
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), read-only; not copied where they lie together in memory or in a mapped file.
+        """Events [start, stop), read-only; not copied where they lie together in memory.
 
         Raises:
             TraceError: the trace has no such events, or (in memory) one of them cannot be right.

@@ -6,12 +6,13 @@ import os
 import numpy as np
 import pytest
 from events.conftest import COUNT
-from events.fabricate import fabricate
+from events.fabricate import fabricate, fabricate_labels
 
 from bfcviz.errors import FileError
 from bfcviz.events import folder as folder_module
 from bfcviz.events.folder import find_end
 from bfcviz.events.origin import Status
+from bfcviz.events.recording import Recording
 from bfcviz.events.schema import EVENT
 from bfcviz.events.trace import BLOCK, Trace
 
@@ -119,11 +120,9 @@ def lines(folder):
     [
         (lambda rows: [*rows[:9], rows[9][:-5]], 10, "line 10 is cut off"),
         (lambda rows: [*rows[:9], rows[9][:-1]], 10, "line 10 is cut off"),
-        (lambda rows: [*rows[:9], *rows[10:]], 10, "line 10 is not label 10"),
-        (lambda rows: [*rows[:9], b"\xff\xfe{}\n", *rows[10:]], 10, "line 10 is not JSON"),
         (lambda rows: [*rows[:9], b"[" * 50_000 + b"\n"], 10, "line 10 is nested too deeply"),
-        (lambda rows: [*rows[:9], b'{"id": 10, "name": 5}\n'], 10, "line 10 has a name that is no text"),
-        (lambda rows: [*rows[:9], b"\n", *rows[10:]], 10, "line 10 is not JSON"),
+        (lambda rows: [*rows[:9], b'{"id":10,"name":5}\n'], 10, "line 10 has a name that is no text"),
+        (lambda rows: [*rows[:9], b'{"id":4294967295,"name":"x"}\n'], 10, "line 10 is not label 10"),
         (lambda rows: [*rows[:9], b"\0" * 500], 10, "line 10 is cut off"),
         (lambda _: [], 1, None),
     ],
@@ -139,6 +138,46 @@ def test_damaged_labels_cost_names_only(folder, change, known, why):
         assert f"labels.jsonl {why}" in trace.origin.reasons[0]
     assert "label that is not there" in trace.origin.reasons[-1]
     assert len(trace.to_pandas()) == COUNT
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (lambda rows: [*rows[:9], *rows[10:]], {10}),
+        (lambda rows: [*rows[:9], *rows[12:]], {10, 11, 12}),
+        (lambda rows: [*rows[:9], b"\xff\xfe{}\n", *rows[10:]], {10}),
+        (lambda rows: [*rows[:9], b"\n", *rows[10:]], {10}),
+        (lambda rows: [*rows[:9], b'{"id":0,"name":"x"}\n', *rows[10:]], {10}),
+        (lambda rows: [*rows[:9], rows[9][:-9], *rows[10:]], {10}),  # cut off, and the next one behind it
+        (lambda rows: [*rows[:9], rows[9][:-9], *rows[9:]], set()),  # cut off, and written again
+        (lambda rows: [*rows[:10], *rows[9:]], set()),  # twice
+        (lambda rows: [*rows[:9], b"\0" * sum(map(len, rows[9:12])), *rows[12:]], {10, 11, 12}),  # truncated
+    ],
+)
+def test_a_damaged_line_costs_no_other_name(folder, change, missing):
+    whole = Trace.open(folder).labels
+    (folder / "labels.jsonl").write_bytes(b"".join(change(lines(folder))))
+    trace = Trace.open(folder)
+    assert len(trace.labels) == len(whole)
+    known = [number for number in range(1, len(whole)) if trace.labels[number] == whole[number]]
+    assert {*range(1, len(whole))} - {*known} == missing
+    assert {trace.labels.name(number) for number in missing} <= {""}
+    assert trace.origin.status is (Status.DEGRADED if missing else Status.COMPLETE)
+    assert f"{len(missing)} name" in "; ".join(trace.origin.reasons) or not missing
+    assert np.array_equal(trace.read(0, COUNT), fabricate(COUNT))
+
+
+def test_a_line_cut_off_at_first_is_taken_when_it_is_whole(tmp_path):
+    with Recording(tmp_path / "run", labels=fabricate_labels()) as recording:
+        path, whole = recording.folder / "labels.jsonl", (recording.folder / "labels.jsonl").read_bytes()
+        path.write_bytes(whole[:-30])
+        trace = recording.trace()
+        before = len(trace.labels)
+        path.write_bytes(whole)
+        trace.refresh()
+        assert trace.labels.names == recording.labels.names
+        assert before < len(trace.labels)
+        assert trace.origin.reasons == ()
 
 
 def test_no_labels_at_all(folder):

@@ -1,5 +1,7 @@
+import base64
 import errno
 import os
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ ORIGIN = Origin(
     status=Status.DEGRADED,
     reasons=("one", "two"),
     pools=(Pool("a", 1 << 34, {"growth": True}), Pool("b")),
-    details={"checks": [1, 2]},
+    details={"numbers": [1, 2]},
 )
 
 
@@ -59,7 +61,7 @@ def test_any_range_is_what_it_was(packed, start, stop):
 
 
 def test_blocks_stream_more_than_the_cache_holds(packed, monkeypatch):
-    monkeypatch.setattr("bfcviz.events.parquet.CACHED_GROUPS", 2)
+    monkeypatch.setattr("bfcviz.events.parquet.CACHED_BYTES", 2 * BLOCK * EVENT.itemsize)
     trace = Trace.open(packed)
     for _ in range(2):
         joined = np.concatenate(list(trace.blocks(7)))
@@ -226,3 +228,37 @@ def test_labels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     with pytest.raises(TraceError, match="800 labels pack to"):
         fabricate_trace(1).save(tmp_path / "t.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_larger_than_a_file_holds_are_refused_when_it_is_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "MAX_UNPACKED_LABELS", 1000)
+    with pytest.raises(TraceError, match="a file holds 1000"):
+        fabricate_trace(1).save(tmp_path / "t.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def saved_again(path, labels):
+    """What is read of labels that were saved."""
+    Trace.from_events(fabricate(10), labels, Origin()).save(path)
+    again = Trace.open(path).labels
+    return [again[number] for number in range(len(again))]
+
+
+def test_names_full_of_commas_and_brackets_are_no_reason_to_refuse_a_trace(tmp_path):
+    labels = fabricate_labels()
+    for number in range(18_000):
+        labels.intern(f"tuple.{number}=(" + ",".join(["f32[128,1024]{1,0}"] * 30) + ')"\\')
+    assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
+
+
+def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "LEAST_UNPACKED", 1 << 16)
+    monkeypatch.setattr(packing, "UNPACKED_A_BYTE", 100)  # as zlib gives 165 here
+    labels = fabricate_labels()
+    for number in range(100):
+        labels.intern(f"op{number}", stack="/home/user/walk.py:12 in walk\n" * (2000 + number))
+    table = labels.to_json().encode()
+    tight = base64.b64encode(zlib.compress(table))
+    assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
+    with pytest.raises(ValueError, match="needs more than"):
+        packing.unpacked(tight)

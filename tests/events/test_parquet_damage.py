@@ -9,7 +9,7 @@ import pytest
 from events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
 from bfcviz.errors import FileError
-from bfcviz.events import packing, parquet
+from bfcviz.events import packing
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY, pack
 from bfcviz.events.trace import BLOCK, Trace
@@ -172,7 +172,7 @@ def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
-    monkeypatch.setattr(parquet, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(packing, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
         use_all(good)
 

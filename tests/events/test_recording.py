@@ -76,6 +76,7 @@ class FullLog:
     """A log whose disk became full."""
 
     error = errno.ENOSPC
+    truncated = False
 
     def __init__(self, folder):
         self.folder = folder
@@ -162,3 +163,12 @@ def test_one_that_is_discarded_leaves_a_folder_that_can_be_used(tmp_path):
     assert not (tmp_path / "run").exists()
     with Recording(tmp_path / "run", POOLS) as again:
         assert len(again.trace()) == 0
+
+
+def test_one_that_is_discarded_takes_nothing_else_with_it(tmp_path):
+    recording = Recording(tmp_path / "run", POOLS)
+    assert recording.log.head == 0
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / "more").mkdir()
+    recording.discard()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"notes.txt", "more"}
