@@ -159,6 +159,23 @@ def nearest_size(num_bytes: int) -> int:
     return max(size for _, size in _SIZES if size <= num_bytes)
 
 
+def bind(
+    view: widgets.Widget, name: str, widget: widgets.Widget, shown: Callable[[Any], Any] = lambda value: value
+) -> None:
+    """Let a menu show and set a trait of a view; `shown` is what the menu shows for a value."""
+
+    def to_widget(_: object = None) -> None:
+        widget.value = shown(getattr(view, name))
+
+    def to_trait(change: dict[str, Any]) -> None:
+        if shown(getattr(view, name)) != change["new"]:
+            view.set_trait(name, change["new"])
+
+    to_widget()
+    view.observe(to_widget, name)
+    widget.observe(to_trait, "value")
+
+
 def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.Dropdown:
     return widgets.Dropdown(
         options=options,

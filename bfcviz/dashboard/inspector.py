@@ -1,6 +1,6 @@
 """The Inspector: step through a trace, event by event, and see what each did to the heap."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import RLock
@@ -9,8 +9,9 @@ from typing import Any, Final
 import ipywidgets as widgets
 import traitlets
 
+from bfcviz.dashboard import lifetime
 from bfcviz.dashboard.chunk_list import ChunkList
-from bfcviz.dashboard.controls import Controls, nearest_size
+from bfcviz.dashboard.controls import Controls, bind, nearest_size
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.exporter import Exporter
 from bfcviz.dashboard.hearing import hear
@@ -33,9 +34,26 @@ from bfcviz.model.life import life_of
 
 _ALL: Final = "everything"
 
+_FREED: Final = (
+    "study",
+    "view",
+    "chunk_list",
+    "event_list",
+    "_trace",
+    "_page",
+    "_tabs",
+    "_exporter",
+    "_wording",
+)
+"""Attributes that `close` removes: everything that refers to events, pictures or tables."""
+
 
 class Inspector(widgets.VBox):  # type: ignore[misc]
     """A view of one heap of a trace at one step, with controls to move it.
+
+    `close()` frees its memory. Python frees it, too, once the page shows no view of it (its cell runs again, its
+    output is cleared) and no variable refers to it. IPython's `Out` is such a variable for the last line of a
+    cell: display it by name instead. Where no page tells that a view went, only `close()` frees it.
 
     Args:
         trace: what to step through; it may grow meanwhile.
@@ -88,6 +106,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 "heap at work by bfcviz.LiveDashboard(heap)"
             )
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
+        self._closed = False
+        self._theirs = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._depth, self._changed, self._follows_on = 0, False, False
         self._trace, self._last = trace, len(trace)
         self._controls = Controls([each.name for each in trace.origin.pools], self.act)
@@ -95,12 +115,20 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self._wording = Wording()
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self._exporter = Exporter(names, self._draw, self._code)
-        super().__init__(**traits)
+        super().__init__(**{"_view_count": 0, **traits})
+        lifetime.free_unseen(self)
+        try:
+            self.pool, self.theme = pool, theme
+            self._open()
+            at = (self._last if follow else trace.first) if step is None else step
+            self.step, self.follow = at, follow
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self) -> None:
         self.add_class("bfcviz-dashboard")
-        self.pool, self.theme = pool, theme
-        self._open()
-        at = (self._last if follow else trace.first) if step is None else step
-        self.step, self.follow = at, follow
         self.study.model.seek(self.step)
         self._choose()
         self.view = View(self.study.panels(names_in(self.views), self.look), self.views, self.look.paints)
@@ -122,6 +150,37 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _tab_contents(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self._exporter.row]
 
+    # -- how it ends -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it: the page forgets it, and what it kept is freed. It can neither move nor be shown again."""
+        if self.__dict__.get("_closed", True):  # also one whose trace was refused
+            return
+        self._closed = True
+        self._player.pause()
+        lifetime.close(self, *self._parts(), without=self._theirs)
+        self.set_trait("children", ())
+        for name in _FREED:
+            self.__dict__.pop(name, None)
+
+    def _parts(self) -> list[widgets.Widget]:
+        """What is in the page; where making it failed, what was to come there."""
+        made = [self.__dict__.get(name) for name in ("chunk_list", "event_list", "view", "_wording")]
+        parts = [part.widget for part in made if part is not None]
+        return [*self._controls.inputs(), self._controls.of, self._exporter.row, *parts]
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FREED and self.__dict__.get("_closed", False):
+            raise BfcvizError(
+                f"this Inspector is closed and has no {name.strip('_')} any more; make a new one"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # -- what is shown ---------------------------------------------------------------------------------------
 
     @contextmanager
@@ -133,7 +192,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 yield
             finally:
                 self._depth -= 1
-                if self._changed and not self._depth:
+                if self._changed and not self._depth and not self._closed:
                     self._changed = False
                     self._show()
 
@@ -222,7 +281,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         From any thread, after `trace_grew(moving=True)`; the rest of the picture stays as it was then.
         """
         with self.lock:
-            source = self.study.glance()
+            source = None if self._closed else self.study.glance()
             if source is not None:
                 self._page.show_image(*self.view.take_image("region_map", source), source)
             return source is not None
@@ -245,11 +304,11 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
 
     def _listen(self) -> None:
         controls = self._controls
-        self._bind("pool", controls.pool)
-        self._bind("views", controls.views)
-        self._bind("colour", controls.colour)
-        self._bind("axis", controls.axis)
-        self._bind("wanted", controls.wanted, nearest_size)
+        bind(self, "pool", controls.pool)
+        bind(self, "views", controls.views)
+        bind(self, "colour", controls.colour)
+        bind(self, "axis", controls.axis)
+        bind(self, "wanted", controls.wanted, nearest_size)
         for widget in (controls.slider, controls.step):
             widget.observe(lambda change: self.set_trait("step", change["new"]), "value")
         self.observe(self._moved, "step")
@@ -258,22 +317,6 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self.observe(self._draw_soon, ["look", "views", "width"])
         self.observe(self._followed, "follow")
         self._tabs.observe(lambda _: self._show_list(), "selected_index")
-
-    def _bind(
-        self, name: str, widget: widgets.Widget, shown: Callable[[Any], Any] = lambda value: value
-    ) -> None:
-        """Lets a menu show and set a trait; `shown` is what it shows for a value."""
-
-        def to_widget(_: object = None) -> None:
-            widget.value = shown(getattr(self, name))
-
-        def to_trait(change: dict[str, Any]) -> None:
-            if shown(getattr(self, name)) != change["new"]:
-                self.set_trait(name, change["new"])
-
-        to_widget()
-        self.observe(to_widget, name)
-        widget.observe(to_trait, "value")
 
     def _moved(self, _: object) -> None:
         with self._drawing():
@@ -304,8 +347,10 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _change_pool(self, _: object = None) -> None:
         with self._drawing():
             self._changed = True
+            before = [self.chunk_list.widget, self.event_list.widget]
             self._open()
             self._tabs.children = self._tab_contents()
+            lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None)
 
     def act(self, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import kernel
+from bfcviz.dashboard import kernel, lifetime
 from bfcviz.dashboard.drain import Drain
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.motion import Frame, Motion
@@ -72,6 +72,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._work: Work[Any] | None = None
         self.pictures = 0
         self._pulse = Pulse()
+        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
+        self.inspector = Inspector(self.trace, follow=True, **options)
         self._words = widgets.HTML()
         self._words.add_class("bfcviz-live")
         self._switch = widgets.ToggleButton(
@@ -79,11 +81,10 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         )
         names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
         self._menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
-        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
-        self.inspector = Inspector(self.trace, follow=True, **options)
         row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
         self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
         super().__init__([self._bar, self.inspector], _view_count=0)
+        lifetime.free_unseen(self, self.inspector, beside=[self._menu])
         self._switch.observe(lambda _: self._switched(), "value")
         self._menu.observe(lambda _: self._change_heap(), "value")
         self.observe(self._seen, "_view_count")
@@ -94,8 +95,19 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     @property
     def trace(self) -> Trace:
-        """What is shown."""
+        """What is shown.
+
+        Raises:
+            BfcvizError: the dashboard is closed.
+        """
+        if self.closed:
+            raise BfcvizError("this LiveDashboard is closed and has no trace any more; make a new one")
         return self.traces[self._shown]
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return not self.traces
 
     # -- how it goes on --------------------------------------------------------------------------------------
 
@@ -125,12 +137,16 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def _frame(self) -> bool:
         """The renderer's picture: whichever is due; returns whether more may come."""
         with self.inspector.lock:
+            if self.closed:
+                return False
             if self.renderer.paused:  # since this frame began: the whole picture is there already
                 return self.trace.following
             return self._show(now=False)
 
     def _show(self, *, now: bool) -> bool:
         with self.inspector.lock:
+            if self.closed:
+                return False
             self.trace.refresh()
             before, self._length = self._length, len(self.trace)
             came, going = self._length > before, self.trace.following
@@ -151,7 +167,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def _rest(self) -> None:
         """The whole picture of where it stands, where what is shown is only a part of it."""
         with self.inspector.lock:
-            if self._motion.moving:
+            if self._motion.moving and not self.closed:
                 self._draw(Frame.WHOLE)
 
     def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
@@ -170,13 +186,16 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         return self._work
 
     def close(self) -> None:
-        """End it: no more pictures, and the page forgets it."""
-        if hasattr(self, "_bar"):  # Python closes one as well that was refused
-            self.renderer.stop()
-            self._drain.stop()
-            for part in (self.inspector, *self._bar.children, self._bar):
-                part.close()
-        super().close()
+        """End it: no more pictures, the page forgets it, and what it kept is freed."""
+        if "_bar" not in self.__dict__ or self.closed:  # Python closes one as well that was refused
+            return
+        self.renderer.stop()
+        self._drain.stop()
+        self.traces = []
+        self._work = None
+        self.inspector.close()
+        lifetime.close(self, self._menu)
+        self.set_trait("children", ())
 
     # -- what happens ----------------------------------------------------------------------------------------
 
@@ -217,8 +236,9 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self._words.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
 
     def _ended(self) -> None:
-        self._pulse.hurry()
-        self._say()
+        if not self.closed:
+            self._pulse.hurry()
+            self._say()
 
 
 def numbered(names: Sequence[str]) -> list[tuple[str, int]]:

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import anywidget
 
-_SCRIPT: Final = Path(__file__).with_name("page.js")
+# Its text: of a path anywidget would keep every widget that was ever made, to tell each when the file changes.
+_SCRIPT: Final = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 
 # JupyterLab and ipywidgets take the mark of the focus away from menus, sliders and boxes; the class stands there
 # three times to count for more than theirs.

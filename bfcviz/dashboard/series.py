@@ -5,6 +5,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from bfcviz.dashboard import lifetime
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.events.trace import Trace
 
@@ -54,6 +55,17 @@ class Series(widgets.VBox):  # type: ignore[misc]
     def say(self, text: str) -> None:
         """Tell something beside the menu."""
         self._words.value = escape(text)
+
+    def close(self) -> None:
+        """End it: the page forgets it, and what it kept is freed."""
+        if "_bar" not in self.__dict__:
+            return
+        self.traces, self._shown = [], None
+        if self.inspector is not None:
+            self.inspector.close()
+            self.inspector = None
+        lifetime.close(self)
+        self.set_trait("children", ())
 
     def _choose(self) -> None:
         if not self._adding and self._menu.value is not None:
