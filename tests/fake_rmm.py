@@ -80,6 +80,7 @@ class FakeRmm:
         device: the current one.
         events: recorded ones, as [stream, whether it is done].
         gone: streams that are destroyed.
+        contexts: devices that a context was created on, as making them current does.
     """
 
     def __init__(self, devices=1):
@@ -97,7 +98,8 @@ class FakeRmm:
         self.gpu = types.ModuleType("rmm._cuda.gpu")
         self.gpu.getDeviceCount = self._count
         self.gpu.getDevice = lambda: self.device
-        self.gpu.setDevice = lambda device: setattr(self, "device", device)
+        self.contexts = {0}
+        self.gpu.setDevice = self._set_device
         self.runtime = types.ModuleType("cuda.bindings.runtime")
         self.runtime.cudaError_t = Status
         self.runtime.cudaEventDisableTiming = 2
@@ -138,6 +140,10 @@ class FakeRmm:
         if not self.devices:
             raise RuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient")
         return self.devices
+
+    def _set_device(self, device):
+        self.device = device
+        self.contexts.add(device)
 
     def _record(self, event, stream):
         if stream in self.gone:

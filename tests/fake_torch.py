@@ -40,6 +40,19 @@ class MemPool:
         self.segments = []  # (address, size, device, stream)
 
 
+class UntypedStorage:
+    """Memory of a tensor, by address."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+    def _share_cuda_(self):
+        return "handle", self.address
+
+
 class Event:
     def __init__(self, cuda):
         self.cuda = cuda
@@ -62,19 +75,27 @@ class FakeTorch(types.ModuleType):
     Attributes:
         pools: those in use now, by device.
         stream: the current one's handle.
+        contexts: devices that a context was created on.
+        kept: addresses of segments in which there are tensors.
+        backend: the allocator by its name.
     """
 
     __version__ = "2.15.0"
 
     def __init__(self, devices=1, memory=64 << 20):
         super().__init__("torch")
-        self.devices, self.total = devices, memory
+        self.devices, self.total, self.free = devices, memory, memory
         self.pools, self.stream, self.device, self.events = {}, 0, 0, []
         self.current_allocator = None
+        self.contexts = {0}
         self.used = False  # CUDA memory, before the allocator was replaced
         self.settings = dict(SETTINGS)
         self.history, self.snapshots = None, []
         self.OutOfMemoryError = OutOfMemoryError
+        self.UntypedStorage = type(
+            "UntypedStorage", (UntypedStorage,), {}
+        )  # of this one alone: it may be changed
+        self.kept, self.backend = set(), "native"
         self._C = types.SimpleNamespace(
             _cuda_customAllocator=CustomAllocator,
             _cuda_beginAllocateToPool=self._begin,
@@ -86,7 +107,8 @@ class FakeTorch(types.ModuleType):
         memory_module = types.SimpleNamespace(
             _CUDAAllocator=lambda allocator: types.SimpleNamespace(allocator=lambda: allocator),
             change_current_allocator=self._change,
-            get_allocator_backend=lambda: "native" if self.current_allocator is None else "pluggable",
+            get_allocator_backend=lambda: self.backend if self.current_allocator is None else "pluggable",
+            empty_cache=self._empty_cache,
             _record_memory_history=self._record,
             _snapshot=self._snapshot,
         )
@@ -95,13 +117,21 @@ class FakeTorch(types.ModuleType):
             is_available=lambda: self.devices > 0,
             device_count=lambda: self.devices,
             current_device=lambda: self.device,
-            mem_get_info=lambda device: (self.total // 2, self.total),
+            mem_get_info=self._mem_get_info,
+            get_device_properties=lambda device: types.SimpleNamespace(total_memory=self.total),
             MemPool=self._pool,
             memory=memory_module,
             Event=lambda: Event(self),
             ExternalStream=lambda handle, device: (device, handle),
             device=self._on,
             synchronize=lambda device: None,
+            empty_cache=self._empty_cache,
+            memory_allocated=lambda device: sum(
+                size
+                for pool in self.made
+                for at, size, there, _ in pool.segments
+                if at in self.kept and there == (self.device if device is None else device)
+            ),
         )
         self.made = []
 
@@ -126,15 +156,14 @@ class FakeTorch(types.ModuleType):
         self.current_allocator.free(address, size, device, stream or None)
 
     def empty_cache(self):
-        """All segments go back: no tensor is left."""
-        for pool in self.made:
-            for address, size, device, stream in pool.segments:
-                pool.allocator.free(address, size, device, stream or None)
-            pool.segments.clear()
+        """What a program calls."""
+        self.cuda.empty_cache()
 
     # -- what bfcviz calls ----------------------------------------------------------------------------------
 
     def _pool(self, allocator):
+        if self.backend == "cudaMallocAsync":
+            raise RuntimeError("cudaMallocAsync does not yet support createOrIncrefPool.")
         self.made.append(MemPool(allocator))
         return self.made[-1]
 
@@ -143,6 +172,17 @@ class FakeTorch(types.ModuleType):
 
     def _end(self, device, pool_id):
         assert self.pools.pop(device).id == pool_id
+
+    def _empty_cache(self):
+        """Segments without tensors go back, but for those of pools in use, which PyTorch keeps."""
+        for pool in self.made:
+            if pool in self.pools.values():
+                continue
+            for segment in list(pool.segments):
+                address, size, device, stream = segment
+                if address not in self.kept:
+                    pool.segments.remove(segment)
+                    pool.allocator.free(address, size, device, stream or None)
 
     def _change(self, wrapper):
         if self.used:
@@ -157,7 +197,13 @@ class FakeTorch(types.ModuleType):
             self.settings["release_lock_on_cudamalloc"] = named["release_lock_on_cudamalloc"] == "True"
 
     def _record(self, enabled="all", **options):
+        if self.backend == "cudaMallocAsync":
+            raise RuntimeError("cudaMallocAsync does not yet support recordHistory.")
         self.history = options if enabled else None
+
+    def _mem_get_info(self, device):
+        self.contexts.add(device)
+        return self.total // 2, self.total
 
     def _snapshot(self):
         if self.snapshots:

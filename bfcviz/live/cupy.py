@@ -10,6 +10,7 @@
 """
 
 import atexit
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -27,11 +28,12 @@ from bfcviz.live import cupy_api, marks
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
+from bfcviz.live.headroom import Share
 from bfcviz.live.lent import OPTIONS, LentHeap
-from bfcviz.live.maker import Maker, check_limit
+from bfcviz.live.maker import Maker
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen, Stacks
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.units import format_bytes
 
 _MEMORY: Final = {
     "device": "memory of the device",
@@ -95,6 +97,29 @@ class CupyServed:
         """Carry out the frees that need not wait for other streams any more."""
         self._desk.let_go(0, 0, 0, 0)
 
+    # -- as CuPy's MemoryPool has them, of the current device ----------------------------------------------------
+
+    def free_all_blocks(self) -> int:
+        """Give the wholly free regions of this device back to it; returns how many bytes.
+
+        CuPy's own `free_all_blocks` empties its own pool, which is not in use here.
+        """
+        return self._desk.trim(self._cuda.device())
+
+    def used_bytes(self) -> int:
+        """Bytes that arrays have, with what is wasted in their chunks and what waits for other streams."""
+        return sum(heap.stats().bytes_in_use for heap in self._desk.heaps_of(self._cuda.device()))
+
+    def free_bytes(self) -> int:
+        """Bytes of the heaps that no array has."""
+        return sum(heap.stats().free_bytes for heap in self._desk.heaps_of(self._cuda.device()))
+
+    def total_bytes(self) -> int:
+        """Bytes that the heaps got from the device."""
+        return sum(heap.stats().pool_bytes for heap in self._desk.heaps_of(self._cuda.device()))
+
+    # -- for the length of a `with` -----------------------------------------------------------------------------
+
     def __enter__(self) -> Self:
         if CupyServed._under_way is not None:
             raise LiveError("CuPy is served already: leave that `with` first; it has one allocator at a time")
@@ -132,6 +157,8 @@ class CupyServed:
 def serve_cupy(
     limit: int | str | None = None,
     *,
+    fraction: float | None = None,
+    headroom: int | str | None = None,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
@@ -140,12 +167,14 @@ def serve_cupy(
 ) -> CupyServed:
     """Let CuPy's new arrays have their memory from instrumented heaps, for the length of a `with`, in all threads.
 
-    Each stream of each device has a heap of its own, so that memory in use on one stream never goes to another; see
-    `cupy_desk` for what is freed under another stream. Arrays may outlive the `with`, and keep their heaps. Those
-    that a captured graph works on must live as long as the graph, as with CuPy's own pool.
+    Each stream of each device has a heap of its own (`cupy_desk`). Arrays may outlive the `with`, and keep their heaps.
+    Those that a captured graph works on must live as long as the graph.
 
     Args:
-        limit: of the heaps of one device together, in bytes or as text. By default all of its memory.
+        limit: of the heaps of one device together, in bytes or as text. By default what is free, less what TensorFlow
+            leaves to CUDA's libraries and kernels (`live.headroom`).
+        fraction: the limit as a share of all memory of the device; give at most one of the three.
+        headroom: bytes, or text, to be left of what is free.
         log: where the events of the first heap go, that of the stream that is current now; a recording brings its
             labels along. Heaps of other streams have rings in memory.
         labels: where the names that `labels.label` gives are interned.
@@ -155,30 +184,26 @@ def serve_cupy(
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, the limit is above the device, `capture` is none of
+        LiveError: it has no GPU, no driver or the wrong build, the device has less than that, `capture` is none of
             these, or, on entering, it is served already.
         DeviceError: the driver refuses.
-        InvalidRequest: a limit that cannot be.
+        InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
         ValueError: a limit that is no size.
     """
-    if memory not in _MEMORY:
-        raise LiveError(f"memory={memory!r} was asked for; choose one of {', '.join(_MEMORY)}")
+    _check_memory(memory)
     cuda = cupy_api.Cuda("served")
-    bytes_limit = None if limit is None else parse_bytes(limit)
-    total = cuda.total_memory(cuda.device())
-    check_limit(bytes_limit, total, cuda.device(), memory)
+    share = Share.parse(limit, fraction, headroom)
+
+    def limit_of(device: int) -> int:
+        return share.of(device, cuda.room(device), memory)
+
     logs, table = log_and_labels(log, labels)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda.sub_allocator(memory, device, stream, budget)
 
-    make = Maker(CupyHeap, "cupy", source, bytes_limit, cuda.total_memory, logs, table, options)
-    words = (
-        f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
-        f"{format_bytes(bytes_limit or total)} a device together ({_MEMORY[memory]}), so every split, merge and "
-        "extension is seen"
-    )
-    return CupyServed(cuda, make, _capture(table, capture), words)
+    make = Maker(CupyHeap, "cupy", source, limit_of, logs, table, options)
+    return CupyServed(cuda, make, _capture(table, capture), _words(limit_of(cuda.device()), memory))
 
 
 def observe_cupy(
@@ -203,15 +228,37 @@ def observe_cupy(
     return CupyObserved(cupy_api.Cuda("observed"), logs, _capture(table, capture))
 
 
+def _check_memory(memory: str) -> None:
+    if memory not in _MEMORY:
+        raise LiveError(f"memory={memory!r} was asked for; choose one of {', '.join(_MEMORY)}")
+
+
+def _words(limit: int, memory: Memory) -> str:
+    return (
+        f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
+        f"{format_bytes(limit)} a device together ({_MEMORY[memory]}), so every split, merge and extension is seen"
+    )
+
+
 def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
     return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
 
 
 _hooks: WeakSet[CupyHook] = WeakSet()
+_PATIENCE: Final = 5.0
+"""Seconds for calls that are under way when Python ends."""
 
 
 @atexit.register
 def _end() -> None:
-    """Python ends: CuPy may free its last arrays when there is no Python to run any more."""
-    for hook in list(_hooks):
+    """Python ends: CuPy may free its last arrays when there is no Python to run any more.
+
+    A daemon thread that wants the GIL back later is ended where it stands. Within a call of CuPy's, which is C++, that
+    would abort the process: so the calls under way come to their end first.
+    """
+    hooks = list(_hooks)
+    for hook in hooks:
         hook.end()
+    deadline = time.monotonic() + _PATIENCE
+    while any(hook.inside for hook in hooks) and time.monotonic() < deadline:
+        time.sleep(0.001)

@@ -1,45 +1,45 @@
 """Cuda: what bfcviz asks of CuPy. Much of it is C, found through the table that CuPy's modules export to each other."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_plain import AsyncSubAllocator
-from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.live.keeper import Event
+from bfcviz.allocator.sub_allocators.cuda import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
+from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
+from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.keeper import Event, LateEvent
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: the default stream of the calling thread."""
 
+LEGACY: Final = 1
+"""cudaStreamLegacy: it waits for all streams but non-blocking ones, so for the default streams of threads, too."""
+
+_CAPTURING: Final = range(900, 909)
+"""What CUDA answers to a call that a capture forbids: cudaErrorStreamCapture..."""
+
 _STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
 
 
-class Done:
-    """What there is to wait for where nothing is under way."""
-
-    def query(self) -> bool:
-        """It is done."""
-        return True
-
-    def synchronize(self) -> None:
-        """No need to wait."""
-
-
 class _Recorded:
-    """A CUDA event."""
+    """A CUDA event. It is asked in relaxed mode: in the default one that would break a capture in any stream."""
 
     def __init__(self, event: Any) -> None:
         self._event = event
 
     def query(self) -> bool:
-        return bool(self._event.done)
+        with cuda_driver.load().relaxed():
+            return bool(self._event.done)
 
     def synchronize(self) -> None:
-        self._event.synchronize()
+        with cuda_driver.load().relaxed():
+            self._event.synchronize()
 
 
 class Cuda:
@@ -80,6 +80,11 @@ class Cuda:
         """Bytes a device has."""
         return int(self.cupy.cuda.Device(device).mem_info[1])
 
+    def room(self, device: int) -> Room:
+        """What there is on a device now."""
+        available, total = self.cupy.cuda.Device(device).mem_info
+        return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
+
     def stream_of(self) -> int:
         """Address of a C function `intptr_t (int device)`: this thread's stream; called with the GIL, may raise."""
         signature, name = _STREAM_OF
@@ -97,22 +102,52 @@ class Cuda:
         return self.cupy.cuda.get_current_stream(device)
 
     def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far.
+        """An event behind all that was put into a stream so far; `stream` is this thread's current one.
 
-        A stream that is capturing runs nothing yet, and whoever launches the graph keeps its memory.
+        While the stream is captured, or cannot be used because another one is, the event is recorded after the capture.
         """
-        handle = handle_of(stream)
-        with self.cupy.cuda.Device(device):
-            if self.runtime.streamIsCapturing(handle):
-                return Done()
+        event = self._try_to_record(device, handle_of(stream))
+        if event is not None:
+            return event
+        handle = LEGACY if stream < 0 else stream
+
+        def record(_alive: object = self.stream_object(device)) -> Event | None:
+            return self._try_to_record(device, handle)
+
+        return LateEvent(record)
+
+    def _try_to_record(self, device: int, handle: int) -> Event | None:
+        with self._on(device) as driver:
+            if driver.is_capturing(handle):
+                return None
             event = self.cupy.cuda.Event(disable_timing=True)
-            self.runtime.eventRecord(event.ptr, handle)
+            try:
+                self.runtime.eventRecord(event.ptr, handle)
+            except self.runtime.CUDARuntimeError as error:
+                if getattr(error, "status", 0) not in _CAPTURING:
+                    raise
+                return None
         return _Recorded(event)
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device."""
-        with self.cupy.cuda.Device(device):
+        """Wait for everything on a device.
+
+        Raises:
+            LiveError: a stream of this thread is being captured, and waiting would break the capture.
+        """
+        with self._on(device) as driver:
+            if driver.is_capturing(LEGACY) or driver.is_capturing(self.stream_handle(device)):
+                raise LiveError(
+                    f"device {device} cannot be waited for while a CUDA graph is captured: end the capture first"
+                )
             self.runtime.deviceSynchronize()
+
+    @contextmanager
+    def _on(self, device: int) -> Iterator[cuda_driver.Driver]:
+        """Make a device current, and let calls not break a capture."""
+        driver = cuda_driver.load()
+        with self.cupy.cuda.Device(device), driver.relaxed():
+            yield driver
 
     # -- memory -------------------------------------------------------------------------------------------------
 
@@ -122,7 +157,7 @@ class Cuda:
 
     def redirect(self, source: SubAllocator, stream: int) -> None:
         """Let a sub-allocator that has nothing granted serve another stream."""
-        if isinstance(source, AsyncSubAllocator):
+        if isinstance(source, CudaSubAllocator):
             source.stream = handle_of(stream)
 
     def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
@@ -131,6 +166,10 @@ class Cuda:
         make = module.PythonFunctionAllocator if callable(functions[0]) else module.CFunctionAllocator
         malloc: Callable[[int], Any] = make(*functions, *([] if callable(functions[0]) else [None])).malloc
         return malloc
+
+    def out_of_memory(self, numbers: OutOfMemory) -> OutOfMemory:
+        """An error with these numbers that is CuPy's OutOfMemoryError, too: programs catch that one."""
+        return _out_of_memory_class(self.cupy.cuda.memory.OutOfMemoryError)(**numbers.numbers())
 
     def get_allocator(self) -> Any:
         """What `cupy.empty` asks now, in this thread."""
@@ -153,6 +192,11 @@ class Cuda:
                 "CuPy's allocator was to be changed within cupy.cuda.using_allocator, which has its own in this "
                 "thread: leave that `with` first"
             ) from error
+
+
+@cache
+def _out_of_memory_class(theirs: type) -> type[OutOfMemory]:
+    return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
 
 
 def handle_of(stream: int) -> int:

@@ -35,6 +35,7 @@ cdef extern from *:
         int forks;                      /* of its process; another number: this is a child */
         int held;                       /* frees that wait for other streams */
         int ended;                      /* Python ends: call none */
+        int inside;                     /* calls under way, which Python must not end before they return */
         uint64_t out;                   /* chunks CuPy has */
     } bfc_cu;
 
@@ -75,9 +76,7 @@ cdef extern from *:
         return is;
     }
 
-    /* NULL where it cannot: whoever called CuPy's allocator finds out why (Desk.recover). */
-    static void *bfc_cu_malloc(void *param, size_t size, int device) {
-        bfc_cu *g = (bfc_cu *)param;
+    static void *bfc_cu_serve(bfc_cu *g, size_t size, int device) {
         if (g->forks != bfc_cu_forks || g->ended) return NULL;
         if (g->held) bfc_cu_ask(g, "let_go", NULL, device, 0, 0);
         uint64_t known = g->label();
@@ -92,6 +91,17 @@ cdef extern from *:
         if (p && g->out++ == 0) Py_INCREF(g->owner);
         return p;
     }
+    /* NULL where it cannot: whoever called CuPy's allocator finds out why (Desk.recover). */
+    static void *bfc_cu_malloc(void *param, size_t size, int device) {
+        bfc_cu *g = (bfc_cu *)param;
+        PyObject *owner = g->owner;
+        Py_INCREF(owner);
+        g->inside++;
+        void *p = bfc_cu_serve(g, size, device);
+        g->inside--;
+        Py_DECREF(owner);
+        return p;
+    }
     static void bfc_cu_back(bfc_cu *g, bfc_cu_lane *l, void *p) {
         if (l->take_back(l->heap, p) != 0) return;
         if (--g->out == 0 && !g->ended) Py_DECREF(g->owner);    /* `g` may be gone */
@@ -99,16 +109,20 @@ cdef extern from *:
     /* Comes at any time, in the midst of an error too, and of a collection. */
     static void bfc_cu_free(void *param, void *p, int device) {
         bfc_cu *g = (bfc_cu *)param;
-        if (!p || g->forks != bfc_cu_forks) return;     /* in a child the books are the parent's */
-        PyObject *type, *value, *trace;
+        if (!p || g->ended || g->forks != bfc_cu_forks) return;     /* in a child the books are the parent's */
+        PyObject *type, *value, *trace, *owner = g->owner;
         PyErr_Fetch(&type, &value, &trace);
+        Py_INCREF(owner);
+        g->inside++;
         bfc_cu_lane *l = bfc_cu_owner_of(g, device, p);
-        if (l && !g->ended) {
+        if (l) {
             intptr_t now = bfc_cu_stream(g, device);
             if (PyErr_Occurred()) { PyErr_Clear(); now = ~l->stream; }      /* not known: not its own, then */
             if (now != l->stream && bfc_cu_ask(g, "hold", p, device, l->stream, now)) l = NULL;
         }
         if (l) bfc_cu_back(g, l, p);
+        g->inside--;
+        Py_DECREF(owner);               /* `g` may be gone */
         PyErr_Restore(type, value, trace);
     }
     static void bfc_cu_give_back(bfc_cu *g, void *p, int device) {
@@ -166,6 +180,7 @@ cdef extern from *:
     """
     ctypedef struct Gate "bfc_cu":
         int held
+        int inside
         u64 out
 
     Gate *bfc_cu_new(object, object, size_t, u64 (*)(), u32, size_t, size_t)
@@ -192,8 +207,8 @@ cdef inline void delete(Gate *made) noexcept:
     bfc_cu_delete(made)
 
 cdef inline object add(Gate *made, object allocator, int device, long long stream):
-    cdef size_t hooks[7]
-    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
+    cdef size_t hooks[5]
+    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4] = allocator.hooks()
     if bfc_cu_add(made, hooks, allocator, device, stream):
         raise MemoryError()
 

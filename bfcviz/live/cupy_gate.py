@@ -35,6 +35,7 @@ class Gate:
         self.held = 0
         self.out = 0
         self.ended = False
+        self.inside = 0
 
     def find(self, device: int, stream: int) -> "BFCAllocator | None":
         found = [heap for at, lane, heap in self.lanes if (at, lane) == (device, stream)]
@@ -50,6 +51,13 @@ class Gate:
         return None
 
     def malloc(self, size: int, device: int) -> int:
+        self.inside += 1
+        try:
+            return self.serve(size, device)
+        finally:
+            self.inside -= 1
+
+    def serve(self, size: int, device: int) -> int:
         if self.process != os.getpid() or self.ended:
             return 0
         if self.held:
@@ -77,6 +85,13 @@ class Gate:
     def free(self, pointer: int, device: int) -> None:
         if self.ended or self.process != os.getpid():  # at the end there may be no `os` any more
             return
+        self.inside += 1
+        try:
+            self.take_back(pointer, device)
+        finally:
+            self.inside -= 1
+
+    def take_back(self, pointer: int, device: int) -> None:
         owner = self.owner_of(device, pointer)
         if owner is None:
             return

@@ -50,7 +50,7 @@ class CupyHook:
             return self.plain(size)
         pointer = self.malloc(size)
         if pointer.ptr == 0 and size > 0:
-            return self.desk.recover(self, size)
+            return self.desk.recover(self, size) if self.is_open else self.plain(size)
         return pointer
 
     def functions(self) -> tuple[Any, ...]:
@@ -85,6 +85,11 @@ class CupyHook:
     def out(self) -> int:
         """Chunks that CuPy has."""
         return int(self.gate.out)
+
+    @property
+    def inside(self) -> int:
+        """Calls of CuPy's that are under way, in all threads."""
+        return int(self.gate.inside)
 
     def end(self) -> None:
         """Python ends: call none from here on, and let everything lie."""

@@ -97,6 +97,10 @@ class CupyObserved:
             self._heaps.setdefault(device, made)  # another thread may have been faster
         return self._heaps[device]
 
+    def device(self) -> int:
+        """Number of the device that is current in this thread."""
+        return self._cuda.device()
+
     def granted(self, device: int, address: int, size: int) -> None:
         """A pool got memory from the driver."""
         if self._is_open and address:
@@ -145,7 +149,11 @@ def _out_of_memory(heap: ObservedHeap, requested: int) -> OutOfMemory:
 
 
 def _hook_class(cupy: Any) -> Any:
-    """A MemoryHook, whose base only CuPy has. It is told of a free before the pool can hand the memory out again."""
+    """A MemoryHook, whose base only CuPy has. It is told of a free before the pool can hand the memory out again.
+
+    A pool allocates on the current device, but CuPy 14 tells hooks another: the one that was current when the pools of
+    all devices were made. Of a free it tells the device of the memory.
+    """
 
     class Hook(cupy.cuda.MemoryHook):  # type: ignore[misc]
         name = "bfcviz"
@@ -153,13 +161,11 @@ def _hook_class(cupy: Any) -> Any:
         def __init__(self, told: CupyObserved) -> None:
             self.told = told
 
-        def alloc_postprocess(self, *, device_id: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
-            self.told.granted(device_id, mem_ptr, mem_size)
+        def alloc_postprocess(self, *, mem_size: int, mem_ptr: int, **_: Any) -> None:
+            self.told.granted(self.told.device(), mem_ptr, mem_size)
 
-        def malloc_postprocess(
-            self, *, device_id: int, size: int, mem_size: int, mem_ptr: int, **_: Any
-        ) -> None:
-            self.told.allocated(device_id, mem_ptr, mem_size, size)
+        def malloc_postprocess(self, *, size: int, mem_size: int, mem_ptr: int, **_: Any) -> None:
+            self.told.allocated(self.told.device(), mem_ptr, mem_size, size)
 
         def free_preprocess(self, *, device_id: int, mem_ptr: int, **_: Any) -> None:
             self.told.freed(device_id, mem_ptr)

@@ -29,11 +29,8 @@ cdef extern from *:
         int (*take_back)(void *, void *);
         uint64_t (*requested)(void *, void *);
         void (*totals)(void *, uint64_t *);
-        void (*lock)(void *);
-        void (*unlock)(void *);
         void *walk;
         uint32_t (*capture)(void *, uint32_t);  /* label -> that and the Python stack (walk.pxd); NULL: not wanted */
-        struct bfc_gate *next;          /* of all there are; changed with the GIL held */
         size_t small;                   /* requests below are NumPy's own */
         uint32_t labels;                /* number of the table of labels this heap writes */
         int forks;                      /* of its process; another number: this is a child */
@@ -45,15 +42,12 @@ cdef extern from *:
     } bfc_gate;
     typedef struct bfc_late { struct bfc_late *next; size_t size; } bfc_late;  /* written into the freed memory */
 
-    static bfc_gate *bfc_gates = NULL;
     static int bfc_forks = 0;
     /* Set while this thread is in a heap: what Python does there, on rare paths, may want memory, or free some. */
     static __thread int bfc_inside __attribute__((tls_model("initial-exec"))) = 0;
     static __thread uint64_t bfc_label __attribute__((tls_model("initial-exec"))) = 0;
 
-    static void bfc_before_fork(void) { for (bfc_gate *g = bfc_gates; g; g = g->next) g->lock(g->heap); }
-    static void bfc_after_fork(void) { for (bfc_gate *g = bfc_gates; g; g = g->next) g->unlock(g->heap); }
-    static void bfc_in_child(void) { bfc_after_fork(); bfc_forks++; }
+    static void bfc_in_child(void) { bfc_forks++; }
 
     static void bfc_give_back(bfc_gate *g, void *p, size_t size) {
         if (g->forks != bfc_forks) {    /* the books are the parent's: its chunks stay, others are NumPy's own */
@@ -157,7 +151,7 @@ cdef extern from *:
         static int minds_forks = 0;
         bfc_gate *g = (bfc_gate *)calloc(1, sizeof *g);
         if (!g) return NULL;
-        if (!minds_forks) minds_forks = !pthread_atfork(bfc_before_fork, bfc_after_fork, bfc_in_child);
+        if (!minds_forks) minds_forks = !pthread_atfork(NULL, NULL, bfc_in_child);
         strcpy(g->handler.name, "bfcviz");
         g->handler.version = 1;
         g->handler.functions =
@@ -168,23 +162,16 @@ cdef extern from *:
         g->take_back = (int (*)(void *, void *))hooks[2];
         g->requested = (uint64_t (*)(void *, void *))hooks[3];
         g->totals = (void (*)(void *, uint64_t *))hooks[4];
-        g->lock = (void (*)(void *))hooks[5];
-        g->unlock = (void (*)(void *))hooks[6];
-        g->walk = (void *)hooks[7];
-        g->capture = (uint32_t (*)(void *, uint32_t))hooks[8];
+        g->walk = (void *)hooks[5];
+        g->capture = (uint32_t (*)(void *, uint32_t))hooks[6];
         g->small = small;
         g->labels = labels;
         g->forks = bfc_forks;
-        g->next = bfc_gates;
-        bfc_gates = g;
         return g;
     }
     static void bfc_gate_delete(bfc_gate *g) {
         if (!g) return;
         bfc_give_late_ones_back(g);
-        bfc_gate **link = &bfc_gates;
-        while (*link != g) link = &(*link)->next;
-        *link = g->next;
         free(g);
     }
 
@@ -213,9 +200,9 @@ cdef extern from *:
     void bfc_label_set(u64)
 
 cdef inline Gate *new(object allocator, size_t plain, size_t small, u32 labels, object walker) except NULL:
-    cdef size_t hooks[9]
-    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
-    hooks[7], hooks[8] = (0, 0) if walker is None else walker.hook()
+    cdef size_t hooks[7]
+    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4] = allocator.hooks()
+    hooks[5], hooks[6] = (0, 0) if walker is None else walker.hook()
     cdef Gate *made = bfc_gate_new(hooks, plain, small, labels)
     if made == NULL:
         raise MemoryError()

@@ -14,7 +14,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bfcviz import native
+from bfcviz import _forks, native
 from bfcviz.errors import AllocatorError, InvalidFree
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Gate:
         self.failures = 0
         self.failure = (0, 0, 0, 0)
         self.freed, self.emptied = _Freed(), _Freed()
-        self.emptying = threading.Lock()
+        self.emptying = _forks.keep(threading.Lock())
         free = ctypes.cast(ctypes.pythonapi._Py_hashtable_set, _FREE)
         functions = _Functions(
             self.freed.pointer, _MALLOC(self.malloc), _CALLOC(self.calloc), _REALLOC(self.realloc), free

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any, NamedTuple, Protocol
 
+from bfcviz import _forks
+
 
 class Event(Protocol):
     """What a stream had to do when it was recorded; CUDA events of any framework are such."""
@@ -14,6 +16,31 @@ class Event(Protocol):
 
     def synchronize(self) -> None:
         """Wait until it is."""
+
+
+class LateEvent:
+    """An event that cannot be recorded while a graph is captured: it is recorded once the capture is over.
+
+    That is later than needed, never too early. Until then it has not passed, and waiting for it does nothing.
+
+    Args:
+        record: records an event; None while a capture forbids that.
+    """
+
+    def __init__(self, record: Callable[[], Event | None]) -> None:
+        self._record = record
+        self._event: Event | None = None
+
+    def query(self) -> bool:
+        """Whether it is recorded and all of it is done."""
+        self._event = self._event or self._record()
+        return self._event is not None and self._event.query()
+
+    def synchronize(self) -> None:
+        """Wait until it is done; does nothing while it cannot be recorded."""
+        self._event = self._event or self._record()
+        if self._event is not None:
+            self._event.synchronize()
 
 
 class Streams(Protocol):
@@ -37,6 +64,7 @@ class Owner(Protocol):
 
 
 class _Held(NamedTuple):
+    line: tuple[int, ...]
     pointer: int
     device: int
     stream: int
@@ -68,8 +96,13 @@ class Keeper:
         self._make_room = make_room
         self._noted: dict[int, set[int]] = {}
         # By the streams that are waited for: what one stream was told later it does later, so only the first is asked.
+        # A line is dropped once it is empty: programs make and drop streams by the thousand.
         self._held: dict[tuple[int, ...], deque[_Held]] = {}
-        self._lock = RLock()
+        self._new: deque[_Held] = (
+            deque()
+        )  # in no line yet: a finalizer may add some while the lines are gone through
+        self._is_sorting = False
+        self._lock = _forks.keep(RLock())
 
     def more(self, _pointer: int, device: int, _stream: int) -> bool:
         """A stream came for which there is no lane."""
@@ -101,7 +134,7 @@ class Keeper:
         if not events:
             return False
         with self._lock:
-            self._held.setdefault((device, *order), deque()).append(_Held(pointer, device, stream, events))
+            self._new.append(_Held((device, *order), pointer, device, stream, events))
             self._count()
         return True
 
@@ -111,8 +144,7 @@ class Keeper:
         try:
             with self._lock:
                 try:
-                    for line in list(self._held.values()):
-                        _take_done(line, done)
+                    self._take_done(done)
                 finally:  # also where an event cannot be asked: of the others it is known
                     self._count()
         finally:
@@ -123,8 +155,10 @@ class Keeper:
     def wait(self, pointer: int, device: int, stream: int) -> bool:
         """Memory ran out: wait for all that is held back on the device; whether that was anything."""
         with self._lock:
-            lines = [list(line) for key, line in list(self._held.items()) if key[0] == device]
-            waiting = [event for line in lines for held in line for event in held.events]
+            lines = [*map(list, list(self._held.values())), list(self._new)]
+            waiting = [
+                event for line in lines for held in line if held.device == device for event in held.events
+            ]
         for event in waiting:
             event.synchronize()
         return self.let_go(pointer, device, stream)
@@ -135,14 +169,34 @@ class Keeper:
         return self._make_room(device) or waited
 
     def _count(self) -> None:
-        self._owner.count(len(self._noted), sum(map(len, list(self._held.values()))))
+        waiting = sum(map(len, list(self._held.values()))) + len(self._new)
+        self._owner.count(len(self._noted), waiting)
+
+    def _take_done(self, done: list[_Held]) -> None:
+        """Move the frees that need not wait any more, and drop the lines that are empty then.
+
+        Nothing is done where a finalizer comes here while this is under way in the same thread.
+        """
+        if self._is_sorting:
+            return
+        self._is_sorting = True
+        try:
+            while self._new:
+                held = self._new.popleft()
+                self._held.setdefault(held.line, deque()).append(held)
+            for key, line in list(self._held.items()):
+                _take_done(line, done)
+                if not line:
+                    del self._held[key]
+        finally:
+            self._is_sorting = False
 
 
 def _take_done(line: deque[_Held], done: list[_Held]) -> None:
     """Move those that need not wait any more; where an event cannot be asked its memory stays in the line."""
     is_done = True
     while line and is_done:
-        held = line.popleft()  # now: a finalizer in the midst of this may let go, too
+        held = line.popleft()
         is_done = False
         try:
             is_done = all(event.query() for event in held.events)

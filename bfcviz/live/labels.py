@@ -41,8 +41,15 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
         self.name = checked_name(name)
 
     def __enter__(self) -> Self:
-        _thread.names.append(self.name)
-        _apply()
+        names = _thread.names
+        depth = len(names)
+        try:
+            names.append(self.name)
+            _apply()
+        except BaseException:  # Ctrl-C: without an `__exit__` to come the name would stay for good
+            del names[depth:]
+            _apply()
+            raise
         return self
 
     def __exit__(

@@ -51,6 +51,14 @@ class Lanes:
         """A spare lane, for the next stream of the device that comes."""
         pluggable.add(allocator, device, self.service, self.labels)
 
+    def thrower(self, parts: tuple[int, ...]) -> int:
+        """Address of a C function that throws PyTorch's own error, 0 where `can_throw` is false.
+
+        Args:
+            parts: addresses of what that takes, in the order of `torch_api.OWN_ERROR`.
+        """
+        return pluggable.thrower(parts)
+
     def serve(self, thrower: int, keeper: Any) -> None:
         """Serve new requests from here on.
 
@@ -77,6 +85,14 @@ class Lanes:
     def count(self, noted: int, held: int) -> None:
         """How many addresses further streams read, and how many frees wait for them: at 0 and 0 no Python runs."""
         pluggable.count(noted, held)
+
+    def end(self) -> None:
+        """Python ends: no other thread runs Python in the functions from here on, as that would abort the process.
+
+        Where a C++ exception is thrown, for a replaced allocator, requests of other threads wait for the end of the
+        process; else they are refused. What they free and other streams may read stays in use.
+        """
+        pluggable.end()
 
     def can_throw(self) -> bool:
         """Whether a C++ exception may pass through the functions: not through Python's own."""

@@ -24,8 +24,7 @@ class Maker(Generic[H]):
         kind: of the heaps.
         framework: what their names begin with.
         source: makes what their regions come from: of a device and a stream, from a budget.
-        limit: bytes of each device's budget; None: all of its memory.
-        total_memory: bytes that a device has.
+        limit: tells the bytes of a device's budget, asked once.
         log: of the first heap; None once it is made.
         labels: of all of them.
         options: how they behave.
@@ -34,8 +33,7 @@ class Maker(Generic[H]):
     kind: type[H]
     framework: str
     source: Callable[[int, int, Budget], SubAllocator]
-    limit: int | None
-    total_memory: Callable[[int], int]
+    limit: Callable[[int], int]
     log: EventLog | None
     labels: Labels
     options: AllocatorOptions
@@ -45,7 +43,7 @@ class Maker(Generic[H]):
     def __call__(self, device: int, stream: int) -> H:
         """The heap of a stream that has none."""
         if device not in self._budgets:
-            self._budgets[device] = Budget(self.limit or self.total_memory(device))
+            self._budgets[device] = Budget(self.limit(device))
         budget = self._budgets[device]
         source = self.source(device, stream, budget)  # may fail: the log is then the next heap's
         number = self._made[device] = self._made.get(device, -1) + 1

@@ -17,7 +17,7 @@ from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, numpy_api
+from bfcviz.live import marks, numpy_api, system_memory
 from bfcviz.live.handler import Handler
 from bfcviz.live.lent import OPTIONS, LentHeap
 from bfcviz.live.stacks import Capture, Chosen, Stacks
@@ -165,8 +165,8 @@ def serve_numpy(
     Where bfcviz is not compiled an allocation takes some 40 microseconds, and frees are recorded with the next one.
 
     Args:
-        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default all of the
-            machine's memory.
+        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default what
+            is available now, less an eighth of the machine's memory (`system_memory.default_limit`).
         log: where events go; a recording brings its labels along. By default a ring in memory.
         labels: where the names that `labels.label` gives are interned.
         small: requests of fewer bytes are left to NumPy itself, unrecorded.
@@ -185,19 +185,14 @@ def serve_numpy(
         labels = log.labels if labels is None else labels
         log = log.log
     allocator = NumpyAllocator(
-        HostSubAllocator(),
-        physical_memory() if limit is None else parse_bytes(limit),
+        HostSubAllocator(keep_available=system_memory.reserve()),
+        system_memory.default_limit() if limit is None else parse_bytes(limit),
         options,
         name="numpy",
         log=log,
         labels=labels,
     )
     return Served(allocator, small, Capture(allocator.labels, capture))
-
-
-def physical_memory() -> int:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _forget_parent() -> None:

@@ -3,13 +3,13 @@
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from bfcviz import _interrupts, native
+from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.memory_map import MEMORY_MAP, REGION, Moment
 from bfcviz.allocator.stats import Stats
 from bfcviz.errors import InvalidRequest
@@ -72,7 +72,7 @@ class ObservedHeap:
         self.options = ObservedOptions(unit)
         self._tiles = Tiles(self.log)
         self._reported: deque[tuple[int, Callable[[], object]]] = deque()
-        self._lock = threading.RLock()
+        self._lock = _forks.keep(threading.RLock())
         self._busy = False
 
     # -- what happened ------------------------------------------------------------------------------------------
@@ -233,6 +233,20 @@ def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> t
     if isinstance(log, Recording):
         return log.log, log.labels if labels is None else labels
     return EventLog() if log is None else log, Labels() if labels is None else labels
+
+
+def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> list[int]:
+    """The devices to observe, each once, the current one first; None names all.
+
+    Raises:
+        InvalidRequest: there is no such device, or none is named.
+    """
+    wanted = set(range(count)) if named is None else set(named)
+    if unknown := sorted(wanted - set(range(count))):
+        raise InvalidRequest(f"device {unknown[0]} was to be observed; there are {count}, counted from 0")
+    if not wanted:
+        raise InvalidRequest(f"no device was named to be observed; there are {count}, counted from 0")
+    return sorted(wanted, key=lambda device: (device != current, device))
 
 
 def _check_range(what: str, address: int, size: int) -> None:

@@ -1,6 +1,6 @@
 # The functions PyTorch calls for its memory, in C; pluggable.py beside this file is the same through ctypes.
 
-from bfcviz.live cimport gate, raising
+from bfcviz.live cimport gate, raising, torch_error
 from bfcviz.native cimport u32, u64
 
 cdef extern from *:
@@ -52,10 +52,44 @@ cdef extern from *:
         return l;
     }
 
-    /* Calls of the keeper's Python, on rare paths; what it answers, 0 where there is no Python any more. An error is
-       printed, and -1: memory that cannot be held back must stay in use, for somebody may still read it. */
-    static long bfc_ask(const char *method, void *pointer, int device, void *stream) {
-        if (!Py_IsInitialized()) return 0;
+    /* While Python ends it kills other threads that wait for its lock, which aborts the process where C++ is above. So
+       from bfc_lanes_end() on other threads neither ask the keeper nor let a heap grow, which Python does, too. */
+    static int bfc_ending = 0;          /* whether bfc_lanes_end() was called; by this thread of this process: */
+    static pthread_t bfc_ender;
+    static int bfc_asking = 0;          /* threads in bfc_ask() */
+    static pid_t bfc_process = 0;       /* a forked child lacks its parent's threads, but not their count */
+    static int (*bfc_is_finalizing)(void) = NULL;
+
+    static int bfc_is_late(void) {
+        return __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) && !pthread_equal(bfc_ender, pthread_self());
+    }
+    /* A late request: whether it is served. PyTorch's own allocator holds its lock while it asks: it is refused. In its
+       place the thread waits for the end of the process, as Python 3.14 lets it wait for Python's lock; for 2 seconds at
+       most while atexit functions run, which may wait for it. */
+    static int bfc_serve_late(void) {
+        static __thread int waited = 0;
+        if (!bfc_throw) return 0;
+        for (; waited < 200; waited++) {
+            while (bfc_is_finalizing && bfc_is_finalizing()) pause();
+            usleep(10000);
+        }
+        return 1;
+    }
+    /* Other threads have 20 ms to leave heaps that grow, and as long as it takes, 2 seconds at most, to leave the keeper. */
+    static void bfc_lanes_end(void) {
+        void *known = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");           /* since 3.13 */
+        bfc_is_finalizing = (int (*)(void))(known ? known : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+        bfc_ender = pthread_self();
+        __atomic_store_n(&bfc_ending, 1, __ATOMIC_SEQ_CST);
+        if (bfc_process != getpid()) return;
+        Py_BEGIN_ALLOW_THREADS
+        for (int ms = 0; ms < 20 || (ms < 2000 && __atomic_load_n(&bfc_asking, __ATOMIC_SEQ_CST)); ms++) usleep(1000);
+        Py_END_ALLOW_THREADS
+    }
+
+    /* Calls of the keeper's Python, on rare paths; what it answers. Where an error came, which is printed, or Python
+       ends: -1, as memory that cannot be held back must stay in use, for another stream may still read it. */
+    static long bfc_call(const char *method, void *pointer, int device, void *stream) {
         PyGILState_STATE state = PyGILState_Ensure();
         long answer = 0;
         if (bfc_keeper) {
@@ -72,6 +106,12 @@ cdef extern from *:
             PyErr_Restore(type, value, trace);
         }
         PyGILState_Release(state);
+        return answer;
+    }
+    static long bfc_ask(const char *method, void *pointer, int device, void *stream) {
+        __atomic_add_fetch(&bfc_asking, 1, __ATOMIC_SEQ_CST);
+        long answer = Py_IsInitialized() && !bfc_is_late() ? bfc_call(method, pointer, device, stream) : -1;
+        __atomic_sub_fetch(&bfc_asking, 1, __ATOMIC_SEQ_CST);
         return answer;
     }
 
@@ -99,6 +139,7 @@ cdef extern from *:
     static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
         uint32_t service = __atomic_load_n(&bfc_service, __ATOMIC_ACQUIRE);
         if (size <= 0 || !service) return NULL;
+        if (__atomic_load_n(&bfc_ending, __ATOMIC_RELAXED) && bfc_is_late() && !bfc_serve_late()) return NULL;
         if (__atomic_load_n(&bfc_held, __ATOMIC_RELAXED)) bfc_ask("let_go", NULL, device, stream);
         bfc_lane *l = bfc_lane_taken(service, device, stream);
         if (!l) l = bfc_lane_take(service, device, stream);
@@ -162,6 +203,7 @@ cdef extern from *:
         PyObject *before = bfc_keeper;
         Py_INCREF(keeper);
         bfc_keeper = keeper;
+        bfc_process = getpid();
         bfc_throw = (void (*)(const char *))thrower;
         __atomic_store_n(&bfc_service, service, __ATOMIC_RELEASE);
         Py_XDECREF(before);
@@ -179,16 +221,22 @@ cdef extern from *:
     object bfc_lanes_of(u32)
     void bfc_lanes_serve(u32, size_t, object)
     void bfc_lanes_count(int, int)
+    void bfc_lanes_end()
 
 cdef inline tuple functions():
     return <size_t>&bfc_torch_alloc, <size_t>&bfc_torch_free, <size_t>&bfc_torch_record
 
 cdef inline int add(object allocator, int device, u32 service, u32 labels) except -1:
-    cdef size_t hooks[7]
-    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4], hooks[5], hooks[6] = allocator.hooks()
+    cdef size_t hooks[5]
+    hooks[0], hooks[1], hooks[2], hooks[3], hooks[4] = allocator.hooks()
     if bfc_lane_add(hooks, allocator, device, service, labels):
         raise MemoryError()
     return 0
+
+cdef inline size_t thrower(tuple parts) except 0:
+    cdef size_t addresses[6]
+    addresses[0], addresses[1], addresses[2], addresses[3], addresses[4], addresses[5] = parts
+    return torch_error.bfc_out_of_memory_thrower(addresses)
 
 cdef inline void serve(u32 service, size_t thrower, object keeper):
     bfc_lanes_serve(service, thrower, keeper)
@@ -199,6 +247,9 @@ cdef inline list lanes_of(u32 service):
 cdef inline void give_back(size_t pointer, int device, size_t stream) noexcept:
     with nogil:
         bfc_lane_give_back(<void *>pointer, device, <void *>stream)
+
+cdef inline void end():
+    bfc_lanes_end()
 
 cdef inline void count(int noted, int held):
     bfc_lanes_count(noted, held)

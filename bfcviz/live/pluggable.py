@@ -10,7 +10,7 @@ from itertools import count as counter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from bfcviz import native
+from bfcviz import _forks, native
 from bfcviz.errors import AllocatorError, InvalidFree
 from bfcviz.live import gate
 
@@ -51,7 +51,7 @@ class _Lane:
 
 class _State:
     lanes: tuple[_Lane, ...] = ()
-    taking = Lock()
+    taking = _forks.keep(Lock())
     service = 0
     keeper: Any = None
     noted = held = 0
@@ -138,12 +138,20 @@ def lanes_of(service: int) -> list[tuple[Any, ...]]:
     ]
 
 
+def thrower(_parts: tuple[int, ...]) -> int:
+    return 0
+
+
 def serve(service: int, _thrower: int, keeper: object) -> None:
     _State.keeper, _State.service = keeper, service
 
 
 def count(noted: int, held: int) -> None:
     _State.noted, _State.held = noted, held
+
+
+def end() -> None:
+    """A callback of ctypes always takes Python's lock."""
 
 
 def is_compiled() -> bool:

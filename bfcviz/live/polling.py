@@ -1,11 +1,15 @@
 """Polling: what is not told but must be asked for, asked for again and again by a thread of its own."""
 
+import atexit
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from bfcviz.errors import LiveError
 from bfcviz.live.numpy import unserved
+
+PATIENCE: Final = 5.0
+"""Seconds that the end of Python waits for a call under way."""
 
 
 class Polling:
@@ -41,13 +45,21 @@ class Polling:
         with unserved():
             thread.start()
         self._thread = thread
+        atexit.register(self._leave)
 
     def stop(self) -> None:
         """End, when a call under way is over."""
+        atexit.unregister(self._leave)
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def _leave(self) -> None:
+        """Python ends within the `with`: a thread in a framework's C++ then would abort the process."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
 
     def last(self, error: BaseException | None, times: int = 1) -> None:
         """Call it in this thread at the end of a `with`; raises what it raises, unless the `with` ends by an error."""

@@ -9,16 +9,17 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bfcviz.errors import FileError, LiveError
+from bfcviz.errors import FileError, FolderTaken, LiveError
+from bfcviz.events.folder import remove_files
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, numpy, numpy_api
-from bfcviz.live.startup.sitecustomize import tell
+from bfcviz.live import marks, numpy_api, system_memory
+from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
 
 Order = Mapping[str, Any]
 """What `bfcviz record` asks for: `folder`; `way` (None: the usual one); `limit` and `small` in bytes, `capture`; and
@@ -68,7 +69,14 @@ class Recorded:
             for heap in self.source.trace_sources[1:]:
                 tell(self._order, "left out", str(heap.name))
             if self.recording is not None:
-                self.recording.close()
+                self._close(self.recording)
+
+    def _close(self, recording: Recording) -> None:
+        """End the recording. Where it cannot be, `bfcviz record` says so: the program's output is its own."""
+        try:
+            recording.close()
+        except (FileError, OSError) as error:
+            tell(self._order, UNWRITTEN, str(error))
 
 
 def begin(order: Order, framework: str) -> bool:
@@ -84,9 +92,7 @@ def begin(order: Order, framework: str) -> bool:
         warnings.simplefilter("ignore")  # what bfcviz has to say is said by `bfcviz record`
         try:
             recorded = _windows(order) if framework == "tensorflow" else _recorded(order, framework)
-        except (FileError, FileExistsError):
-            if not any(Path(order["folder"]).iterdir()):  # taken by nobody: it cannot be written
-                raise
+        except (FolderTaken, FileExistsError):
             return False
     _current.append(recorded)
     os.register_at_fork(after_in_child=lambda: tell(dict(order), "other"))
@@ -102,7 +108,7 @@ def _recorded(order: Order, framework: str) -> Recorded:
     way = order["way"] or "serve"
     limit = order["limit"]
     if framework == "numpy" and limit is None:
-        limit = numpy.physical_memory()
+        order = {**order, "limit": (limit := system_memory.default_limit())}
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
     details = {"way": way, "command": command, "process": os.getpid()}
     recording = Recording(order["folder"], [Pool(framework, limit)], details=details)
@@ -110,9 +116,9 @@ def _recorded(order: Order, framework: str) -> Recorded:
         make = getattr(import_module(f"bfcviz.live.{framework}"), f"{way}_{framework}")
         return Recorded(order, make(log=recording, **_options(order, framework, way)), recording)
     except BaseException:
-        recording.close()
-        for file in recording.folder.iterdir():
-            file.unlink()
+        with suppress(FileError):
+            recording.close()
+        remove_files(recording.folder)
         raise
 
 

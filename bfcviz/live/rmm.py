@@ -4,6 +4,8 @@ RMM serves cuDF, and, where they are told to, CuPy (`rmm.allocators.cupy`) and P
 them are seen together.
 """
 
+from collections.abc import Iterable
+
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
@@ -11,19 +13,21 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live.headroom import Share
 from bfcviz.live.lent import OPTIONS
-from bfcviz.live.maker import Maker, check_limit
+from bfcviz.live.maker import Maker
 from bfcviz.live.observed import ObservedHeap, log_and_labels
 from bfcviz.live.rmm_api import Rmm, handle_of
 from bfcviz.live.rmm_observed import UNIT, RmmObserved
 from bfcviz.live.rmm_served import RmmHeap, RmmServed
 from bfcviz.live.stacks import Capture, Chosen, Stacks
-from bfcviz.units import parse_bytes
 
 
 def serve_rmm(
     limit: int | str | None = None,
     *,
+    fraction: float | None = None,
+    headroom: int | str | None = None,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
@@ -36,7 +40,10 @@ def serve_rmm(
     Where memory runs out RMM raises MemoryError, with our numbers in its text.
 
     Args:
-        limit: of each device's heaps together, in bytes or as text. By default all of the device's memory.
+        limit: of each device's heaps together, in bytes or as text. By default all that is free when its first heap is
+            made, less what TensorFlow leaves to CUDA's libraries and kernels too (see `headroom`).
+        fraction: the limit as a share of all memory of the device; give at most one of the three.
+        headroom: bytes, or text, to be left of what is free.
         log: where events of the default stream's heap go, on the device that is current now; a recording brings its
             labels along. Heaps of further streams have rings in memory.
         labels: where the names that `labels.label` gives are interned.
@@ -46,25 +53,30 @@ def serve_rmm(
 
     Raises:
         LiveError: RMM is not there, sees no GPU or less memory than the limit; or, on entering, it is served already.
-        InvalidRequest: a limit that cannot be.
+        InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
         ValueError: a limit that is no size.
     """
-    size = None if limit is None else parse_bytes(limit)
+    share = Share.parse(limit, fraction, headroom)
     rmm = Rmm("served")
-    if size is not None:  # else the GPU is not touched before there is a heap
-        check_limit(size, rmm.total_memory(rmm.device()), rmm.device(), memory)
     logs, table = log_and_labels(log, labels)
     seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
 
-    make = Maker(RmmHeap, "rmm", source, size, rmm.total_memory, logs, table, options)
+    def limit_of(device: int) -> int:
+        return share.of(device, rmm.room(device), memory)
+
+    make = Maker(RmmHeap, "rmm", source, limit_of, logs, table, options)
     return RmmServed(rmm, make, Capture(table, seen))
 
 
 def observe_rmm(
-    *, log: EventLog | Recording | None = None, labels: Labels | None = None, every_s: float = 0.1
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    every_s: float = 0.1,
+    devices: Iterable[int] | None = None,
 ) -> RmmObserved:
     """Record what RMM's own resources are asked for, for the length of a `with`; a log adaptor is put around them.
 
@@ -76,10 +88,12 @@ def observe_rmm(
             have rings in memory.
         labels: the table of labels; RMM's log names nobody.
         every_s: seconds between two readings.
+        devices: numbers of those to observe, each of which gets a CUDA context. By default the current one and those
+            that this process uses already.
 
     Raises:
         LiveError: RMM is not there or sees no GPU, or, on entering, it is observed already.
-        InvalidRequest: a time that cannot be.
+        InvalidRequest: a time that cannot be; on entering: a device that is not there.
     """
     if not 0 < every_s < 1 << 31:
         raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
@@ -92,4 +106,4 @@ def observe_rmm(
         given, first = first, None
         return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
 
-    return RmmObserved(rmm, make, every_s)
+    return RmmObserved(rmm, make, every_s, devices)

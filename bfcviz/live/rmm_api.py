@@ -4,11 +4,16 @@ from importlib import import_module
 from typing import Any, Final
 
 from bfcviz import native
-from bfcviz.errors import LiveError
-from bfcviz.live.keeper import Event
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.errors import DeviceError, LiveError
+from bfcviz.live.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.keeper import Event, LateEvent
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: a handle that means another stream in each thread."""
+
+LEGACY: Final = 1
+"""cudaStreamLegacy: it waits for all streams but non-blocking ones, so for the default streams of threads, too."""
 
 
 class Rmm:
@@ -51,6 +56,19 @@ class Rmm:
         with self.on(device):
             return int(self.mr.available_device_memory()[1])
 
+    def room(self, device: int) -> Room:
+        """What there is on a device now."""
+        with self.on(device):
+            available, total = self.mr.available_device_memory()
+        return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
+
+    def has_context(self, device: int) -> bool:
+        """Whether this process uses a device already; asking creates no context on it, as making it current does."""
+        try:
+            return cuda_driver.load().has_context(device)
+        except DeviceError:
+            return True  # there is nothing to ask: as if it were in use
+
     def on(self, device: int) -> "_On":
         """Let a device be this thread's for the length of a `with`."""
         return _On(self._gpu, device)
@@ -58,16 +76,31 @@ class Rmm:
     # -- streams ------------------------------------------------------------------------------------------------
 
     def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far."""
-        with self.on(device):
-            event = _Event(self._runtime)
-            event.record(handle_of(stream))
-        return event
+        """An event behind all that was put into a stream so far; while a capture forbids it, one recorded after it."""
+        event = self._try_to_record(device, handle_of(stream))
+        if event is not None:
+            return event
+        handle = LEGACY if stream < 0 else stream  # a thread's own stream has no name for others
+        return LateEvent(lambda: self._try_to_record(device, handle))
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device."""
-        with self.on(device):
+        """Wait for everything on a device; raises LiveError while a graph is captured, which that would break."""
+        driver = cuda_driver.load()
+        with self.on(device), driver.relaxed():
+            if driver.is_capturing(LEGACY):
+                raise LiveError(
+                    f"device {device} cannot be waited for while a CUDA graph is captured: end the capture first"
+                )
             _check(self._runtime.cudaDeviceSynchronize())
+
+    def _try_to_record(self, device: int, handle: int) -> Event | None:
+        driver = cuda_driver.load()
+        with self.on(device), driver.relaxed():
+            if driver.is_capturing(handle):
+                return None
+            event = _Event(self._runtime)
+            event.record(handle)
+        return event
 
 
 def number_of(stream: Any) -> int:
@@ -109,12 +142,14 @@ class _Event:
 
     def query(self) -> bool:
         """Whether what came before it is known to be done."""
-        (status,) = self._runtime.cudaEventQuery(self._event)
+        with cuda_driver.load().relaxed():
+            (status,) = self._runtime.cudaEventQuery(self._event)
         return int(status) == 0
 
     def synchronize(self) -> None:
         """Wait until it is."""
-        _check(self._runtime.cudaEventSynchronize(self._event))
+        with cuda_driver.load().relaxed():
+            _check(self._runtime.cudaEventSynchronize(self._event))
 
     def __del__(self) -> None:
         if hasattr(self, "_event"):

@@ -2,14 +2,14 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.live import marks
-from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.observed import ObservedHeap, devices_in_order
 from bfcviz.live.polling import Polling
 from bfcviz.live.rmm_api import Rmm
 
@@ -98,7 +98,10 @@ class LogFile:
 
 
 class RmmObserved:
-    """What `observe_rmm` returns; observes all devices for the length of a `with`.
+    """What `observe_rmm` returns; observes devices for the length of a `with`.
+
+    An adaptor is made with its device current, which creates a context there (some 400 MiB). So only devices that were
+    named are observed, or else those that the process uses already.
 
     Attributes:
         way: `observe`.
@@ -108,8 +111,16 @@ class RmmObserved:
     way: Final = "observe"
     _under_way: ClassVar["RmmObserved | None"] = None
 
-    def __init__(self, rmm: Rmm, make: Callable[[int], ObservedHeap], every_s: float) -> None:
+    def __init__(
+        self,
+        rmm: Rmm,
+        make: Callable[[int], ObservedHeap],
+        every_s: float,
+        devices: Iterable[int] | None = None,
+    ) -> None:
         self.logs: dict[int, LogFile] = {}
+        self._devices = None if devices is None else list(devices)
+        self._unused: list[int] = []
         self._rmm = rmm
         self._make = make
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -125,6 +136,11 @@ class RmmObserved:
             "its pools got from "
             "CUDA is not in there, so regions are the addresses seen in use"
         )
+        if self._unused:
+            text += (
+                f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
+                "have it observed from the beginning"
+            )
         if words := "; ".join(filter(None, (log.heap.doubts.words() for log in self.logs.values()))):
             text += f". {words}"
         if self._polling.error is not None:
@@ -148,10 +164,10 @@ class RmmObserved:
     def __enter__(self) -> Self:
         if RmmObserved._under_way is not None:
             raise LiveError("RMM is observed already: leave that `with` first")
+        chosen = self._choose()
         self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
-        current = self._rmm.device()
         try:
-            for device in sorted(range(self._rmm.devices), key=lambda device: device != current):
+            for device in chosen:
                 self._begin(device, Path(self._folder.name))
         except BaseException:
             self._put_back()
@@ -173,6 +189,14 @@ class RmmObserved:
             self._polling.last(error)
         finally:
             self._forget()
+
+    def _choose(self) -> list[int]:
+        """Devices to observe, the current one first."""
+        current = self._rmm.device()
+        found = devices_in_order(self._devices, self._rmm.devices, current)
+        if self._devices is None:
+            self._unused = [each for each in found if each != current and not self._rmm.has_context(each)]
+        return [each for each in found if each not in self._unused]
 
     def _put_back(self) -> None:
         """Each device's resource is what it was, unless somebody else changed it."""

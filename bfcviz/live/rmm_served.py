@@ -5,7 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
+from weakref import ref
 
+from bfcviz import _forks
+from bfcviz.allocator.failures import held_by
 from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.live import marks
 from bfcviz.live.keeper import Keeper
@@ -22,6 +25,10 @@ class RmmHeap(LentHeap):
 
     users = "RMM's buffers"
     advice = "leave serve_rmm's `with` and drop them first"
+
+
+class _Thread:
+    """Goes with its thread."""
 
 
 class Device:
@@ -45,7 +52,10 @@ class Device:
         self._make = make
         self._capture = capture
         self._owners: dict[int, int] = {}  # stream by address
-        self._lock = threading.RLock()
+        self._rmm = rmm
+        self._threads: dict[int, ref[_Thread]] = {}  # by the number of their own default stream
+        self._thread = threading.local()
+        self._lock = _forks.keep(threading.RLock())
         self._keeper = Keeper(self, lambda _: None, rmm)
 
     def allocate(self, num_bytes: int, stream: Any) -> int:
@@ -82,8 +92,26 @@ class Device:
         """The heap of a stream, made where there is none."""
         with self._lock:
             if number not in self.heaps:
-                self.heaps[number] = self._make(number)
+                self.heaps[number] = self._inherit() or self._make(number)
+            if number < 0 and not hasattr(self._thread, "here"):
+                self._thread.here = here = _Thread()
+                self._threads[number] = ref(here)
             return self.heaps[number]
+
+    def _inherit(self) -> RmmHeap | None:
+        """The heap of a thread that ended, with nothing in it; None where there is none."""
+        for number, thread in list(self._threads.items()):
+            if thread() is not None or self.heaps[number].stats().chunks_in_use:
+                continue
+            try:
+                self._rmm.synchronize(self._device)  # what that thread's own stream was told may not be done
+            except LiveError:  # a graph is captured: another time
+                return None
+            del self._threads[number]
+            heap = self.heaps.pop(number)
+            heap.trim()
+            return heap
+        return None
 
     def settle(self) -> None:
         """Carry out the frees that need not wait any more."""
@@ -97,8 +125,11 @@ class Device:
         try:
             return heap.allocate(num_bytes, 256, label)
         except OutOfMemory as error:
-            self.failure = error
-            raise
+            others = held_by(
+                (other.name, other.stats()) for other in list(self.heaps.values()) if other is not heap
+            )
+            self.failure = OutOfMemory(**{**error.numbers(), "others": others})
+        raise self.failure.detached()
 
     # -- for the keeper -----------------------------------------------------------------------------------------
 

@@ -1,31 +1,34 @@
 """PyTorch's CUDA memory: served from instrumented heaps, or observed through its own memory history.
 
 By way of a memory pool, which can begin at any time, PyTorch's caching allocator stays between: chunks are its segments
-of 2 MiB and more. Memory that `record_stream` was called on is not used again before the end, for PyTorch puts that off
-while a pool is in use. When memory runs out PyTorch raises its OutOfMemoryError.
+of 2 MiB and more. PyTorch gives none of them back while a pool is in use, whatever `torch.cuda.empty_cache()` is told,
+and does not reuse memory that `record_stream` was called on. `empty_cache()` of what `serve_torch` returns gives both
+back: it ends the pool and begins another. When memory runs out PyTorch raises its OutOfMemoryError.
 
 Replacing the allocator shows every tensor; it must be done before CUDA is first used and stays for good, and CUDA
 graphs must not be captured meanwhile: a heap cannot keep what they used. There `record_stream` is honoured by events.
-When memory runs out RuntimeError is raised ("CUDA out of memory. ..."), by a C++ exception thrown through PyTorch, for
-it would take a NULL for an address.
+When memory runs out torch.OutOfMemoryError is raised, too, by a C++ exception thrown through PyTorch, for it would take
+a NULL for an address; a RuntimeError where PyTorch is built otherwise than its wheels.
 """
 
+import ctypes
+from collections.abc import Iterable
 from typing import Literal
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda import Budget, Memory, cuda_sub_allocator
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.lent import OPTIONS
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen
 from bfcviz.live.torch_observed import TorchObserved
 from bfcviz.live.torch_served import TorchServed, Way
-from bfcviz.units import parse_bytes
 
 
 def serve_torch(
@@ -34,6 +37,9 @@ def serve_torch(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     way: Way = "pool",
+    fraction: float | None = None,
+    headroom: int | str | None = None,
+    memory: Memory = "device",
     capture: Literal["nothing", "label"] = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> TorchServed:
@@ -45,25 +51,26 @@ def serve_torch(
             train()
 
     Args:
-        limit: of each device's heaps together, in bytes or as text. By default all of the device's memory.
+        limit: of each device's heaps together, in bytes or as text. By default what is free, less what TensorFlow
+            leaves to CUDA's libraries and kernels (`live.headroom`).
         log: where events of the first stream's heap go; a recording brings its labels along. By default, and for the
             heaps of further streams, a ring in memory.
         labels: where the names that `labels.label` gives are interned.
         way: `pool`, or `replace`; see above.
+        fraction: the limit as a share of all memory of the device; give at most one of the three.
+        headroom: bytes, or text, to be left of what is free.
+        memory: `device`, `managed`, which may exceed the device, or `virtual`, whose regions grow in place.
         capture: what is recorded with each allocation: `nothing`, or the `label` in force.
         options: how the heaps behave.
 
     Raises:
         ValueError: a limit that is no size.
-        InvalidRequest: a way there is not.
+        InvalidRequest: a way there is not; memory there is not, or `async`, which belongs to one stream.
         LiveError: stacks are wanted, which PyTorch's functions cannot see; on entering: PyTorch is not there, sees no
             GPU, has less than the limit, or cannot be served this way now.
     """
-    if way not in ("pool", "replace"):
-        raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
-    size = None if limit is None else parse_bytes(limit)
-    if size is not None and not 1 <= size <= 1 << 62:
-        raise InvalidRequest(f"a limit of {size} bytes was given; give one from 1 to 2^62")
+    _check(way, memory)
+    share = _share(limit, fraction, headroom)
     log, labels = log_and_labels(log, labels)
     captured = Capture(labels, capture)
     if captured.walker is not None:
@@ -71,7 +78,7 @@ def serve_torch(
             "PyTorch was to be served with Python's stack at each allocation, but it asks for memory without Python's "
             "lock, where there is no stack to be seen: give capture='label', or observe it, observe_torch"
         )
-    return TorchServed(size, way, log, captured, options, _memory)
+    return TorchServed(share, way, log, captured, options, _memory(memory))
 
 
 def observe_torch(
@@ -81,6 +88,7 @@ def observe_torch(
     every_s: float = 0.2,
     max_entries: int = 100_000,
     capture: Chosen = "stack",
+    devices: Iterable[int] | None = None,
 ) -> TorchObserved:
     """Watch PyTorch's own caching allocator, through the history it keeps; nothing of it is changed.
 
@@ -97,9 +105,11 @@ def observe_torch(
         max_entries: events of each device that PyTorch keeps.
         capture: `stack` has PyTorch keep Python's stack with every allocation, which names it too; with `label` the
             names are those of torch.cuda.memory's metadata, where somebody sets it; with `nothing` there are none.
+        devices: numbers of those to observe, such as `[rank]` under DistributedDataParallel; by default all. No CUDA
+            context is created on them.
 
     Raises:
-        InvalidRequest: times or numbers that cannot be.
+        InvalidRequest: times or numbers that cannot be; on entering: a device that is not there.
         LiveError: `capture` is none of these; on entering: PyTorch is not there, sees no GPU, or tells no history.
     """
     if not 0 < every_s < 1 << 31 or max_entries < 1:
@@ -109,17 +119,43 @@ def observe_torch(
     log, labels = log_and_labels(log, labels)
     if capture not in ("nothing", "label", "stack"):
         raise LiveError(f"capture={capture!r} was asked for; choose nothing, label or stack")
-    return TorchObserved(log, labels, every_s, max_entries, capture)
+    return TorchObserved(log, labels, every_s, max_entries, capture, devices)
+
+
+def _check(way: str, memory: str) -> None:
+    if way not in ("pool", "replace"):
+        raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
+    if memory not in ("device", "managed", "virtual"):
+        raise InvalidRequest(
+            f"PyTorch was to be served with memory {memory!r}; there are 'device', 'managed' and 'virtual'. A heap is "
+            "made before its stream is known, and 'async' memory is of one stream"
+        )
+
+
+def _share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:
+    share = Share.parse(limit, fraction, headroom)
+    if share.limit is not None and not 1 <= share.limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {share.limit} bytes was given; give one from 1 to 2^62")
+    return share
 
 
 class _Gpu:
     """Memory of the machine's GPUs, asked of the driver: PyTorch would begin to use CUDA if it were asked."""
 
-    def total(self, device: int) -> int:
-        return cuda_driver.load().total_memory(device)
+    def __init__(self, kind: Memory) -> None:
+        self.kind = kind
+
+    def room(self, device: int) -> Room:
+        driver = cuda_driver.load()
+        free, total = ctypes.c_size_t(), ctypes.c_size_t(driver.total_memory(device))
+        free.value = total.value
+        if driver.has_context(device):  # else asking would create one
+            with driver.on(device):
+                driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return Room(total.value, free.value, driver.attribute(CAPABILITY_MAJOR, device))
 
     def source(self, device: int, budget: Budget) -> SubAllocator:
-        return cuda_sub_allocator("device", device, budget=budget)
+        return cuda_sub_allocator(self.kind, device, budget=budget)
 
 
-_memory = _Gpu()
+_memory = _Gpu

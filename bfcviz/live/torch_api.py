@@ -1,14 +1,30 @@
 """What bfcviz asks of PyTorch, checked before anything is changed. Much of it has no public name: it stands here."""
 
 import ctypes
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from bfcviz.errors import LiveError
 from bfcviz.live.keeper import Event
 
-_THROWER = "_ZSt21__throw_runtime_errorPKc"
+_THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
+
+_CPP: Final = "libstdc++.so.6"
+_STRING: Final = "St7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE"
+
+OWN_ERROR: Final = (
+    (_CPP, "__cxa_allocate_exception"),
+    (_CPP, "__cxa_throw"),
+    (_CPP, f"_ZN{_STRING}C1EPKcRKS3_"),
+    (_CPP, f"_ZN{_STRING}D1Ev"),
+    ("libc10.so", f"_ZN3c105ErrorC1ENS_14SourceLocationEN{_STRING}E"),
+    ("libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"),
+)
+"""What it takes to throw c10::OutOfMemoryError, by library and symbol: see torch_error.pxd."""
 
 
 def torch_with_cuda(wish: str) -> Any:
@@ -51,67 +67,6 @@ def allocator_of(torch: Any, functions: tuple[int, int, int]) -> Any:
 _kept: list[Any] = []
 
 
-class Pool:
-    """A MemPool of all devices and threads; PyTorch's own caching allocator asks us for its segments.
-
-    `torch.cuda.use_mem_pool` would route the calling thread alone, and so not what autograd's threads allocate.
-    """
-
-    def __init__(self, torch: Any, allocator: Any) -> None:
-        make = getattr(torch.cuda, "MemPool", None)
-        self._api = torch._C  # noqa: SLF001
-        # Before 2.8 it has another name, and a pool's segments come from us for one thread alone.
-        self._end: Any = getattr(self._api, "_cuda_endAllocateToPool", None)
-        if make is None or self._end is None or not hasattr(self._api, "_cuda_beginAllocateToPool"):
-            raise LiveError(
-                f"PyTorch {torch.__version__} has no memory pools to serve it by (since 2.8 it does): give "
-                "way='replace' "
-                "before CUDA is first used, or observe it: observe_torch"
-            )
-        self._pool = make(allocator)
-        self._devices = range(torch.cuda.device_count())
-        self._unlocked = _Unlocked(torch)
-
-    def begin(self) -> None:
-        """From here on all that is allocated comes from it."""
-        self._unlocked.begin()
-        for device in self._devices:
-            self._api._cuda_beginAllocateToPool(device, self._pool.id)  # noqa: SLF001
-
-    def end(self) -> None:
-        """Nothing new does."""
-        for device in self._devices:
-            self._end(device, self._pool.id)
-            self._api._cuda_releasePool(device, self._pool.id)  # noqa: SLF001
-        self._unlocked.end()
-
-
-class _Unlocked:
-    """Lets PyTorch ask for segments without its own lock, by its setting for that.
-
-    A heap that grows may have to wait for Python's lock, and whoever holds that may wait for PyTorch's.
-    """
-
-    _SETTING = "release_lock_on_cudamalloc"
-
-    def __init__(self, torch: Any) -> None:
-        old = getattr(torch._C, "_cuda_cudaCachingAllocator_set_allocator_settings", None)  # noqa: SLF001
-        self._set: Any = getattr(torch._C, "_accelerator_setAllocatorSettings", old)  # noqa: SLF001
-        self._settings = torch.cuda.memory._snapshot().get("allocator_settings", {})  # noqa: SLF001
-        self._is_wanted = self._set is not None and self._settings.get(self._SETTING) is False
-
-    def begin(self) -> None:
-        self._say("True")
-
-    def end(self) -> None:
-        self._say("False")
-
-    def _say(self, value: str) -> None:
-        if self._is_wanted:  # what is not named again falls back to its default
-            named = self._settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
-            self._set(",".join(filter(None, (named, f"{self._SETTING}:{value}"))))
-
-
 def replace(torch: Any, allocator: Any) -> None:
     """Let an allocator be PyTorch's only one, for good.
 
@@ -129,28 +84,66 @@ def replace(torch: Any, allocator: Any) -> None:
         ) from error
 
 
+def total_memory(torch: Any, device: int) -> int:
+    """Bytes a device has. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def import_symbolizer() -> None:
+    """Import the module by which a snapshot finds the lines of Python stacks.
+
+    A snapshot would import it in the thread that reads the history. That import takes seconds and breaks an import of
+    torch._dynamo in another thread, which `torch.optim.Adam` does.
+    """
+    with suppress(Exception):  # whatever fails here fails in a snapshot too, or is not needed
+        import_module("torch._inductor.codecache")
+
+
 def keeps_history(torch: Any) -> bool:
     """Whether somebody has a memory history kept; False where this PyTorch does not say."""
     ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001
     return bool(ask()) if ask is not None else False
 
 
-def is_replaced(torch: Any) -> bool:
-    """Whether PyTorch's allocator is one that was plugged in, which keeps no history."""
+def backend(torch: Any) -> str:
+    """PyTorch's allocator: `native`, `cudaMallocAsync`, or `pluggable` for one that was plugged in."""
     ask = getattr(torch.cuda.memory, "get_allocator_backend", None)
-    return ask is not None and ask() == "pluggable"
+    return "native" if ask is None else str(ask())
 
 
-def thrower() -> int:
-    """Address of a C function that throws a std::runtime_error, which PyTorch turns into a RuntimeError."""
+def refuse_async(torch: Any, wish: str, instead: str) -> None:
+    """Raises LiveError where PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
+    if backend(torch) == "cudaMallocAsync":
+        raise LiveError(
+            f"PyTorch was to be {wish}, but PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
+            "backend:cudaMallocAsync: memory then comes from the CUDA driver, and PyTorch has no memory pools and no "
+            f"history for it. Start the program without that setting{instead}"
+        )
+
+
+def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
+    """Address of a C function that throws what PyTorch turns into its OutOfMemoryError, or at least a RuntimeError.
+
+    Args:
+        torch: the module.
+        make: makes such a function of the addresses of OWN_ERROR.
+    """
     try:
-        return ctypes.cast(getattr(ctypes.CDLL("libstdc++.so.6"), _THROWER), ctypes.c_void_p).value or 0
+        return make(tuple(_address(torch, library, symbol) for library, symbol in OWN_ERROR))
+    except (OSError, AttributeError):
+        pass  # another version or build of PyTorch
+    try:
+        return _address(torch, _CPP, _THROWER)
     except (OSError, AttributeError) as error:
         raise LiveError(
-            "PyTorch's allocator was to be replaced, but no libstdc++.so.6 was found whose exceptions it "
-            "would understand "
-            "when memory runs out: give way='pool'"
+            "PyTorch's allocator was to be replaced, but no libstdc++.so.6 was found, whose exceptions tell it "
+            "that memory has run out: give way='pool'"
         ) from error
+
+
+def _address(torch: Any, library: str, symbol: str) -> int:
+    path = library if library == _CPP else str(Path(torch.__file__).parent / "lib" / library)
+    return ctypes.cast(getattr(ctypes.CDLL(path), symbol), ctypes.c_void_p).value or 0
 
 
 class TorchStreams:

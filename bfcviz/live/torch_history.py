@@ -64,7 +64,7 @@ class DeviceHistory:
 
     @property
     def unmapped(self) -> int:
-        """Bytes that PyTorch gave back in the midst of an expandable segment; they are still drawn, as free."""
+        """Bytes that PyTorch unmapped in a part of an expandable segment; they are still drawn, as free."""
         return self._segments.unmapped
 
     def read(self, trace: Sequence[Entry], segments: Sequence[Entry], settings: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ class DeviceHistory:
         requested = entry["size"]
         self.heap.oom(requested, self._label_of(entry), self._stream(entry["stream"]), time=when)
         totals = self.heap.stats()
-        free, pool = totals.free_bytes - self.unmapped, totals.pool_bytes - self.unmapped
+        free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
         device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
         self.out_of_memory = OutOfMemory(
             requested=requested,

@@ -1,6 +1,7 @@
 """TorchObserved: PyTorch's own allocator, watched through the history it keeps."""
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -8,7 +9,7 @@ from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.live import marks, torch_api
-from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.observed import ObservedHeap, devices_in_order
 from bfcviz.live.polling import Polling
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch_blocks import UNIT
@@ -16,7 +17,7 @@ from bfcviz.live.torch_history import DeviceHistory
 
 
 class TorchObserved:
-    """What `observe_torch` returns; observes all devices for the length of a `with`.
+    """What `observe_torch` returns; observes devices for the length of a `with`.
 
     Where somebody keeps a history already, it is read as it is, and goes on after the end.
 
@@ -28,13 +29,20 @@ class TorchObserved:
     way: Final = "observe"
 
     def __init__(
-        self, log: EventLog, labels: Labels, every_s: float, max_entries: int, capture: Chosen
+        self,
+        log: EventLog,
+        labels: Labels,
+        every_s: float,
+        max_entries: int,
+        capture: Chosen,
+        devices: Iterable[int] | None = None,
     ) -> None:
         self.devices: list[DeviceHistory] = []
         self._log: EventLog | None = log
         self._labels = labels
         self._max_entries = max_entries
         self._capture = capture
+        self._named = None if devices is None else list(devices)
         self._memory: Any = None
         self._is_ours = False
         self._polling = Polling(self._read, every_s, "bfcviz-torch")
@@ -78,15 +86,18 @@ class TorchObserved:
     def __enter__(self) -> Self:
         self._polling.refuse_twice("PyTorch")
         torch = torch_api.torch_with_cuda("observed")
+        torch_api.refuse_async(torch, "observed", "")
         torch.cuda.init()  # asked before it, PyTorch looks for its history where nothing is yet
         self._memory = torch.cuda.memory
-        if not hasattr(self._memory, "_snapshot") or torch_api.is_replaced(torch):
+        if not hasattr(self._memory, "_snapshot") or torch_api.backend(torch) == "pluggable":
             raise LiveError(
                 f"PyTorch {torch.__version__} was to be observed, but its allocator tells no history: it "
                 "has been replaced, "
                 "or is older than 2.1"
             )
         self._is_ours = not torch_api.keeps_history(torch)
+        if self._capture == "stack" or not self._is_ours:
+            torch_api.import_symbolizer()
         if self._is_ours:
             context = "alloc" if self._capture == "stack" else None
             self._memory._record_memory_history(  # noqa: SLF001
@@ -122,10 +133,10 @@ class TorchObserved:
 
     def _begin(self, torch: Any) -> None:
         """A heap for each device, the current one first, and what PyTorch's clock is ahead of theirs."""
-        current = torch.cuda.current_device()
-        for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
+        chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
+        for device in chosen:
             log, self._log = self._log, None
-            limit = torch.cuda.mem_get_info(device)[1]
+            limit = torch_api.total_memory(torch, device)
             heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
             now = time.time_ns()
             heap.mark("PyTorch is observed from here")

@@ -1,56 +1,35 @@
 """TorchServed: PyTorch's CUDA memory comes from instrumented heaps."""
 
+import atexit
 from collections.abc import Iterator
 from itertools import count
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from typing import Any, ClassVar, Final, Literal, Self, cast
 
 from bfcviz.allocator.options import AllocatorOptions
-from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.live import marks, torch_api
+from bfcviz.live.headroom import Share
 from bfcviz.live.keeper import Keeper
-from bfcviz.live.lanes import Lane, Lanes
-from bfcviz.live.lent import LentHeap
+from bfcviz.live.lanes import Lanes
 from bfcviz.live.stacks import Capture
+from bfcviz.live.torch_heaps import SPARE, DeviceMemory, Heaps, TorchHeap
+from bfcviz.live.torch_pool import TorchPool
+from bfcviz.live.torch_sharing import refuse_to_share
 from bfcviz.units import format_bytes
 
 Way = Literal["pool", "replace"]
 
-SPARE: Final = 4
-"""Heaps made ahead for each device: a new stream takes one without any Python."""
-
 _SAYS: Final = {
-    "pool": "PyTorch is served by bfcviz through a memory pool: its own caching allocator stays, and every "
-    "segment it asks "
-    "for is a chunk of bfcviz's heap; tensors are inside those",
-    "replace": "PyTorch is served by bfcviz's heap in place of its own allocator, every tensor from a "
-    "chunk of its own, until "
-    "the process ends: PyTorch swaps no allocator in use. Its memory statistics and snapshots are not to be had",
+    "pool": "PyTorch is served by bfcviz through a memory pool: its own caching allocator stays, and every segment it "
+    "asks for is a chunk of bfcviz's heap; tensors are inside those. PyTorch keeps a pool's segments: in the with "
+    "torch.cuda.empty_cache() gives nothing back, and memory that record_stream was called on is not used again. "
+    "empty_cache() of this object gives both back",
+    "replace": "PyTorch is served by bfcviz's heap in place of its own allocator, every tensor from a chunk of its "
+    "own, until the process ends: PyTorch swaps no allocator in use. It has no memory statistics and snapshots then: "
+    "use memory_allocated() and memory_reserved() of this object",
 }
-
-
-class Memory(Protocol):
-    """Where the heaps' memory comes from."""
-
-    def total(self, device: int) -> int:
-        """Bytes a device has."""
-
-    def source(self, device: int, budget: Budget) -> SubAllocator:
-        """Where a heap's regions come from."""
-
-
-def _name(device: int) -> str:
-    return f"torch cuda:{device}"
-
-
-class TorchHeap(LentHeap):
-    """A heap behind tensors."""
-
-    users = "PyTorch"
-    advice = "drop the tensors and call torch.cuda.empty_cache() first"
 
 
 class TorchServed:
@@ -68,26 +47,21 @@ class TorchServed:
 
     def __init__(
         self,
-        limit: int | None,
+        share: Share,
         by: Way,
         log: EventLog | None,
         capture: Capture,
         options: AllocatorOptions,
-        memory: Memory,
+        memory: DeviceMemory,
     ) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._by = by
-        self._limit = limit
-        self._log = log
-        self._options = options
-        self._memory = memory
         self._lanes = Lanes(next(TorchServed._numbers), capture.use())
+        self._heaps = Heaps(self._lanes, share, log, capture.labels, options, memory)
         self._torch: Any = None
         self._keeper: Keeper | None = None
-        self._pool: torch_api.Pool | None = None
-        self._heaps: list[TorchHeap] = []
-        self._budgets: dict[int, Budget] = {}
+        self._pool: TorchPool | None = None
         self._failures = 0
 
     @property
@@ -98,29 +72,45 @@ class TorchServed:
     @property
     def trace_sources(self) -> list[TorchHeap]:
         """A heap for each stream that came; more may come. The log that was given is the first one's."""
-        used = [lane.allocator for lane in self._lanes.in_use()]
-        return [heap for heap in self._heaps if heap in used] or self._heaps[:1]
+        return self._heaps.in_use()
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
         """The numbers behind the last request that failed; the heap may have changed since."""
-        lane = self._last_failure()
-        if lane is None:
-            return None
-        _, requested, pool, in_use, largest = lane.failure
-        return OutOfMemory(
-            requested=requested,
-            rounded=(requested + 255) // 256 * 256,
-            free_bytes=pool - in_use,
-            largest_free_chunk=largest,
-            pool_bytes=pool,
-            bytes_limit=lane.allocator.memory_limit,
-        )
+        return self._heaps.out_of_memory()
 
     def settle(self) -> None:
         """Carry out the frees that need not wait for other streams any more."""
         if self._keeper is not None:
             self._keeper.let_go(0, 0, 0)
+
+    def empty_cache(self) -> None:
+        """Give what no tensor uses back to the heaps, and their wholly free regions to the device.
+
+        In the `with` of a pool torch.cuda.empty_cache() gives nothing back; this ends the pool and begins another. Call
+        it while no other thread allocates CUDA memory and no graph is captured: PyTorch does not survive that.
+        """
+        if self._pool is not None:
+            self._pool.renew()
+        elif self._torch is not None:
+            self._torch.cuda.empty_cache()
+        self.settle()
+        self._heaps.trim_all()
+
+    def memory_allocated(self, device: int | None = None) -> int:
+        """Bytes that tensors have of a device, by default of the current one; like torch.cuda.memory_allocated()."""
+        if self._by == "pool" and self._torch is not None:
+            return int(self._torch.cuda.memory_allocated(device))
+        return sum(heap.stats().bytes_in_use for heap in self._heaps_of(device))
+
+    def memory_reserved(self, device: int | None = None) -> int:
+        """Bytes that the heaps have of a device, by default of the current one, in use or free."""
+        return sum(heap.stats().pool_bytes for heap in self._heaps_of(device))
+
+    def _heaps_of(self, device: int | None) -> list[TorchHeap]:
+        if device is None:
+            device = 0 if self._torch is None else self._torch.cuda.current_device()
+        return self._heaps.of(device)
 
     def __enter__(self) -> Self:
         if TorchServed._under_way not in (None, *([self] if TorchServed._replaced is self else [])):
@@ -133,7 +123,7 @@ class TorchServed:
             )
         self._torch = torch_api.torch_with_cuda("served")
         self._capture.use()
-        self._failures = self._number_of_failures()
+        self._failures = self._heaps.number_of_failures()
         if TorchServed._replaced is not self:
             self._begin()
         TorchServed._under_way = self
@@ -145,28 +135,41 @@ class TorchServed:
     ) -> None:
         marks.end(self)
         TorchServed._under_way = None
+        failed = isinstance(error, RuntimeError) and self._heaps.number_of_failures() > self._failures
+        notes = self._notes() if failed else []
         if self._pool is not None:
             self._pool.end()
-            self._pool = (
-                None  # what PyTorch caches of it goes with torch.cuda.empty_cache(), once no tensor is in it
-            )
+            self._pool = None
             self._lanes.stop(self._keeper)
         try:
             self.settle()
         except RuntimeError:
             if error is None:  # else it is the GPU's answer to everything since that one
                 raise
-        if isinstance(error, RuntimeError) and self._number_of_failures() > self._failures:
-            error.add_note(f"bfcviz, of the heap PyTorch was served from: {self.out_of_memory}")
-            for heap in self._heaps:
-                if heap.sub_allocator.error is not None:
-                    error.add_note(f"bfcviz, of where its memory comes from: {heap.sub_allocator.error}")
+        for note in notes:
+            cast("RuntimeError", error).add_note(f"bfcviz, {note}")
+
+    def _notes(self) -> list[str]:
+        """What is to be said of a failure."""
+        notes = [f"of the heap PyTorch was served from: {self.out_of_memory}"]
+        cached = 0 if self._pool is None else self._heaps.requested_in_use() - self._allocated_by_pytorch()
+        if cached > 0:
+            notes.append(
+                f"of PyTorch's cache: {format_bytes(cached)} of the heaps are in segments without tensors, or wait for "
+                "other streams; empty_cache() of what serve_torch returned gives them back"
+            )
+        return notes + [f"of where its memory comes from: {cause}" for cause in self._heaps.errors()]
+
+    def _allocated_by_pytorch(self) -> int:
+        cuda = self._torch.cuda
+        return sum(int(cuda.memory_allocated(device)) for device in range(cuda.device_count()))
 
     # -- how it begins ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         torch = self._torch
-        self._check_limit(torch.cuda.device_count())
+        for device in range(torch.cuda.device_count()):
+            self._heaps.budget(device)
         throws = 0
         if self._by == "replace":
             if not self._lanes.can_throw():
@@ -175,21 +178,29 @@ class TorchServed:
                     "PyTorch that memory has run out: it does not look at what it gets. Install a compiler and bfcviz "
                     "again, or give way='pool'"
                 )
-            throws = torch_api.thrower()
+            throws = torch_api.thrower(torch, self._lanes.thrower)
         else:
+            torch_api.refuse_async(
+                torch, "served by a pool", ", or give way='replace' before CUDA is first used"
+            )
             torch.cuda.init()
         allocator = torch_api.allocator_of(torch, self._lanes.functions())
+        atexit.unregister(self._lanes.end)
+        atexit.register(self._lanes.end)
+        refuse_to_share(torch, Heaps.contain)
         if is_new := self._keeper is None:
-            self._keeper = Keeper(self._lanes, self._add, torch_api.TorchStreams(torch), self._make_room)
+            self._keeper = Keeper(
+                self._lanes, self._heaps.add, torch_api.TorchStreams(torch), self._heaps.trim
+            )
         if self._by == "replace":
             self._replace(allocator, throws)
         if is_new:
             current = torch.cuda.current_device()
             for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
                 for _ in range(SPARE):
-                    self._add(device)
+                    self._heaps.add(device)
         if self._by == "pool":
-            pool = torch_api.Pool(torch, allocator)
+            pool = TorchPool(torch, allocator)
             self._lanes.serve(throws, self._keeper)
             pool.begin()
             self._pool = pool
@@ -203,37 +214,3 @@ class TorchServed:
             self._lanes.stop(self._keeper)
             raise
         TorchServed._replaced = self
-
-    def _check_limit(self, devices: int) -> None:
-        for device in range(devices):
-            if self._limit is not None and self._limit > (there := self._memory.total(device)):
-                raise LiveError(
-                    f"heaps of at most {format_bytes(self._limit)} were asked for, and device {device} has "
-                    f"{format_bytes(there)}: give a lower limit, or none"
-                )
-
-    def _add(self, device: int) -> None:
-        """A spare heap for a device. The first of all writes to the log that was given, others to rings."""
-        log, self._log = self._log, None
-        if device not in self._budgets:
-            self._budgets[device] = Budget(self._memory.total(device) if self._limit is None else self._limit)
-        budget = self._budgets[device]
-        source, name = self._memory.source(device, budget), _name(device)
-        heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self.labels)
-        self._heaps.append(heap)
-        self._lanes.add(heap, device)
-
-    def _make_room(self, device: int) -> bool:
-        """Give free regions of a device's heaps back: the next request may be another heap's."""
-        name = _name(device)
-        return sum(heap.trim() for heap in self._heaps if heap.name == name) > 0
-
-    # -- what failed --------------------------------------------------------------------------------------------
-
-    def _last_failure(self) -> Lane | None:
-        failed = [lane for lane in self._lanes.in_use() if lane.failure[0]]
-        return max(failed, key=lambda lane: lane.failure[0], default=None)
-
-    def _number_of_failures(self) -> int:
-        lane = self._last_failure()
-        return 0 if lane is None else lane.failure[0]

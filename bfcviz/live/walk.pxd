@@ -20,7 +20,6 @@ cdef extern from *:
         uint32_t number;                /* what both together are called */
     } bfc_chain;
     typedef struct {
-        int (*holds_gil)(void);
         PyObject *(*back)(PyObject *);
         int (*lasti)(PyObject *);
         PyObject *tell;                 /* tell(frame, label) -> number, or 0: ask again next time; borrowed */
@@ -77,7 +76,7 @@ cdef extern from *:
     /* Called with or without the GIL, with the label in force; the number of label and stack together. */
     static uint32_t bfc_walk_number(void *context, uint32_t label) {
         bfc_walk *w = (bfc_walk *)context;
-        if (!w->holds_gil()) { __atomic_add_fetch(&w->missed, 1, __ATOMIC_RELAXED); return label; }
+        if (!bfc_has_gil()) { __atomic_add_fetch(&w->missed, 1, __ATOMIC_RELAXED); return label; }
         PyObject *top = PyErr_Occurred() ? NULL : (PyObject *)PyEval_GetFrame(), *frame = top;
         if (!top) { w->missed++; return label; }
         bfc_place places[BFC_DEEPEST];
@@ -104,9 +103,9 @@ cdef extern from *:
     static bfc_walk *bfc_walk_new(const size_t *api, PyObject *tell, uint32_t depth, size_t most) {
         bfc_walk *w = (bfc_walk *)calloc(1, sizeof *w);
         if (!w || !(w->chains = (bfc_chain *)calloc(1024, sizeof *w->chains))) { free(w); return NULL; }
-        w->holds_gil = (int (*)(void))api[0];
-        w->back = (PyObject *(*)(PyObject *))api[1];
-        w->lasti = (int (*)(PyObject *))api[2];
+        bfc_find_current_state();
+        w->back = (PyObject *(*)(PyObject *))api[0];
+        w->lasti = (int (*)(PyObject *))api[1];
         w->mask = 1023;
         w->tell = tell;
         w->depth = depth < BFC_DEEPEST ? depth : BFC_DEEPEST;
@@ -134,8 +133,8 @@ cdef extern from *:
     u32 bfc_walk_number(void *, u32)
 
 cdef inline Walk *new(object api, object tell, u32 depth, size_t most) except NULL:
-    cdef size_t pointers[3]
-    pointers[0], pointers[1], pointers[2] = api
+    cdef size_t pointers[2]
+    pointers[0], pointers[1] = api
     cdef Walk *made = bfc_walk_new(pointers, tell, depth, most)
     if made == NULL:
         raise MemoryError()

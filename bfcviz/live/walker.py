@@ -6,7 +6,7 @@ from types import FrameType
 
 from bfcviz.live import walk
 
-_FUNCTIONS = ("PyGILState_Check", "PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every header
+_FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every header
 
 
 class Walker:

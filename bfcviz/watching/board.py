@@ -64,6 +64,8 @@ class WatchDashboard(LiveDashboard):
 
     def end(self, says: str) -> None:
         """Show where it all stands, and say that no more will come."""
+        if self.closed:
+            return
         self.stop()
         self._pulse.hurry()
         self.refresh()
@@ -74,6 +76,8 @@ class WatchDashboard(LiveDashboard):
     def join(self, trace: Trace) -> None:
         """Take in the trace of a heap that came later; it can be chosen in the menu. From any thread."""
         with self.inspector.lock:
+            if self.closed:
+                return
             self.traces.append(trace)
             running = self._drain.running
             self._drain.stop()

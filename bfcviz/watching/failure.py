@@ -12,6 +12,7 @@ from bfcviz.model.find import previous_step
 from bfcviz.model.oom import Diagnosis, diagnose
 from bfcviz.model.scene import short_address, short_name
 from bfcviz.model.words import explain
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.watching import notebook
 
@@ -35,7 +36,7 @@ class Failure:
         notebook.show(self, draw("region_map", trace, self.step))
 
     def __str__(self) -> str:
-        return "\n".join([self.words, *(f"  {name}: {value}" for name, value in self.rows)])
+        return "\n".join(map(printable, [self.words, *(f"  {name}: {value}" for name, value in self.rows)]))
 
     def _repr_html_(self) -> str:
         left = "style='text-align: left'"

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
-from bfcviz.live.numpy import physical_memory
+from bfcviz.live import system_memory
 from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.units import format_bytes
 
@@ -117,7 +117,7 @@ def check_limit(wishes: list[Wish], limit: int | None) -> None:
             f"a limit of {format_bytes(limit)} was asked for, but {watched} would only be observed and keeps its own "
             "memory: leave the limit out, or ask for way 'serve'"
         )
-    if serving == ["numpy"] and limit > (there := physical_memory()):
+    if serving == ["numpy"] and limit > (there := system_memory.total_memory()):
         raise LiveError(
             f"a heap of at most {format_bytes(limit)} was asked for NumPy, and this machine has {format_bytes(there)} "
             "of memory: give a lower limit, or none"

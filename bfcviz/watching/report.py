@@ -12,6 +12,7 @@ from bfcviz.model.find import peak
 from bfcviz.model.fragmentation import external, internal, reserved_not_in_use
 from bfcviz.model.scene import short_name
 from bfcviz.model.state import Stats
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
 _MOST: Final = 12
@@ -70,7 +71,7 @@ class Report:
             f"{format_bytes(each.num_bytes):>12} {each.share:6.1%} {each.chunks:8,} chunks  {each.name}"
             for each in self.holders
         ]
-        return "\n".join([*self.words, *lines])
+        return "\n".join(map(printable, [*self.words, *lines]))
 
     def _repr_html_(self) -> str:
         said = "".join(f"<div>{escape(line)}</div>" for line in self.words)

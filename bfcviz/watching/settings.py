@@ -10,9 +10,8 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks
+from bfcviz.live import marks, system_memory
 from bfcviz.live.lent import OPTIONS
-from bfcviz.live.numpy import physical_memory
 from bfcviz.watching.alerts import Alert
 from bfcviz.watching.frameworks import NAMES, Capture, Plan, Source, Wish, source_of, unwatchable
 
@@ -36,13 +35,14 @@ class Settings:
 def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> Source:
     """What watches a framework, not begun yet, with where it writes to, which `undo` closes and `spoilt` takes away."""
     name = wish.framework
+    limit = system_memory.default_limit() if settings.limit is None and name == "numpy" else settings.limit
     log: Recording | EventLog | None = EventLog(RING) if name == "numpy" else None
     if settings.path is not None:
         folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
         details = {"framework": name, "way": wish.way}
-        log = undo.enter_context(Recording(folder, [_pool(wish, settings.limit)], details=details))
+        log = undo.enter_context(Recording(folder, [_pool(wish, limit)], details=details))
         spoilt.callback(log.discard)
-    return source_of(wish, settings.limit, settings.capture, log)
+    return source_of(wish, limit, settings.capture, log)
 
 
 def in_order(sources: Sequence[Source], wishes: Sequence[Wish]) -> list[tuple[Source, str]]:
@@ -71,4 +71,4 @@ def _pool(wish: Wish, limit: int | None) -> Pool:
     if wish.framework != "numpy":
         return Pool(wish.framework, limit if wish.way == "serve" else None)
     options = wish.options.get("options", OPTIONS)
-    return Pool("numpy", physical_memory() if limit is None else limit, vars(options))
+    return Pool("numpy", limit, vars(options))

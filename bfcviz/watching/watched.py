@@ -71,9 +71,9 @@ class Watch:
 
     @property
     def dashboard(self) -> WatchDashboard:
-        """The live view; made when it is first asked for, where it was not displayed at the beginning."""
+        """The live view; made where it was not displayed at the beginning, and anew where it was closed."""
         self._refuse_before()
-        if self._dashboard is None:
+        if self._dashboard is None or self._dashboard.closed:
             with unserved(), self._showing:
                 self._dashboard = self._new_dashboard()
         return self._dashboard
@@ -153,7 +153,7 @@ class Watch:
             notebook.show(self._dashboard)
         rings = any(trace.slack is not None for trace in self.traces)
         grow = any(wish.framework != "numpy" for wish in self._settings.plan.wishes)
-        if self._guards or grow or (rings and self._dashboard is None):
+        if self._guards or grow or rings:  # a dashboard reads rings too, until it is closed
             self._lookout = Lookout(self._look, self._failed)
 
     def _join(self) -> None:
@@ -178,7 +178,7 @@ class Watch:
     def _look(self) -> None:
         with self._showing:
             self._join()
-            if self._dashboard is None:
+            if self._dashboard is None or self._dashboard.closed:
                 for trace in self.traces:
                     trace.refresh()
         for guard, heap in self._guards:

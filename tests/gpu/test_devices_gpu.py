@@ -25,6 +25,12 @@ def on_device(address, count, owner):
     return cupy.ndarray((count,), cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
 
 
+def shared_stream(stream):
+    """CuPy's object of a device's stream; before CuPy 14 it knows no protocol, since then no bare handles."""
+    make = getattr(cupy.cuda.Stream, "from_external", None)
+    return cupy.cuda.ExternalStream(stream.handle) if make is None else make(stream)
+
+
 def test_the_driver_and_cupy_tell_the_same_of_each_gpu():
     gpus = cuda_gpus()
     assert len(gpus) == cupy.cuda.runtime.getDeviceCount()
@@ -40,8 +46,7 @@ def test_cupy_computes_in_the_heap_of_a_device(manager):
     device = manager.gpu(0)
     heap = device.allocator()
     address = heap.allocate(4 * MiB)
-    stream = cupy.cuda.ExternalStream(device.compute_stream.handle)
-    with stream:
+    with shared_stream(device.compute_stream):
         array = on_device(address, MiB, heap)
         array[:] = 1.5
         total = array.sum()

@@ -5,6 +5,7 @@ from heaps import MIB, assert_model_agrees
 from processes import COMPILED, run_code
 from threads import in_threads
 
+from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.live.torch import observe_torch, serve_torch
@@ -99,6 +100,30 @@ def test_a_pool_that_is_full_is_pytorchs_error():
     torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
 
 
+def test_a_pool_gives_back_what_no_tensor_uses():
+    with serve_torch("256MiB") as served:
+        kept = torch.arange(1000, device="cuda")
+        side = torch.cuda.Stream()
+        for _ in range(10):
+            read = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+            read.record_stream(side)
+            del read
+        large = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+        del large
+        torch.cuda.synchronize()
+        served.empty_cache()
+        assert served.memory_allocated() <= served.memory_reserved() <= 4 * MIB
+        torch.empty(220 * MIB, dtype=torch.uint8, device="cuda")
+    assert int(kept.sum()) == 499_500
+
+
+def test_served_memory_is_not_shared_with_other_processes():
+    with serve_torch():
+        tensor = torch.empty(1000, device="cuda")
+        with pytest.raises(LiveError, match="shared with another process"):
+            tensor.untyped_storage()._share_cuda_()
+
+
 def test_threads_and_streams_in_a_pool():
     wrong = []
 
@@ -138,7 +163,7 @@ def test_training_is_the_same_on_our_heap_alone():
 with serve_torch(way="replace") as served:
     losses = trained()
     heap = served.trace_sources[0]
-    assert heap.stats().num_allocs > 1000
+    assert heap.stats().num_allocs > 10 * len(losses)  # PyTorch 2.11: 734; how many differs by version
     heap.check_invariants()
 print(losses)
 """
@@ -155,7 +180,7 @@ with serve_torch("64MiB", way="replace") as served:
     kept = torch.ones(1000, device="cuda")
     try:
         torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
-    except RuntimeError as error:
+    except torch.OutOfMemoryError as error:
         print(str(error).partition("bfcviz")[0], served.out_of_memory.requested)
     print(int((kept + kept).sum()))
 """

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.live import cupy_api
 from bfcviz.live.cupy import serve_cupy
+from bfcviz.live.headroom import Room
+from bfcviz.live.keeper import LateEvent
 
 try:
     import cupy
@@ -52,6 +55,7 @@ class StandIn(cupy_api.Cuda):
     """What `Cuda` asks of a GPU, answered from here; `busy` streams have work that never ends by itself.
 
     Attributes:
+        captured: streams that are being captured.
         regions: sub-allocators made, by device and stream.
         recorded: streams that an event was recorded in.
         asked: how often whether an event has passed.
@@ -59,6 +63,7 @@ class StandIn(cupy_api.Cuda):
     """
 
     memory = 64 << 20
+    taken = 0
 
     def __init__(self, wish="served"):
         self.cupy = cupy
@@ -69,6 +74,7 @@ class StandIn(cupy_api.Cuda):
         self.capacity = None
         self.asked = 0
         self.streams = {}
+        self.captured = set()
         self.broken = False
         self._stream_of = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(self.stream_handle)
 
@@ -98,13 +104,20 @@ class StandIn(cupy_api.Cuda):
     def total_memory(self, device):
         return self.memory
 
+    def room(self, device):
+        return Room(self.memory, self.memory - self.taken, 9)
+
     def record(self, device, stream):
         if self.broken:
             raise RuntimeError("cudaErrorInvalidResourceHandle")
         self.recorded.append(stream)
+        if stream in self.captured:
+            return LateEvent(lambda: None if stream in self.captured else Event(self, stream))
         return Event(self, stream)
 
     def synchronize(self, device):
+        if self.captured:
+            raise LiveError("cudaErrorStreamCaptureUnsupported")
         self.waited.append(-1 - device)
 
     def sub_allocator(self, memory, device, stream, budget):

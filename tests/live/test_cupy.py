@@ -1,7 +1,9 @@
 """CuPy served from our heaps: the real wheel and its arrays, over host memory, with streams made up."""
 
+import contextlib
 import ctypes
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -157,12 +159,71 @@ def test_out_of_memory_has_its_numbers(gpu):
         with pytest.raises(OutOfMemory, match=r"out of memory: 9\.0 MiB asked for") as caught:
             cupy.empty(9 * MIB, np.uint8)
         assert (caught.value.requested, caught.value.bytes_limit) == (9 * MIB, 16 * MIB)
-        assert source.out_of_memory is caught.value
+        assert source.out_of_memory.numbers() == caught.value.numbers()
         assert cupy.empty(1000).data.ptr
         del held
         assert cupy.empty(4 * MIB, np.uint8).data.ptr
     events = Reader(heap_of(source).log, 0).read(1000)
     assert (events["kind"] == Kind.OOM).sum() == 2  # before and after garbage was collected
+
+
+def test_a_failure_that_was_handled_keeps_nothing_of_the_program_alive(gpu):
+    def step():
+        held = [cupy.empty(MIB, np.uint8) for _ in range(3)]
+        return cupy.empty(16 * MIB, np.uint8), held
+
+    gc.disable()
+    try:
+        with served("8MiB") as source:
+            with contextlib.suppress(OutOfMemory):
+                step()
+            assert in_use(source) == [0]
+            assert source.out_of_memory.requested == 16 * MIB
+    finally:
+        gc.enable()
+
+
+def test_a_programs_own_handler_of_cupys_error_catches_ours(gpu):
+    with served("8MiB"):
+        with pytest.raises(cupy.cuda.memory.OutOfMemoryError) as caught:
+            cupy.empty(16 * MIB, np.uint8)
+        assert isinstance(caught.value, OutOfMemory)
+        again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  what was just made
+        assert (type(again), again.numbers()) == (OutOfMemory, caught.value.numbers())
+
+
+def test_a_failure_names_what_the_heaps_of_other_streams_hold(gpu):
+    with served("8MiB") as source:
+        with gpu.on(stream=0x55):
+            held = cupy.empty(3 * MIB, np.uint8)
+        with pytest.raises(
+            OutOfMemory, match=r"hold 4\.0 MiB of this limit, 4\.0 MiB of it in use"
+        ) as caught:
+            cupy.empty(16 * MIB, np.uint8)
+        name = heap_of(source, 1).name
+        assert caught.value.others == ((name, 4 * MIB, 4 * MIB),)
+        assert name in str(caught.value)
+        with gpu.on(stream=0x55):
+            del held
+
+
+def test_there_is_what_cupys_memory_pool_has(gpu):
+    with served() as source:
+        with gpu.on(stream=0x55):
+            kept = cupy.empty(1000, np.uint8)
+        with gpu.on(device=1):
+            other = cupy.empty(5 * MIB, np.uint8)
+        array = cupy.empty(3 * MIB, np.uint8)
+        assert (source.used_bytes(), source.total_bytes()) == (4 * MIB + 1024, 6 * MIB)
+        assert source.free_bytes() == 2 * MIB - 1024
+        del array
+        assert source.free_all_blocks() == 4 * MIB
+        assert (source.used_bytes(), source.total_bytes()) == (1024, 2 * MIB)
+        with gpu.on(device=1):
+            assert source.used_bytes() == 8 * MIB
+            del other
+        with gpu.on(stream=0x55):
+            del kept
 
 
 def test_garbage_is_collected_before_a_request_fails(gpu):

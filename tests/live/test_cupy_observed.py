@@ -21,25 +21,31 @@ BASE = 0x7F00_0000_0000
 
 
 class Pool:
-    """Calls the hooks of the acting thread as SingleDeviceMemoryPool does."""
+    """Calls the hooks of the acting thread as SingleDeviceMemoryPool does.
 
-    def __init__(self, device=0):
+    Args:
+        device: of its memory; it is the current one where the pool allocates.
+        told: what the hooks are told when it allocates; another one with CuPy 14.
+    """
+
+    def __init__(self, device=0, told=None):
         self.device = device
+        self.told = device if told is None else told
 
     def hooks(self):
         return cupy.cuda.memory_hook.get_memory_hooks().values()
 
     def grant(self, address, size):
         for hook in self.hooks():
-            hook.alloc_preprocess(device_id=self.device, mem_size=size)
-            hook.alloc_postprocess(device_id=self.device, mem_size=size, mem_ptr=address)
+            hook.alloc_preprocess(device_id=self.told, mem_size=size)
+            hook.alloc_postprocess(device_id=self.told, mem_size=size, mem_ptr=address)
 
     def malloc(self, address, size):
         rounded = -(-size // 512) * 512
         for hook in self.hooks():
-            hook.malloc_preprocess(device_id=self.device, size=size, mem_size=rounded)
+            hook.malloc_preprocess(device_id=self.told, size=size, mem_size=rounded)
             hook.malloc_postprocess(
-                device_id=self.device, size=size, mem_size=rounded, mem_ptr=address, pmem_id=1
+                device_id=self.told, size=size, mem_size=rounded, mem_ptr=address, pmem_id=1
             )
 
     def free(self, address, size):
@@ -137,12 +143,25 @@ def test_an_allocator_that_is_no_pool_is_told_of(gpu):
 
 def test_each_device_has_its_own(gpu):
     with observed() as source:
-        Pool(1).grant(BASE, MIB)
+        with gpu.on(device=1):
+            Pool(1).grant(BASE, MIB)
         Pool(0).grant(BASE, MIB)
     assert [heap.name for heap in source.trace_sources] == ["cupy:0", "cupy:1"]
     dashboard = LiveDashboard(source.trace_sources, start=False)
     dashboard.refresh()
     dashboard.close()
+
+
+def test_the_current_device_is_believed_not_what_cupy_14_tells(gpu):
+    pool = Pool(1, told=0)
+    with observed() as source:
+        with gpu.on(device=1):
+            pool.grant(BASE, MIB)
+            pool.malloc(BASE, 700)
+        pool.free(BASE, 1024)  # while another device is current
+    first, second = source.trace_sources
+    assert (first.stats().num_allocs, second.stats().num_allocs) == (0, 1)
+    assert (second.stats().chunks_in_use, second.doubts.words()) == (0, "")
 
 
 def test_twice_is_refused(gpu):

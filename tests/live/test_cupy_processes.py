@@ -48,6 +48,39 @@ print(array.size)
     assert run_code(BEGIN + code, **HERE) == "1000\n"
 
 
+def test_a_daemon_thread_may_allocate_while_python_ends():
+    """Python ends such a thread when it wants the GIL back, and in C++ code of CuPy's that aborts the process."""
+    code = """
+import threading, time
+inside = threading.Event()
+original = gpu.sub_allocator
+
+def slow(*arguments):
+    inside.set()
+    for _ in range(30):
+        time.sleep(0.01)
+    return original(*arguments)
+
+source = serve_cupy("8MiB")
+source.__enter__()
+gpu.sub_allocator = slow
+
+def work():
+    try:
+        while True:
+            array = cupy.empty(3000)
+            with gpu.on(stream=0x55):
+                del array
+                cupy.empty(1000)
+    except cupy.cuda.runtime.CUDARuntimeError:
+        pass  # at the end CuPy's own pool is asked, and here is no GPU
+
+threading.Thread(target=work, daemon=True).start()
+inside.wait(20)
+"""
+    assert run_code(BEGIN + code, timeout=60, **HERE) == ""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_leaves_the_parents_books_alone(tmp_path):
     code = """

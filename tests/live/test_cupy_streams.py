@@ -111,6 +111,59 @@ def test_of_many_that_wait_for_one_stream_only_the_first_is_asked(gpu):
         assert in_use(source) == [0, 0]
 
 
+def calls_of_keeper(function):
+    """How many of the keeper's functions were called: a cost that no other process changes."""
+    calls = []
+    sys.setprofile(
+        lambda frame, event, _: calls.append(frame.f_code.co_filename) if event == "call" else None
+    )
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return sum(path.endswith("keeper.py") for path in calls)
+
+
+def test_streams_that_are_gone_cost_a_request_nothing(gpu):
+    with served() as source:
+        for turn in range(500):
+            array = cupy.empty(100)
+            with gpu.on(stream=0x100 + turn):
+                del array
+        cupy.empty(10)
+        assert in_use(source) == [0]
+        array = cupy.empty(100)
+        gpu.busy = {0x55}
+        with gpu.on(stream=0x55):
+            del array  # waits, so that each request looks after what waits
+        assert 0 < calls_of_keeper(lambda: cupy.empty(10)) < 20
+        gpu.busy = set()
+
+
+def test_a_finalizer_that_frees_while_frees_are_let_go_loses_none(gpu):
+    with served() as source:
+        with gpu.on(stream=0x55):
+            arrays = [cupy.empty(1000) for _ in range(4)]
+        gpu.busy = {0}
+        arrays.pop()
+        ask = Event.query
+
+        def query(event):  # as a collection in the midst of it
+            if arrays:
+                arrays.pop()
+                cupy.empty(10)
+            return ask(event)
+
+        gpu.busy = set()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Event, "query", query)
+            cupy.empty(10)
+        source.settle()
+        assert len(arrays) < 3
+        assert in_use(source) == [0, len(arrays)]
+        arrays.clear()
+
+
 def test_a_heap_that_runs_out_waits_for_what_is_held_back(gpu):
     with served("4MiB") as source:
         with gpu.on(stream=0x55):
@@ -140,8 +193,21 @@ def test_after_the_end_a_free_under_another_stream_waits_at_once(gpu):
         array = cupy.empty(1000)
     gpu.busy = {0}
     del array
-    assert gpu.waited == [-1]
+    assert gpu.waited == [0]
     assert in_use(source) == [0, 0]
+
+
+def test_after_the_end_a_free_under_a_stream_that_is_captured_waits_for_the_capture(gpu):
+    with served() as source, gpu.on(stream=0x55):
+        first = cupy.empty(1000)
+        second = cupy.empty(1000)
+    gpu.captured = {0}
+    del first
+    assert in_use(source) == [0, 2]
+    gpu.captured = set()
+    del second
+    assert in_use(source) == [0, 0]
+    assert gpu.waited.count(-1) == 0  # waiting for the device would break the capture
 
 
 def test_where_no_event_can_be_recorded_the_device_is_waited_for(gpu):
@@ -202,21 +268,75 @@ def test_the_default_stream_has_two_names(gpu):
 
 
 def test_the_default_stream_of_a_thread_is_its_own(gpu):
+    seen, turns = {}, threading.Barrier(2)
+
+    def work(number):
+        with gpu.on(stream=2):
+            seen[number] = [cupy.empty(10).data.ptr]
+            turns.wait()
+            seen[number].append(cupy.empty(10).data.ptr)
+
     with served() as source:
-        seen = []
+        in_threads(work, 2)
+        assert len(source.trace_sources) == 3
+        assert seen[0][0] == seen[0][1] != seen[1][0] == seen[1][1]
 
-        def work():
-            with gpu.on(stream=2):
-                seen.append(cupy.empty(10).data.ptr)
-                seen.append(cupy.empty(10).data.ptr)
 
-        for _ in range(2):
+def test_the_heaps_of_threads_that_ended_are_used_again(gpu):
+    def work():
+        with gpu.on(stream=2):
+            cupy.empty(1000)
+
+    with served() as source:
+        for _ in range(50):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-        assert len(source.trace_sources) == 3
-        assert seen[0] == seen[1]
-        assert seen[2] == seen[3]
+        assert len(source.trace_sources) == 2
+        assert sum(heap.stats().pool_bytes for heap in source.trace_sources) <= 2 * MIB
+        assert gpu.waited == [-1] * 49
+
+
+def test_a_thread_that_lives_keeps_its_heap(gpu):
+    here, done = threading.Barrier(4), threading.Event()
+
+    def work():
+        with gpu.on(stream=2):
+            cupy.empty(1000)
+            here.wait()
+            done.wait()
+            cupy.empty(1000)
+
+    with served() as source:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        here.wait()
+        assert len(source.trace_sources) == 4
+        assert gpu.waited == []
+        done.set()
+        for thread in threads:
+            thread.join()
+        with gpu.on(stream=0x55):
+            cupy.empty(1000)
+        pools = [heap.stats().pool_bytes for heap in source.trace_sources]
+        assert sorted(pools) == [0, 0, 0, 2 * MIB]  # the main thread's has none yet, two gave theirs back
+
+
+def test_while_a_graph_is_captured_no_heap_of_a_thread_that_ended_is_used_again(gpu):
+    def work():
+        with gpu.on(stream=2):
+            cupy.empty(1000)
+
+    with served() as source:
+        for captured in ({0x55}, set()):
+            gpu.captured = captured
+            for _ in range(2):
+                thread = threading.Thread(target=work)
+                thread.start()
+                thread.join()
+            assert len(source.trace_sources) == 3
+        gpu.captured = set()
 
 
 def test_a_heap_goes_on_with_another_stream_when_its_own_is_gone(gpu):

@@ -1,14 +1,18 @@
 """Labels: what a thread is busy with stands in its allocations."""
 
 import threading
+from itertools import count
 
 import numpy as np
 import pytest
+from interrupts import interrupted
 
 from bfcviz.errors import LiveError
+from bfcviz.events import labels as labels_module
 from bfcviz.events.labels import Labels
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
+from bfcviz.live import labels as live_labels
 from bfcviz.live.labels import label
 from bfcviz.live.numpy import serve_numpy, unserved
 
@@ -104,3 +108,20 @@ def test_a_name_that_is_no_text_is_refused_and_harms_no_other():
 def test_without_a_heap_it_does_nothing():
     with label("nothing"):
         assert np.ones(3).sum() == 3
+
+
+def test_a_label_that_is_interrupted_is_in_force_for_nothing():
+    def begin():
+        label("interrupted").__enter__()
+
+    with serve_numpy("1MiB") as service:
+        for at in count(1):
+            more = interrupted(at, begin, live_labels, labels_module, guarded=("intern",))
+            with label("next"):
+                pass
+            np.empty(1)
+            if not more:
+                break
+    assert at > 20
+    assert labels_of(service) == [""] * (at - 1) + ["interrupted"]
+    label("interrupted").__exit__(None, None, None)

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 from itertools import count
+from pathlib import Path
 
 import pytest
 from heaps import KIB, MIB, assert_model_agrees, new_heap
-from processes import COMPILED, run_code, sized
+from processes import COMPILED, run_code, run_python, sized
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.schema import Kind
 from bfcviz.live import labels as names
+from bfcviz.live import torch_api
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lanes import Lanes
 
@@ -23,6 +26,11 @@ ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes
 FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 RECORD = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 NUMBERS = count(1000)
+
+needs_gxx = pytest.mark.skipif(
+    not COMPILED or shutil.which("g++") is None,
+    reason="a C++ exception cannot pass through Python's own code, or there is no g++ to build the caller with",
+)
 
 
 class FakeEvent:
@@ -332,8 +340,78 @@ extern "C" int call(void *(*alloc)(ssize_t, int, void *), ssize_t size, char *te
 """
 
 
-@pytest.mark.skipif(not COMPILED, reason="a C++ exception cannot pass through Python's own code")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to build the caller with")
+C10 = r"""
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+namespace c10 {
+    static int alive = 0;
+    struct SourceLocation { const char *function, *file; uint32_t line; };
+    class Error : public std::exception {
+        std::string text, whole;
+    public:
+        Error(SourceLocation from, std::string said);
+        ~Error() override { alive--; }
+        const char *what() const noexcept override { return whole.c_str(); }
+    };
+    Error::Error(SourceLocation from, std::string said) : text(said), whole(said + " in " + from.file) { alive++; }
+    class OutOfMemoryError : public Error { using Error::Error; };
+}
+extern "C" int living() { return c10::alive; }
+extern "C" void emit() { throw c10::OutOfMemoryError({}, ""); }
+extern "C" int call(void *(*alloc)(ssize_t, int, void *), ssize_t size, char *text) {
+    try { return alloc(size, 0, nullptr) ? 1 : 2; }
+    catch (const c10::OutOfMemoryError &error) { strcpy(text, error.what()); return 4; }
+    catch (const std::runtime_error &error) { strcpy(text, error.what()); return 3; }
+}
+"""
+"""The classes of PyTorch's libc10 that matter, and a caller that tells which exception came."""
+
+
+@pytest.fixture
+def c10(tmp_path):
+    """A folder like PyTorch's, and its library loaded."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "c10.cpp").write_text(C10)
+    library = tmp_path / "lib" / "libc10.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, tmp_path / "c10.cpp"], check=True)
+    (tmp_path / "lib" / "libc10_cuda.so").symlink_to(library)
+    loaded = ctypes.CDLL(str(library))
+    loaded.call.argtypes = [ctypes.c_size_t, ctypes.c_ssize_t, ctypes.c_char_p]
+    return types.SimpleNamespace(__file__=str(tmp_path / "__init__.py")), loaded
+
+
+@needs_gxx
+def test_where_memory_runs_out_pytorchs_own_error_is_thrown(c10):
+    torch, library = c10
+    service = Service()
+    service.lanes.serve(torch_api.thrower(torch, service.lanes.thrower), service.keeper)
+    alloc = service.lanes.functions()[0]
+    for size, expected in ((1000, 1), (2 * MIB, 4), (2 * MIB, 4), (1000, 1)):
+        text = ctypes.create_string_buffer(500)
+        assert library.call(alloc, size, text) == expected
+        if expected == 4:
+            assert text.value.startswith(
+                b"CUDA out of memory. bfcviz's heap of cuda:0 was asked for 2097152 bytes"
+            )
+            assert text.value.endswith(b" in bfcviz")
+        assert library.living() == 0
+    service.lanes.stop(service.keeper)
+
+
+@needs_gxx
+def test_another_pytorchs_error_is_a_runtime_error(c10):
+    torch, library = c10
+    Path(torch.__file__).with_name("lib").joinpath("libc10_cuda.so").unlink()
+    service = Service()
+    service.lanes.serve(torch_api.thrower(torch, service.lanes.thrower), service.keeper)
+    text = ctypes.create_string_buffer(500)
+    assert library.call(service.lanes.functions()[0], 2 * MIB, text) == 3
+    service.lanes.stop(service.keeper)
+
+
+@needs_gxx
 def test_where_memory_runs_out_a_cpp_exception_can_be_thrown(tmp_path):
     (tmp_path / "caller.cpp").write_text(HARNESS)
     command = ["g++", "-shared", "-fPIC", "-O1", "-o", tmp_path / "caller.so", tmp_path / "caller.cpp"]
@@ -352,3 +430,71 @@ def test_where_memory_runs_out_a_cpp_exception_can_be_thrown(tmp_path):
                 b"CUDA out of memory. bfcviz's heap of cuda:0 was asked for 2097152 bytes"
             )
     service.lanes.stop(service.keeper)
+
+
+# -- the end of the process -----------------------------------------------------------------------------------------
+
+SPINNING = r"""
+#include <atomic>
+#include <sys/types.h>
+#include <exception>
+#include <thread>
+using alloc_function = void *(*)(ssize_t, int, void *);
+static std::atomic<long> done{0};
+static void request(alloc_function alloc, size_t stream) noexcept {
+    try { alloc(1000, 0, (void *)stream); }
+    catch (const std::exception &) {}
+    done++;
+}
+extern "C" long requests() { return done; }
+extern "C" void spin(alloc_function alloc, size_t streams) {
+    for (int number = 0; number < 3; number++)
+        std::thread([=] { for (size_t n = 1;; n++) request(alloc, n % streams); }).detach();
+}
+"""
+"""Threads of C++ that ask for memory without end; a thread that is killed in there aborts the process."""
+
+ENDING = """
+import atexit, ctypes, sys, threading
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.live.keeper import Keeper
+from bfcviz.live.lanes import Lanes
+
+class Refusing(PythonSubAllocator):
+    def allocate(self, alignment, num_bytes):
+        return None
+
+lanes = Lanes(1, 7)
+lanes.add(BFCAllocator(Refusing(), 1 << 20), 0)
+thrower = ctypes.CDLL("libstdc++.so.6")._ZSt21__throw_runtime_errorPKc
+throws = ctypes.cast(thrower, ctypes.c_void_p).value if int(sys.argv[3]) else 0
+lanes.serve(throws, Keeper(lanes, lambda device: None, None))
+atexit.register(lanes.end)
+spinning = ctypes.CDLL(sys.argv[1])
+spinning.spin.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+spinning.spin(lanes.functions()[0], int(sys.argv[2]))
+while spinning.requests() < 100:
+    threading.Event().wait(0.001)
+"""
+
+
+@needs_gxx
+@pytest.mark.parametrize(("streams", "throws"), [(1, 0), (1 << 40, 0), (1, 1)])
+def test_threads_that_allocate_while_python_ends_do_not_abort_it(tmp_path, streams, throws):
+    """With one stream they ask its heap's sub-allocator, which is Python's; with many, for more heaps."""
+    (tmp_path / "spinning.cpp").write_text(SPINNING)
+    command = [
+        "g++",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-pthread",
+        "-o",
+        tmp_path / "spinning.so",
+        tmp_path / "spinning.cpp",
+    ]
+    subprocess.run(command, check=True)
+    for _ in range(2):
+        result = run_python("-c", ENDING, tmp_path / "spinning.so", streams, throws, timeout=60)
+        assert (result.returncode, result.stderr) == (0, "")

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import pickle
 import random
+import resource
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
-from bfcviz.live import numpy_api
+from bfcviz.live import numpy_api, system_memory
 from bfcviz.live.numpy import serve_numpy, unserved
 from bfcviz.model import Model
 
@@ -249,8 +251,23 @@ def test_what_cannot_be_is_refused(arguments, error):
         serve_numpy(**arguments)
 
 
-def test_the_limit_is_the_machines_memory_unless_told():
-    assert serve_numpy().allocator.memory_limit > 64 * MIB
+def test_the_limit_leaves_the_machine_room_unless_told():
+    heap = serve_numpy().allocator
+    assert 64 * MIB <= heap.memory_limit <= system_memory.total_memory() * 7 // 8
+    assert heap.sub_allocator.keep_available == system_memory.total_memory() // 32
+
+
+@pytest.mark.skipif(not COMPILED, reason="uncompiled, frees wait for the next allocation")
+def test_deleted_arrays_leave_the_memory_of_the_process():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    with serve_numpy("1GiB"):
+        before = resident()
+        arrays = [np.ones(5 * MIB // 8) for _ in range(60)]
+        assert resident() - before > 280 * MIB
+        arrays.clear()
+        assert resident() - before < 100 * MIB
 
 
 # -- arrays that outlive it -----------------------------------------------------------------------------------------

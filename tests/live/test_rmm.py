@@ -1,13 +1,19 @@
 """RMM on our heaps, and RMM's own log read as it grows; with a stand-in for RMM."""
 
+import contextlib
+import gc
 import sys
 import threading
+import weakref
 
 import pytest
+from fake_cuda import GLOBAL, RELAXED, FakeCuda
 from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
 from fake_torch import HostMemory
 from heaps import KIB, assert_model_agrees, assert_survives_growth
 
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -23,6 +29,8 @@ from bfcviz.live.rmm_observed import LogFile
 def rmm(monkeypatch):
     fake = FakeRmm()
     fake.put(monkeypatch)
+    fake.driver = cuda_driver.Driver(FakeCuda(devices=2))
+    monkeypatch.setattr(cuda_driver, "load", lambda: fake.driver)
     monkeypatch.setattr(
         live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
     )
@@ -40,7 +48,7 @@ def test_buffers_are_chunks_of_our_heap(rmm):
             first = rmm.buffer(1000)
         second = rmm.buffer(300)
         (heap,) = served.trace_sources
-        assert (heap.name, heap.memory_limit) == ("rmm:0", 1 << 30)
+        assert (heap.name, heap.memory_limit) == ("rmm:0", (512 - 225) << 20)  # of 512 MiB that are free
         assert heap.requested_size(first[1]) == 1000
         assert heap.labels.names[1] == "join"
         assert rmm.resources[0].allocate(0) == 0
@@ -102,6 +110,45 @@ def test_per_thread_streams_are_told_apart(rmm):
         assert rmm.events == [[2, False]]
 
 
+def test_the_heaps_of_threads_that_ended_are_used_again(rmm):
+    def work():
+        rmm.drop(rmm.buffer(1000, 2), 2)
+
+    with serve_rmm() as served:
+        for _ in range(20):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert len(served.trace_sources) == 2
+        assert sum(heap.stats().pool_bytes for heap in served.trace_sources) <= 2 << 20
+        assert rmm.waited == [0] * 19  # for what the thread's stream was told
+
+
+def test_freed_on_a_stream_that_is_captured_memory_waits_for_the_capture(rmm, monkeypatch):
+    captured = {9}
+    monkeypatch.setattr(rmm.driver, "is_capturing", lambda stream: stream in captured)
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.events == []  # it would be the graph's
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+        captured.clear()
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaSuccess,)
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+        assert [event[0] for event in rmm.events] == [9]
+        assert rmm.waited == []
+
+
+def test_an_event_is_asked_in_relaxed_mode(rmm):
+    library, modes = rmm.driver._library, []
+    rmm.runtime.cudaEventQuery = lambda event: (modes.append(library._thread.mode), (Status.cudaSuccess,))[1]
+    with serve_rmm():
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        rmm.buffer(1000, 7)
+    assert modes == [RELAXED]
+    assert library._thread.mode == GLOBAL
+
+
 def test_heaps_may_come_while_they_are_looked_at(rmm):
     with serve_rmm() as served:
         assert_survives_growth(
@@ -117,6 +164,36 @@ def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
         assert isinstance(served.out_of_memory, OutOfMemory)
         rmm.drop(held)
         rmm.buffer(500 * KIB)
+
+
+def test_a_failure_that_was_handled_keeps_nothing_of_the_program_alive(rmm):
+    class Big:
+        pass
+
+    kept = []
+
+    def step():
+        big = Big()
+        kept.append(weakref.ref(big))
+        rmm.buffer(1 << 30)
+
+    gc.disable()
+    try:
+        with serve_rmm("1MiB") as served:
+            with contextlib.suppress(MemoryError):
+                step()
+            assert kept[0]() is None
+            assert served.out_of_memory.requested == 1 << 30
+    finally:
+        gc.enable()
+
+
+def test_a_failure_names_what_the_heaps_of_other_streams_hold(rmm):
+    with serve_rmm("1MiB") as served:
+        rmm.buffer(300 * KIB, 7)
+        with pytest.raises(MemoryError, match="rmm:0 stream 1"):
+            rmm.buffer(500 * KIB, 9)
+        assert [other[2] for other in served.out_of_memory.others] == [300 * KIB]
 
 
 def test_before_it_fails_it_waits_and_takes_what_others_leave(rmm):
@@ -219,13 +296,44 @@ def test_where_one_device_cannot_be_observed_none_is(rmm):
     rmm.devices, before = 2, dict(rmm.resources)
     make = rmm.mr.LoggingResourceAdaptor
     rmm.mr.LoggingResourceAdaptor = lambda *arguments: make(*arguments) if rmm.device == 0 else 1 // 0
-    source = observe_rmm()
+    source = observe_rmm(devices=[0, 1])
     with pytest.raises(ZeroDivisionError):
         source.__enter__()
     assert rmm.resources == before
     rmm.mr.LoggingResourceAdaptor = make
     with source:
         rmm.buffer(1000)
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A machine with four GPUs, of which the process uses one."""
+    library = FakeCuda(devices=4)
+    made = Driver(library)
+    with made.on(0):
+        pass
+    monkeypatch.setattr(cuda_driver, "load", lambda: made)
+    return made
+
+
+def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, driver):
+    rmm.devices = 4
+    with driver.on(2):
+        pass
+    with observe_rmm(every_s=1000) as source:
+        assert [heap.name for heap in source.trace_sources] == ["rmm:0", "rmm:2"]
+        assert "Device 1, 3 was not in use" in source.says
+    assert rmm.contexts == {0, 2}
+
+
+def test_the_devices_that_are_named_are_observed(rmm, driver):
+    rmm.devices = 4
+    with observe_rmm(every_s=1000, devices=[3]) as source:
+        assert [heap.name for heap in source.trace_sources] == ["rmm:3"]
+        assert "not in use" not in source.says
+    assert rmm.contexts == {0, 3}
+    with pytest.raises(InvalidRequest, match="device 4 was to be observed; there are 4"):
+        observe_rmm(devices=[4]).__enter__()
 
 
 def test_observing_twice_is_refused(rmm):

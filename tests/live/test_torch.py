@@ -4,15 +4,19 @@ import sys
 import types
 
 import pytest
+from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
 from heaps import MIB, assert_model_agrees
 from processes import COMPILED
 
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import torch as live_torch
 from bfcviz.live import torch_served
+from bfcviz.live.headroom import Room
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.labels import label
 from bfcviz.live.torch import serve_torch
@@ -26,8 +30,9 @@ compiled_only = pytest.mark.skipif(
 def torch(monkeypatch):
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
-    host = types.SimpleNamespace(total=lambda device: fake.total, source=HostMemory)
-    monkeypatch.setattr(live_torch, "_memory", host)
+    room = lambda device: Room(fake.total, fake.free, 8)  # noqa: E731
+    fake.host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
+    monkeypatch.setattr(live_torch, "_memory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
     monkeypatch.setattr(torch_served.TorchServed, "_replaced", None)
     return fake
 
@@ -107,7 +112,7 @@ def test_the_limit_is_for_all_heaps_of_a_device(torch):
         torch.stream = 5
         with pytest.raises(OutOfMemoryError):
             torch.empty(5 * MIB)
-        torch.empty_cache()
+        served._pool.renew()  # no heap is trimmed by this
         torch.empty(5 * MIB)  # what the other heap does not use any more is given back for it
     assert [heap.stats().pool_bytes for heap in served.trace_sources] == [0, 8 * MIB]
 
@@ -148,6 +153,129 @@ def test_a_second_service_is_refused(torch):
         assert served.trace_sources[0].stats().num_allocs == 1
 
 
+def test_empty_cache_gives_back_what_no_tensor_uses(torch):
+    with serve_torch("8MiB") as served:
+        (heap,) = served.trace_sources
+        torch.kept.add(torch.empty(2 * MIB))
+        torch.empty(5 * MIB)
+        with pytest.raises(OutOfMemoryError):
+            torch.empty(3 * MIB)
+        torch.empty_cache()
+        assert heap.stats().requested_bytes_in_use == 8 * MIB  # PyTorch keeps a pool in use whole
+        served.empty_cache()
+        assert heap.stats().requested_bytes_in_use == 2 * MIB
+        torch.empty(3 * MIB)  # goes on with our heap
+        assert heap.stats().requested_bytes_in_use == 6 * MIB
+    assert not torch.pools
+    torch.kept.clear()
+    served.empty_cache()
+    assert (heap.stats().chunks_in_use, heap.stats().pool_bytes) == (0, 0)
+
+
+def test_an_empty_cache_that_fails_leaves_pytorch_served(torch):
+    def fail():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    torch.cuda.empty_cache = fail
+    with serve_torch() as served:
+        with pytest.raises(RuntimeError, match="illegal memory"):
+            served.empty_cache()
+        torch.empty(1)
+        assert served.trace_sources[0].stats().chunks_in_use == 1
+    assert not torch.pools
+
+
+def test_a_failure_tells_what_pytorch_caches(torch):
+    with pytest.raises(OutOfMemoryError) as caught, serve_torch("8MiB"):  # noqa: PT012
+        torch.kept.add(torch.empty(1))
+        torch.empty(3 * MIB)
+        torch.empty(3 * MIB)
+    assert any(
+        "4.0 MiB of the heaps are in segments without tensors" in each for each in caught.value.__notes__
+    )
+
+
+def test_it_counts_and_gives_back_as_pytorch_does(torch):
+    with serve_torch("8MiB") as served:
+        torch.kept.add(torch.empty(1))
+        torch.empty(3 * MIB)
+        assert (served.memory_allocated(), served.memory_reserved(0)) == (2 * MIB, 6 * MIB)
+        torch.kept.clear()
+        served.empty_cache()
+        assert (served.memory_allocated(), served.memory_reserved()) == (0, 0)
+        assert torch.empty(1) is not None
+    assert serve_torch().memory_reserved() == 0
+
+
+def test_what_other_streams_hold_is_told_with_the_failure(torch):
+    with pytest.raises(OutOfMemoryError) as caught, serve_torch("16MiB") as served:  # noqa: PT012
+        torch.kept.add(torch.empty(5 * MIB))
+        torch.stream = 0x77
+        torch.empty(3 * MIB)
+        assert served.out_of_memory is None
+        torch.empty(9 * MIB)
+    assert served.out_of_memory.others == (("stream 0x0", 8 * MIB, 8 * MIB),)
+    assert any("stream 0x0 8.0 MiB" in each for each in caught.value.__notes__)
+
+
+def test_by_default_memory_is_left_to_cudas_libraries(torch):
+    torch.total, torch.free = 16 << 30, 10 << 30
+    kept = (
+        1536,
+        1024,
+        6 * 1024,
+    )  # as TensorFlow for compute capability 8; as asked for; as what a half leaves
+    for options, left in zip(({}, {"headroom": "1GiB"}, {"fraction": 0.25}), kept, strict=True):
+        with serve_torch(**options) as served:
+            assert served.trace_sources[0].memory_limit == torch.free - (left << 20)
+
+
+def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
+    cuda = FakeCuda(memory=1 << 30, devices=2)
+    monkeypatch.setattr(cuda_driver, "load", lambda: driver)
+    driver, memory = cuda_driver.Driver(cuda), live_torch._Gpu("device")
+    assert [memory.room(device)[:2] for device in (0, 1)] == [(1 << 30, 1 << 30)] * 2
+    assert not any(driver.has_context(device) for device in (0, 1))
+    address = memory.source(1, Budget(1 << 30)).allocate(256, 64 * MIB)
+    assert address is not None
+    assert [memory.room(device)[:2] for device in (0, 1)] == [
+        (1 << 30, 1 << 30),
+        (1 << 30, (1 << 30) - 64 * MIB),
+    ]
+    assert not driver.has_context(0)
+
+
+@pytest.mark.parametrize("memory", ["device", "managed", "virtual"])
+def test_the_kind_of_memory_is_chosen(torch, memory):
+    with serve_torch(memory=memory) as served:
+        torch.empty(1)
+    assert (torch.host.kind, served.trace_sources[0].stats().chunks_in_use) == (memory, 1)
+
+
+def test_managed_memory_may_exceed_the_device(torch):
+    with serve_torch("65MiB", memory="managed") as served:
+        assert served.trace_sources[0].memory_limit == 65 * MIB
+
+
+# -- sharing with other processes -----------------------------------------------------------------------------------
+
+
+def test_served_memory_is_not_shared_with_other_processes(torch):
+    others = torch.UntypedStorage(0x1000)
+    with serve_torch():
+        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # in the midst of a segment
+        assert others._share_cuda_() == ("handle", 0x1000)
+        with pytest.raises(LiveError, match="shared with another process"):
+            served._share_cuda_()
+    with pytest.raises(LiveError, match="shared with another process"), serve_torch():
+        served._share_cuda_()  # it outlived the first
+    assert others._share_cuda_() == ("handle", 0x1000)
+    del torch.UntypedStorage
+    with serve_torch() as again:
+        torch.empty(1)
+    assert again.trace_sources[0].stats().chunks_in_use == 1
+
+
 # -- in place of its allocator --------------------------------------------------------------------------------------
 
 
@@ -172,7 +300,7 @@ def test_replaced_it_serves_every_tensor_for_good(torch):
 def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkeypatch):
     served = serve_torch("8MiB", way="replace")
     with monkeypatch.context() as broken:
-        broken.setattr(live_torch._memory, "source", lambda *_: 1 // 0)
+        broken.setattr(torch.host, "source", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             served.__enter__()
     torch.current_allocator.free(torch.empty(1000), 1000, 0, None)
@@ -234,6 +362,21 @@ def test_without_pytorch_or_a_gpu_it_says_what_to_do(torch, monkeypatch):
         serve_torch().__enter__()
 
 
+def test_the_drivers_allocator_is_refused(torch):
+    torch.backend = "cudaMallocAsync"
+    with pytest.raises(LiveError, match="backend:cudaMallocAsync"):
+        serve_torch().__enter__()
+    assert (torch.pools, torch.settings["release_lock_on_cudamalloc"]) == ({}, False)
+
+
+@compiled_only
+def test_the_drivers_allocator_can_be_replaced(torch):
+    torch.backend = "cudaMallocAsync"
+    with serve_torch("8MiB", way="replace") as served:
+        torch.empty(1000)
+    assert served.memory_allocated() == 1024
+
+
 def test_a_limit_above_the_device_is_refused(torch):
     for way in ("pool", "replace"):
         with pytest.raises(LiveError, match=r"at most 65\.0 MiB were asked for, and device 0 has 64\.0 MiB"):
@@ -252,7 +395,15 @@ def test_an_older_pytorch_says_what_it_lacks(torch):
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [({"way": "both"}, InvalidRequest), ({"limit": "much"}, ValueError), ({"limit": -1}, ValueError)],
+    [
+        ({"memory": "async"}, InvalidRequest),
+        ({"fraction": 0}, InvalidRequest),
+        ({"limit": "1GiB", "headroom": "1GiB"}, InvalidRequest),
+        ({"memory": "host"}, InvalidRequest),
+        ({"way": "both"}, InvalidRequest),
+        ({"limit": "much"}, ValueError),
+        ({"limit": -1}, ValueError),
+    ],
 )
 def test_what_cannot_be_is_refused(arguments, error):
     with pytest.raises(error):

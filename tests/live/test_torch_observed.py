@@ -221,6 +221,66 @@ def test_a_failure_is_an_event_with_its_numbers():
     assert "/torch/nn/modules/module.py:" in label.details["stack"]
 
 
+# -- expandable segments --------------------------------------------------------------------------------------------
+
+
+def remapped(*changes):
+    """20 MiB are mapped, then parts are unmapped ("-") and mapped ("+"): kind, start, stop in MiB."""
+    taken = observed()
+    taken.read([], [], {"expandable_segments": True})
+    trace = [mark([]), entry("segment_map", 0, 20 * MIB)]
+    for kind, start, stop in changes:
+        action = "segment_map" if kind == "+" else "segment_unmap"
+        trace.append(entry(action, start * MIB, (stop - start) * MIB, time_us=len(trace)))
+    taken.read([*trace, entry("oom", size=64 * MIB, device_free=0)], [], {"expandable_segments": True})
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("changes", "unmapped", "pool"),
+    [
+        (["-4:12"], 8, 20),
+        (["-4:12", "+4:8"], 4, 20),  # a part of what was unmapped comes back
+        (["-4:12", "+6:8"], 6, 20),
+        (["-4:12", "+2:14"], 0, 20),
+        (["-4:12", "-8:16"], 12, 20),  # both tell of 8 to 12
+        (["-4:8", "-8:12", "+4:12"], 0, 20),
+        (["-0:12", "-12:20"], 0, 0),  # all of it is gone, piece by piece
+        (["-0:12", "-12:20", "+4:8"], 0, 4),
+        (["-16:24"], 4, 20),  # more than there was
+    ],
+)
+def test_parts_of_an_expandable_segment_come_and_go(changes, unmapped, pool):
+    taken = remapped(*((change[0], *map(int, change[1:].split(":"))) for change in changes))
+    assert (taken.unmapped, taken.heap.stats().pool_bytes) == (unmapped * MIB, pool * MIB)
+    error = taken.out_of_memory
+    assert error.free_bytes == error.pool_bytes == (pool - unmapped) * MIB
+    assert taken.heap.doubts.words() == ""
+    assert_model_agrees(taken.heap)
+
+
+def test_a_block_in_use_is_mapped_whatever_was_told():
+    taken = observed()
+    settings = {"expandable_segments": True}
+    taken.read([], [], settings)
+    trace = [mark([]), entry("segment_map", 0, 20 * MIB), entry("segment_unmap", 0, 12 * MIB)]
+    taken.read([*trace, entry("alloc", 8 * MIB, 12 * MIB)], [], settings)
+    assert taken.unmapped == 8 * MIB
+
+
+def test_what_is_unmapped_is_corrected_by_the_state():
+    taken, settings = observed(), {"expandable_segments": True}
+    whole, part = (
+        {"address": 0x7000_0000, "total_size": size * MIB, "stream": 0, "blocks": []} for size in (20, 4)
+    )
+    apart = {**part, "address": 0x7000_0000 + 14 * MIB}
+    for segments, unmapped in (([whole], 0), ([part, apart], 12), ([whole], 0)):
+        taken.read(
+            [entry("oom", size=unmapped)], segments, settings
+        )  # nothing of the reading before: it was lost
+        assert taken.unmapped == unmapped * MIB
+
+
 # -- how blocks are cut ---------------------------------------------------------------------------------------------
 
 
@@ -309,6 +369,34 @@ def test_it_observes_from_the_state_it_finds(torch):
     assert (source.devices[0].lost, source.devices[0].mended) == (0, 0)
 
 
+@pytest.fixture
+def symbolizer(torch, monkeypatch, tmp_path):
+    """A module torch._inductor.codecache; returns whether it is imported."""
+    folder = tmp_path / "_inductor"
+    folder.mkdir()
+    for name in ("__init__", "codecache"):
+        (folder / f"{name}.py").touch()
+    torch.__path__ = [str(tmp_path)]
+    names = ("torch._inductor", "torch._inductor.codecache")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)  # restored after the test
+        del sys.modules[name]
+    return lambda: names[1] in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("capture", "theirs", "imported"), [("stack", 0, 1), ("label", 0, 0), ("label", 1, 1)]
+)
+def test_what_a_snapshot_of_stacks_imports_is_there_before_the_thread(
+    torch, symbolizer, capture, theirs, imported
+):
+    torch.history = {"theirs": True} if theirs else None
+    seen = []
+    torch.cuda.memory._snapshot = lambda: seen.append(symbolizer()) or torch._snapshot()
+    with observe_torch(every_s=1000, capture=capture):
+        assert seen == [imported]
+
+
 def test_where_it_cannot_begin_no_history_is_kept(torch):
     torch.snapshots = [RuntimeError("the driver is gone")]
     with pytest.raises(RuntimeError, match="the driver is gone"):
@@ -342,6 +430,23 @@ def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_p
         assert torch.history["context"] is None
 
 
+def test_observing_creates_no_context_on_devices_that_are_not_used(torch):
+    torch.devices = 4
+    with observe_torch(every_s=1000) as source:
+        assert [device.number for device in source.devices] == [0, 1, 2, 3]
+    assert torch.contexts == {0}
+
+
+def test_the_devices_that_are_named_are_observed(torch):
+    torch.devices, torch.device = 4, 3
+    with observe_torch(every_s=1000, devices=[1, 3, 1]) as source:
+        assert [heap.name for heap in source.trace_sources] == ["torch cuda:3", "torch cuda:1"]
+    for devices, says in (([4], "device 4 was to be observed; there are 4"), ([], "no device was named")):
+        with pytest.raises(InvalidRequest, match=says):
+            observe_torch(devices=devices).__enter__()
+        assert torch.history is None
+
+
 def test_what_was_lost_is_said(torch):
     torch.snapshots = [
         shown(entry("alloc", time_us=1)),
@@ -366,6 +471,9 @@ def test_the_thread_reads_by_itself_and_its_end_is_said(torch):
 def test_what_cannot_be_observed_is_refused(torch):
     torch.current_allocator = object()
     with pytest.raises(LiveError, match="its allocator tells no history: it has been replaced"):
+        observe_torch().__enter__()
+    torch.current_allocator, torch.backend = None, "cudaMallocAsync"
+    with pytest.raises(LiveError, match="backend:cudaMallocAsync"):
         observe_torch().__enter__()
     torch.devices = 0
     with pytest.raises(LiveError, match="sees no CUDA device"):

@@ -15,8 +15,7 @@ import bfcviz
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.live import numpy_api
-from bfcviz.live.numpy import physical_memory
+from bfcviz.live import numpy_api, system_memory
 from bfcviz.model import Model
 from bfcviz.model.find import events_of
 
@@ -238,7 +237,7 @@ def test_before_it_begins_there_is_nothing(use):
 
 def test_a_limit_above_the_machines_memory_is_refused():
     with pytest.raises(LiveError, match=r"this machine has .* of memory: give a lower limit"):
-        watched(limit=physical_memory() + 1)
+        watched(limit=system_memory.total_memory() + 1)
 
 
 @pytest.mark.parametrize("limit", ["much", 1.5e9, float("nan")])

@@ -22,16 +22,25 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  cheaper than importing pathlib
 ORDER = "BFCVIZ_RECORD"
+LOST = ".lost"
+"""Ends the name of a file that stands for a word which could not be written."""
+
+UNWRITTEN = "unwritten"
+"""The fact that a recording could not be written, where all else went well."""
 
 
 def tell(order: dict[str, Any], fact: str, why: str = "") -> None:
     """Leave word with `bfcviz record`, if it is still there."""
     line = json.dumps({"fact": fact, "python": sys.executable, "why": why}) + "\n"
+    place = os.path.join(order["told"], str(os.getpid()))  # noqa: PTH118
     try:
-        with open(os.path.join(order["told"], str(os.getpid())), "a", encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        with open(place, "a", encoding="utf-8") as file:  # noqa: PTH123
             file.write(line)
-    except OSError:
-        pass
+    except OSError:  # a full disk still takes an empty file, which says that there was more to say
+        try:  # noqa: SIM105  contextlib need not be imported here
+            open(place + LOST, "a").close()  # noqa: PTH123
+        except OSError:
+            pass
 
 
 def wanted(order: dict[str, Any]) -> str:
@@ -60,7 +69,8 @@ def begin(order: dict[str, Any], framework: str) -> None:
     try:
         is_mine = borrowed(order["home"]).begin(order, framework)
     except Exception as error:  # noqa: BLE001  the program must not notice
-        tell(order, "unable", f"{type(error).__name__}: {error}")
+        is_of_disk = isinstance(error, OSError) or type(error).__name__ == "FileError"
+        tell(order, UNWRITTEN if is_of_disk else "unable", f"{type(error).__name__}: {error}")
     else:
         tell(order, "recorded" if is_mine else "other")
 
