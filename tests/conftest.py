@@ -4,9 +4,14 @@ Where bfcviz is not compiled the tests pass as well, in their time; who runs the
 """
 
 import os
+import signal
+import sys
 from importlib.util import find_spec
 
+import pytest
 from hypothesis import settings
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for every process below, and tests send it
 
 if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
@@ -14,3 +19,17 @@ if find_spec("bfcviz._heap") is None:
 settings.register_profile("bfcviz", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
+
+
+@pytest.fixture(autouse=True)
+def _close_widgets():
+    """Close what a test left open: else it stays until Python ends, and closes itself while modules go."""
+    yield
+    if "bfcviz.dashboard.lifetime" in sys.modules:
+        from ipywidgets.widgets.widget import _instances  # noqa: PLC0415
+
+        from bfcviz.dashboard import lifetime  # noqa: PLC0415
+
+        for dashboard in list(lifetime._roots):
+            dashboard.close()
+        lifetime.close(*_instances.values())

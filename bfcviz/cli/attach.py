@@ -13,6 +13,7 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.awaiting import await_recording, has_begun
 from bfcviz.live.record import CLAIM
 from bfcviz.live.tensorflow import whole_windows
+from bfcviz.terminal import say
 
 WAIT_S = 600.0
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     view.need_voila("bfcviz attach")
     path = Path(arguments.file)
     if not _has_begun(path):
-        print(f"Waiting for a recording in {path}; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        say(f"Waiting for a recording in {path}; Ctrl-C ends it.", file=sys.stderr)
     await_recording(path, arguments.wait, _has_begun)
     view.serve_page(view.page_code(arguments.file, arguments.theme, __name__), arguments)
 
@@ -65,7 +66,7 @@ def dashboard(file: str, theme: str) -> Any:
     try:
         return _windows(Path(file), theme) if _has_windows(Path(file)) else follow(file, wait=0, theme=theme)
     except BfcvizError as error:
-        print(f"bfcviz: error: {error}")
+        say(f"bfcviz: error: {error}")
         return None
 
 

@@ -3,7 +3,8 @@
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from bfcviz.errors import BfcvizError
@@ -20,25 +21,42 @@ _PYTHONS_OWN: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores, and what it starts would inherit that."""
 
 
-def run(words: Sequence[str], environment: Mapping[str, str]) -> int:
+@contextmanager
+def signals_kept() -> Iterator[set[int]]:
+    """Keep signals pending for `run` to pass on; yields the signal mask from before.
+
+    Threads that begin inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
+    would take a signal, and `run` would wait for it for ever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run(words: Sequence[str], environment: Mapping[str, str], mask: set[int] | None = None) -> int:
     """Start a program, wait for its end, and return its exit status as a shell counts it (128 + a signal).
 
     Ctrl-C reaches the program through the terminal, as it would without us; signals that somebody sends to this
     process alone are passed on.
 
+    Args:
+        words: the program and its arguments.
+        environment: its environment.
+        mask: its signal mask, where the caller is inside `signals_kept`; None: that of this process.
+
     Raises:
         BfcvizError: it cannot be started.
     """
-    waited_for = {*_PASSED_ON, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
-    try:
-        process = os.posix_spawnp(words[0], [*words], environment, setsigmask=before, setsigdef=_PYTHONS_OWN)
-        status = os.waitstatus_to_exitcode(_wait(process, waited_for))
+    with signals_kept() as before:
+        own = before if mask is None else mask
+        try:
+            process = os.posix_spawnp(words[0], [*words], environment, setsigmask=own, setsigdef=_PYTHONS_OWN)
+            status = os.waitstatus_to_exitcode(_wait(process, {*_PASSED_ON, signal.SIGCHLD}))
+        except OSError as error:
+            raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
         return status if status >= 0 else 128 - status
-    except OSError as error:
-        raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _why(program: str, error: OSError) -> str:

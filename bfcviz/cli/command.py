@@ -9,10 +9,11 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final, TextIO
+from typing import Final, NoReturn, TextIO
 
 import bfcviz
 from bfcviz.errors import BfcvizError
+from bfcviz.terminal import printable, say
 
 PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
@@ -54,9 +55,16 @@ def main(words: Sequence[str] | None = None) -> int:
     return DONE if status is None else status
 
 
+class _Parser(argparse.ArgumentParser):
+    """Repeats words of the command line in its errors, and those may have come from anywhere."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def make_parser(asked: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of every subcommand, with the arguments of those named among the words asked."""
-    parser = argparse.ArgumentParser(prog="bfcviz", description=PURPOSE)
+    parser = _Parser(prog="bfcviz", description=PURPOSE)
     parser.add_argument("--version", action="version", version=f"bfcviz {bfcviz.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
@@ -69,7 +77,7 @@ def make_parser(asked: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _say(text: str) -> None:
-    print("bfcviz:", " ".join(text.splitlines()), file=sys.stderr)
+    say(f"bfcviz: {' '.join(text.splitlines())}", file=sys.stderr)
 
 
 def _show_warning(  # noqa: PLR0913, PLR0917  the signature is Python's

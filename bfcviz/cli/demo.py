@@ -10,6 +10,7 @@ from typing import Final
 
 from bfcviz import samples
 from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.terminal import say
 
 NOTEBOOK: Final = "01_step_through.ipynb"
 SAMPLE: Final = "conv"
@@ -54,10 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise MissingExtra("bfcviz demo", "JupyterLab", "lab")
     notebook = copy_notebook(arguments.dir, arguments.sample)
     command = lab_command(notebook, port=arguments.port, browser=not arguments.no_browser)
-    print(
-        "Starting JupyterLab; in its page, Shift-Enter runs a cell and goes on. Ctrl-C here ends it.",
-        flush=True,
-    )
+    say("Starting JupyterLab; in its page, Shift-Enter runs a cell and goes on. Ctrl-C here ends it.")
     # The same process: Ctrl-C and whatever else a shell sends goes straight to JupyterLab.
     os.execv(command[0], command)  # noqa: S606  our own interpreter
 
@@ -82,7 +80,7 @@ def copy_notebook(folder: Path, sample: str) -> Path:
         if not target.is_file():
             raise BfcvizError(f"{target} is in the way; choose another folder with --dir") from None
         if target.read_bytes() != text.encode():
-            print(f"Keeping your {target} as it is; for a fresh copy choose another folder with --dir.")
+            say(f"Keeping your {target} as it is; for a fresh copy choose another folder with --dir.")
     except OSError as error:
         raise BfcvizError(f"cannot write {target}: {error.strerror}; choose a folder with --dir") from None
     return target

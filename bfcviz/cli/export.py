@@ -2,12 +2,15 @@
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, FORMATS, draw, export
 from bfcviz.importers.opening import open_trace
 from bfcviz.model.find import peak, worst_fragmentation
+from bfcviz.terminal import say
 
 NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
     "worst": worst_fragmentation,
@@ -44,14 +47,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Draw the picture asked for and write it."""
+    """Draw the picture asked for and write it.
+
+    Raises:
+        FileError: the picture would take the place of the file it is drawn from.
+    """
+    out = Path(arguments.out)
+    if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
+        raise FileError(out, "", "is the file to draw from, and would be lost; give another --out")
     trace = open_trace(arguments.file)
     step = arguments.step
     if step in NAMED_STEPS:
         step = NAMED_STEPS[step](trace, arguments.pool)
     figure = draw(arguments.figure, trace, step, pool=arguments.pool, theme=arguments.theme)
     path = export(figure, arguments.out)
-    print(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
+    say(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
 
 
 def parse_step(text: str) -> int | str:

@@ -4,13 +4,14 @@ import argparse
 import json
 from collections.abc import Mapping
 
-from bfcviz.cli.info_text import info_text
+from bfcviz.cli.info_text import info_lines
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.opening import open_trace
 from bfcviz.model.fragmentation import external
 from bfcviz.model.replay import Model
+from bfcviz.terminal import say
 
 _STATUS = {Status.RECORDING: Status.TRUNCATED}
 """Who asks about a trace wants to know whether it is whole; one that still grows is not."""
@@ -33,9 +34,10 @@ def run(arguments: argparse.Namespace) -> None:
     trace = open_trace(arguments.file)
     found = info(trace)
     if arguments.json:
-        print(json.dumps(found, indent=2, allow_nan=False))
+        # JSON leaves DEL as it is, and it can stand in texts alone.
+        print(json.dumps(found, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
     else:
-        print(info_text(trace.origin, found))
+        say(*info_lines(trace.origin, found))
 
 
 def info(trace: Trace) -> dict[str, object]:
@@ -44,14 +46,13 @@ def info(trace: Trace) -> dict[str, object]:
     Where the source states a number itself, or cannot know one (None), `origin.details["facts"]`, a mapping
     for each pool, says so, and it stands before what the events would give.
     """
-    origin = trace.origin
-    reasons = list(origin.reasons)
-    allocators = []
-    for pool in range(len(origin.pools)):
+    allocators, damages = [], []
+    for pool in range(len(trace.origin.pools)):
         allocator, damage = _allocator(trace, pool)
         allocators.append(allocator)
-        if damage and damage not in reasons:
-            reasons.append(damage)
+        damages.append(damage)
+    origin = trace.origin  # only now: reading the events may have found something missing
+    reasons = list(dict.fromkeys([*origin.reasons, *filter(None, damages)]))
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
     if origin.status == Status.RECORDING and not reasons:
         reasons = ["it is still being recorded"]

@@ -10,8 +10,8 @@ _WIDTH: Final = 24
 _UNKNOWN: Final = "the source does not say"
 
 
-def info_text(origin: Origin, found: Mapping[str, Any]) -> str:
-    """The text: what the file is, then each allocator after the last event."""
+def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
+    """The lines: what the file is, then each allocator after the last event."""
     lines = [
         origin.source,
         *_row("format", found["format"]),
@@ -21,7 +21,7 @@ def info_text(origin: Origin, found: Mapping[str, Any]) -> str:
     ]
     for allocator in found["allocators"]:
         lines += ["", f"{allocator['name']} after the last event", *_allocator(allocator)]
-    return "\n".join(lines)
+    return lines
 
 
 def _allocator(known: Mapping[str, Any]) -> list[str]:

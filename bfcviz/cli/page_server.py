@@ -7,17 +7,25 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from jupyter_server.auth.decorator import allow_unauthenticated
+from jupyter_server.auth.logout import LogoutHandler
+from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 from traitlets.config import Config
 from voila.app import Voila
 
 from bfcviz.cli.view import is_loopback
 from bfcviz.errors import BfcvizError
+from bfcviz.terminal import say
 
 FIRST_PORT: Final = 8866
 """Voila's own; where it is taken and none was asked for, others are tried."""
@@ -66,9 +74,18 @@ class PageServer(Voila):  # type: ignore[misc]
         """Says where the page is; called once the server listens."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
-        print(f"Showing {address}\nCtrl-C ends it.", flush=True)
+        say(f"Showing {address}", "Ctrl-C ends it.")
         if self._browser_wanted:
             webbrowser.open(address)
+
+    def init_handlers(self) -> list[Any]:
+        """Voila's routes, with answers where those would fail: a log-out has no page, and odd paths name no file."""
+        return [(pattern, _mended(handler), *rest) for pattern, handler, *rest in super().init_handlers()]
+
+    def _handle_signal_stop(self, *_: object) -> None:
+        """At SIGTERM: as at Ctrl-C; Voila's own way needs the loop to run."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
 
     def exit(self, exit_status: int | str | None = 0) -> None:
         """Called where no port could be had; the caller is told instead of the process ended."""
@@ -76,6 +93,56 @@ class PageServer(Voila):  # type: ignore[misc]
         raise BfcvizError(
             f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another with --port"
         )
+
+
+class _Logout(LogoutHandler):
+    """Forgets the cookie and shows the login form; Voila lacks the page that Jupyter's server shows here."""
+
+    @allow_unauthenticated
+    def get(self) -> None:
+        self.identity_provider.clear_login_cookie(self)
+        self.redirect(self.settings["login_url"])
+
+
+def _mended(handler: type[Any]) -> type[Any]:
+    """A route's handler, or the one to put in its place."""
+    if issubclass(handler, LogoutHandler):
+        return _Logout
+    if not issubclass(handler, StaticFileHandler):
+        return handler
+    get = handler.get
+
+    @wraps(get)  # with the mark of whether a token is asked for
+    async def get_or_404(self: Any, *arguments: Any, **options: Any) -> None:
+        try:
+            found = get(self, *arguments, **options)
+            if found is not None:
+                await found
+        except (AssertionError, ValueError, OSError) as error:
+            raise HTTPError(404) from error
+
+    # Tornado's plain error page: Jupyter's takes pictures from a folder that Voila does not name.
+    return type(handler.__name__, (handler,), {"get": get_or_404, "write_error": RequestHandler.write_error})
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP as when the terminal is closed, end it as Ctrl-C does; `nohup` is respected."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+
+    def end(*_: object) -> None:
+        for number in ours:  # another one must not interrupt the cleaning up
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 @dataclass(frozen=True)
@@ -94,7 +161,7 @@ class Address:
 
 
 def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
-    """Serves what `code` shows until Ctrl-C or SIGTERM; then nothing of it is left, no process and no file.
+    """Serves what `code` shows until Ctrl-C, SIGTERM or SIGHUP; then nothing of it is left, no process and no file.
 
     Args:
         code: Python for the one cell.
@@ -105,7 +172,7 @@ def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
     Raises:
         BfcvizError: nothing can listen there.
     """
-    with tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
+    with _ended_by_signals(), tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
         home = Path(folder)
         notebook, templates = home / "bfcviz.ipynb", home / "templates"
         notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")

@@ -3,16 +3,18 @@
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
 from bfcviz.cli import child
-from bfcviz.errors import BfcvizError, FileError
+from bfcviz.cli.command import DONE, FAILED
+from bfcviz.errors import BfcvizError, FileError, OtherFiles
+from bfcviz.terminal import say
 from bfcviz.units import parse_bytes
 
 FRAMEWORKS: Final = {
@@ -30,10 +32,12 @@ FRAMEWORKS: Final = {
 
 EPILOG: Final = """\
 Recording begins in the first Python process that imports the framework, after that import, and ends with Python. The
-program's code, input, output, signals and exit status are its own. Other processes (multiprocessing's workers, what
-the program starts) run as ever and are counted, not recorded. A program that is no Python, or Python with -I, -E or
--S, runs unrecorded, and that is said. With CuPy, PyTorch, RMM and JAX the GPU is first used as recording begins: what a
-program does between the import and its own first use (fork workers, configure JAX) may then come too late."""
+program's code, input, output, signals and exit status are its own; the status is 1 where the program ended well and
+its recording could not be written (a full disk, a folder that was removed). Other processes (multiprocessing's
+workers, what the program starts) run as ever and are counted, not recorded. A program that is no Python, or Python
+with -I, -E or -S, runs unrecorded, and that is said. With CuPy, PyTorch, RMM and JAX the GPU is first used as recording
+begins: what a program does between the import and its own first use (fork workers, configure JAX) may then come too
+late."""
 
 _WITHOUT_STACKS: Final = {
     ("torch", "serve"),
@@ -58,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a new folder for the recording (default: run.bfc)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="take the place of a recording that is there and has ended"
+        "--force",
+        action="store_true",
+        help="remove a recording that is there and has ended; refused where the folder holds anything else",
     )
     which = parser.add_mutually_exclusive_group()
     for name, (_, what) in FRAMEWORKS.items():
@@ -91,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command, recorded, and return its exit status.
+    """Run the command, recorded, and return its exit status; 1 where that is 0 and the recording cannot be written.
 
     Raises:
         FileError: the folder is taken, or cannot be made.
@@ -103,15 +109,40 @@ def run(arguments: argparse.Namespace) -> int:
     if problem := _contradiction(arguments):
         arguments.refuse(problem)
     folder = arguments.out.absolute()
-    make_way(folder, force=arguments.force)
-    with tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True) as told:
+    # The lock and --force bring NumPy along, and it threads.
+    with _place_for_words() as told, child.signals_kept() as mask, _held(folder, force=arguments.force):
         try:
-            status = child.run(words, _environment(_order(arguments, folder, told)))
-            _sum_up(arguments.out, Path(told))
+            status = child.run(words, _environment(_order(arguments, folder, told)), mask)
+            is_recorded = _sum_up(arguments.out, Path(told))
         finally:
             with suppress(OSError):  # it holds something, or the program has taken it away
                 folder.rmdir()
-    return status
+    return status or (DONE if is_recorded else FAILED)
+
+
+@contextmanager
+def _held(folder: Path, *, force: bool) -> Iterator[None]:
+    """Make the folder, empty, and hold it: another `bfcviz record` that wants it is refused before anything runs."""
+    from bfcviz.events.lock import hold_folder  # noqa: PLC0415
+
+    if not folder.is_dir():
+        make_way(folder, force=force)
+    with hold_folder(folder):
+        make_way(folder, force=force)
+        yield
+
+
+@contextmanager
+def _place_for_words() -> Iterator[str]:
+    try:
+        place = tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise BfcvizError(
+            f"recorded processes cannot write their reports to {tempfile.gettempdir()}: {error.strerror}; make "
+            "room there, or set TMPDIR to another folder"
+        ) from error
+    with place as told:
+        yield told
 
 
 def _contradiction(arguments: argparse.Namespace) -> str | None:
@@ -129,15 +160,16 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     return None
 
 
-def _sum_up(folder: Path, told: Path) -> None:
-    """Print the one line; whatever is wrong with the recording, the program's exit status stands."""
+def _sum_up(folder: Path, told: Path) -> bool:
+    """Print the one line; returns whether everything was written."""
     from bfcviz.cli.recorded import summary  # noqa: PLC0415  NumPy and more, not needed until now
 
     try:
-        line = summary(folder, told)
-    except BfcvizError as error:
-        line = f"error: {error}"
-    print("bfcviz:", line, file=sys.stderr)
+        line, is_written = summary(folder, told)
+    except (BfcvizError, OSError) as error:
+        line, is_written = f"error: {error}", False
+    say(f"bfcviz: {line}", file=sys.stderr)
+    return is_written
 
 
 def make_way(folder: Path, *, force: bool) -> None:
@@ -159,22 +191,26 @@ def make_way(folder: Path, *, force: bool) -> None:
 
 
 def _take_away(folder: Path, *, force: bool) -> None:
-    from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE  # noqa: PLC0415  with NumPy, seldom needed
+    from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  with NumPy, seldom needed
     from bfcviz.events.lock import is_locked  # noqa: PLC0415
-    from bfcviz.live.tensorflow import whole_windows  # noqa: PLC0415
+    from bfcviz.live.tensorflow import files_of_windows  # noqa: PLC0415
 
-    only_windows = {*folder.iterdir()} == {
-        window for window in whole_windows(folder) if any(window.rglob("*.xplane.pb"))
-    }
-    if not only_windows and not ((folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()):
-        raise FileError(folder, "", "is a folder with something else in it; choose another with -o")
-    if not only_windows and is_locked(folder / LABELS_FILE):
+    is_recording = (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
+    own = files_of(folder) if is_recording else files_of_windows(folder)
+    others = sorted(path.name for path in {*folder.iterdir()} - {*own})
+    if others:
+        raise OtherFiles(folder, others)
+    if is_recording and is_locked(folder / LABELS_FILE):
         raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
     if not force:
         raise FileError(
             folder, "", "holds a recording already; choose another folder with -o, or give --force"
         )
-    shutil.rmtree(folder)
+    try:
+        for path in own:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    except OSError as error:
+        raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
 
 
 def _order(arguments: argparse.Namespace, folder: Path, told: str) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bfcviz.errors import BfcvizError
-from bfcviz.events.folder import ORIGIN_FILE
-from bfcviz.events.origin import Status
+from bfcviz.events.folder import ORIGIN_FILE, read_origin
+from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.opening import open_trace
 from bfcviz.live.record import CLAIM
+from bfcviz.live.startup.sitecustomize import LOST, UNWRITTEN
 from bfcviz.live.tensorflow import whole_windows
 from bfcviz.model.find import failures
 from bfcviz.model.replay import Model
@@ -21,27 +22,63 @@ _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
 class Word(NamedTuple):
-    """What a process left word of (see `live.startup`): a fact, of which Python, and why."""
+    """One report of a process (see `live.startup`): a fact, the Python, the reason, and the process's number."""
 
     fact: str
     python: str
     why: str
+    process: str
 
 
-def summary(folder: Path, told: Path) -> str:
-    """What was recorded, how to look at it, and what was not."""
+def summary(folder: Path, told: Path) -> tuple[str, bool]:
+    """What was recorded, how to look at it, and what was not; and whether everything was written."""
     words = [word for file in sorted(told.iterdir()) for word in _words(file)]
-    (folder / CLAIM).unlink(missing_ok=True)
-    others = sum(word.fact in {"other", "unable"} for word in words)
-    if windows := whole_windows(folder):
+    recorded = [word for word in words if word.fact == "recorded"]
+    if recorded:
+        (folder / CLAIM).unlink(missing_ok=True)
+    unwritten = [word.why for word in words if word.fact == UNWRITTEN]
+    windows = whole_windows(folder) if recorded else []
+    if windows:
         told_of, look = _of_windows(windows)
         parts = [told_of]
     elif (folder / ORIGIN_FILE).exists():
-        parts, look = _of(Trace.open(folder)), folder
+        origin, events, _ = read_origin(folder)
+        if not _is_of(origin, words):
+            return f"nothing was recorded: {_why_not_here(folder, origin, unwritten)}", False
+        trace = Trace.open(folder)
+        parts, look = _of(trace), folder
+        if events is not None and trace.origin.status != Status.COMPLETE:
+            unwritten += trace.origin.reasons
+            parts.pop()
     else:
-        return f"nothing was recorded: {_why_nothing(words)}"
-    parts += _counted(others) + _left_out([word.why for word in words if word.fact == "left out"])
-    return f"{folder}: {', '.join(parts)}" + ("" if look is None else f". To look at it: bfcviz view {look}")
+        why, is_written = _why_nothing(words, unwritten)
+        return f"nothing was recorded: {why}", is_written
+    others = sum(word.fact in {"other", "unable"} for word in words)
+    parts += _once(unwritten) + _counted(others)
+    parts += _left_out([word.why for word in words if word.fact == "left out"])
+    to_look = "" if look is None else f". To look at it: bfcviz view {look}"
+    return f"{folder}: {', '.join(parts)}{to_look}", not unwritten
+
+
+def _is_of(origin: Origin, words: list[Word]) -> bool:
+    """Whether one of our processes wrote this recording: it reported, unless it was killed at its start."""
+    return any(str(origin.details.get("process")) == word.process for word in words)
+
+
+def _why_not_here(folder: Path, origin: Origin, unwritten: list[str]) -> str:
+    if unwritten:
+        return unwritten[0]
+    process = origin.details.get("process")
+    whose = (
+        "something else"
+        if process is None
+        else f"process {process}, which `bfcviz record` did not start here"
+    )
+    return f"the recording in {folder} is that of {whose}; choose another folder with -o"
+
+
+def _once(reasons: list[str]) -> list[str]:
+    return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
 def _of_windows(windows: list[Path]) -> tuple[str, Path | None]:
@@ -74,20 +111,36 @@ def _left_out(heaps: list[str]) -> list[str]:
 
 
 def _words(file: Path) -> list[Word]:
-    return [Word(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    """What a process left; one that could not write it left an empty file, or a line that is cut off."""
+    process = file.name.removesuffix(LOST)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    words = []
+    try:
+        words = [Word(**json.loads(line), process=process) for line in lines]
+    except (ValueError, TypeError):
+        lines = []
+    if lines:
+        return words
+    why = f"process {process} could not say how its recording went: {file.parents[1]} cannot be written to; is it full?"
+    return [Word(UNWRITTEN, "", why, process)]
 
 
-def _why_nothing(words: list[Word]) -> str:
+def _why_nothing(words: list[Word], unwritten: list[str]) -> tuple[str, bool]:
+    """Why there is no recording, and whether that is as it should be."""
+    if unwritten:
+        return "; ".join(dict.fromkeys(unwritten)), False
+    frameworks = [word.why for word in words if word.fact == "began"]
+    if any(word.fact == "recorded" for word in words):
+        if "tensorflow" in frameworks:
+            return "the program ended before there was anything to record", True
+        return "the recording was removed while the program ran", False
     for word in words:
         if word.fact == "unable":
-            return f"{word.python} could not: {word.why}"
-    if any(word.fact == "recorded" for word in words):
-        return "the program ended before there was anything to record"
-    for word in words:
-        if word.fact == "began":
-            hint = "; --numpy records NumPy's arrays" if word.why == "cupy" else ""
-            return f"no Python process imported {word.why}{hint}"
-    return "no Python process began that reads PYTHONPATH (it does not with -I or -E, nor with -S)"
+            return f"{word.python} could not: {word.why}", True
+    for framework in frameworks:
+        hint = "; --numpy records NumPy's arrays" if framework == "cupy" else ""
+        return f"no Python process imported {framework}{hint}", True
+    return "no Python process began that reads PYTHONPATH (it does not with -I or -E, nor with -S)", True
 
 
 def _of(trace: Trace) -> list[str]:

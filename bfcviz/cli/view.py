@@ -11,6 +11,7 @@ from typing import Any
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.importers.opening import open_trace
 from bfcviz.model.find import failures, peak
+from bfcviz.terminal import say
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -71,7 +72,7 @@ def serve_page(code: str, arguments: argparse.Namespace) -> None:
 
     token = "" if arguments.no_token else secrets.token_hex(16)
     if not token and not is_loopback(arguments.ip):
-        print(f"Everybody who reaches {arguments.ip} sees this page: it asks for no token.", file=sys.stderr)
+        say(f"Everybody who reaches {arguments.ip} sees this page: it asks for no token.", file=sys.stderr)
     serve(
         code,
         Address(arguments.ip, arguments.port, token),
@@ -105,7 +106,7 @@ def dashboard(file: str, theme: str) -> Any:
         step = next(iter(failures(trace)), None) or peak(trace)
         return Inspector(trace, step=step, theme=theme)
     except BfcvizError as error:
-        print(f"bfcviz: error: {error}")
+        say(f"bfcviz: error: {error}")
         return None
 
 

@@ -94,3 +94,16 @@ def test_what_cannot_be_drawn_is_said_and_leaves_nothing(words, says, tmp_path, 
     assert export("--figure", "region_map", *words) == 1
     assert says in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_is_never_replaced_by_its_own_numbers(tmp_path, capsys):
+    packed = bfcviz.open(SAMPLE).save(tmp_path / "run.parquet")
+    (tmp_path / "link.parquet").symlink_to(packed)
+    before = packed.read_bytes()
+    for out in (packed, tmp_path / "link.parquet"):
+        words = ["export", str(packed), "--figure", "stats_timeline", "--out", str(out)]
+        assert main(words) == 1
+        assert str(out) in capsys.readouterr().err
+    assert packed.read_bytes() == before
+    missing = str(tmp_path / "none.parquet")
+    assert main(["export", missing, "--figure", "stats_timeline", "--out", str(packed)]) == 1

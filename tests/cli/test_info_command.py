@@ -3,7 +3,7 @@ import json
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.info import info
-from bfcviz.cli.info_text import info_text
+from bfcviz.cli.info_text import info_lines
 from bfcviz.events.origin import Origin, Pool
 
 SAMPLE = bfcviz.sample("lstm")
@@ -37,13 +37,15 @@ def test_text_says_the_same_with_units(capsys):
 
 def test_reasons_stand_beside_the_status():
     found = {"format": "made", "status": "degraded", "reasons": ["one", "two"], "events": 0, "allocators": []}
-    assert "degraded; one; two" in info_text(Origin(source="made"), found)
+    assert "degraded; one; two" in "\n".join(info_lines(Origin(source="made"), found))
 
 
 def test_what_the_source_does_not_say_is_said_to_be_so():
     allocator = {"name": "bfc", **NOTHING_SAID}
     found = {"format": "made", "status": "complete", "reasons": [], "events": 1, "allocators": [allocator]}
-    text = info_text(Origin(source="made", pools=(Pool("bfc"),), details={"checks": "nonsense"}), found)
+    text = "\n".join(
+        info_lines(Origin(source="made", pools=(Pool("bfc"),), details={"checks": "nonsense"}), found)
+    )
     assert text.count("the source does not say") == 8
     assert "None" not in text
 
@@ -51,4 +53,4 @@ def test_what_the_source_does_not_say_is_said_to_be_so():
 def test_one_of_a_thing_is_singular():
     allocator = {"name": "bfc", **NOTHING_SAID, "pool_bytes": 2048, "regions": 1}
     found = {"format": "made", "status": "complete", "reasons": [], "events": 1, "allocators": [allocator]}
-    assert "2.0 KiB in 1 region\n" in info_text(Origin(source="made"), found)
+    assert "2.0 KiB in 1 region\n" in "\n".join(info_lines(Origin(source="made"), found))

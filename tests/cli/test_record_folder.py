@@ -4,7 +4,7 @@ import pytest
 
 from bfcviz.cli import main
 from bfcviz.cli.record import make_way
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, OtherFiles
 from bfcviz.events.recording import Recording
 from bfcviz.live.record import CLAIM
 
@@ -22,8 +22,8 @@ def test_what_is_no_recording_is_never_replaced(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     for name in ("file", "folder", "half", "views"):
-        says = "is in the way" if name == "file" else "something else"
-        with pytest.raises(FileError, match=f"{says}.*choose another with -o"):
+        says = "is in the way" if name == "file" else "more than a recording"
+        with pytest.raises(FileError, match=f"{says}.*choose another( folder)? with -o"):
             make_way(tmp_path / name, force=True)
     assert [(tmp_path / name).read_text() for name in kept] == ["mine"] * 4
 
@@ -37,13 +37,70 @@ def test_a_recording_is_replaced_if_that_is_wanted(tmp_path):
     assert [*(tmp_path / "run").iterdir()] == []
 
 
+def tree(folder):
+    return {path.relative_to(folder): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    "other", ["notes.txt", "notes/monday.txt", ".git/config", "window-000001/a.xplane.pb"]
+)
+def test_a_recording_beside_other_files_is_never_replaced(other, tmp_path, capsys):
+    run = tmp_path / "run"
+    Recording(run).close()
+    (run / other).parent.mkdir(exist_ok=True)
+    (run / other).write_text("mine")
+    before = tree(run)
+    proof = tmp_path / "proof"
+    assert main(["record", "--force", "-o", str(run), "--", "touch", str(proof)]) == 1
+    assert other.split("/")[0] in capsys.readouterr().err
+    assert (tree(run), proof.exists()) == (before, False)
+    with pytest.raises(OtherFiles) as caught:
+        make_way(run, force=True)
+    assert caught.value.names == (other.split("/")[0],)
+
+
+def test_a_folder_in_place_of_a_recordings_file_is_not_of_it(tmp_path):
+    run = tmp_path / "run"
+    Recording(run).close()
+    (run / "events.bin").mkdir()
+    (run / "events.bin" / "notes.txt").write_text("mine")
+    with pytest.raises(OtherFiles, match=r"events\.bin"):
+        make_way(run, force=True)
+    assert (run / "events.bin" / "notes.txt").read_text() == "mine"
+
+
+def test_links_go_and_what_they_point_to_stays(tmp_path):
+    run = tmp_path / "run"
+    Recording(run).close()
+    (tmp_path / "elsewhere.bin").write_text("mine")
+    (run / "events.bin").symlink_to(tmp_path / "elsewhere.bin")
+    (tmp_path / "link").symlink_to(run)
+    make_way(tmp_path / "link", force=True)
+    assert [*run.iterdir()] == []
+    assert (tmp_path / "elsewhere.bin").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "other", ["window-000001/notes.txt", "window-000001/plugins/notes.txt", "window-000002/x"]
+)
+def test_windows_beside_other_files_are_never_replaced(other, tmp_path):
+    run = tmp_path / "run"
+    for path in (run / "window-000001/plugins/host.xplane.pb", run / other):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    before = tree(run)
+    with pytest.raises(OtherFiles):
+        make_way(run, force=True)
+    assert tree(run) == before
+
+
 def test_tensorflows_windows_are_a_recording_too(tmp_path):
     for window in ("window-000001", "window-000002"):
         (tmp_path / "run" / window).mkdir(parents=True)
         (tmp_path / "run" / window / "host.xplane.pb").touch()
     claim = tmp_path / "run" / CLAIM  # of the process that records there
     claim.touch()
-    with pytest.raises(FileError, match="something else"):
+    with pytest.raises(FileError, match="more than a recording"):
         make_way(tmp_path / "run", force=True)
     claim.unlink()
     with pytest.raises(FileError, match=r"holds a recording already.*--force"):

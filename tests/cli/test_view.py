@@ -1,4 +1,6 @@
 import ast
+import contextlib
+import http.client
 import os
 import re
 import signal
@@ -134,6 +136,65 @@ def test_only_who_has_the_token_gets_the_page(tmp_path):
     assert "jupyter-config-data" in page.text
     assert 'data-jp-theme-light="true"' in page.text
     assert not re.search(r"""<(script|link|img)[^>]*(src|href)=["']?(https?:)?//""", page.text)
+
+
+NO_FILES = (
+    "voila/templates/lab/static/",
+    "voila/templates/lab/../x/y/z",
+    "voila/templates/x",
+    "voila/templates/lab/static/%00",
+    "voila/static/%00",
+    "voila/labextensions/%00",
+    "voila/api/themes/%00",
+)
+
+
+def test_no_route_fails_or_is_open_and_a_closed_terminal_leaves_nothing(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=tmp_path, log=sink)
+    try:
+        server, token = printed_address(log, process)
+        left = ask(f"{server}logout?token={token}")
+        without = {path: raw_status(server, path) for path in NO_FILES}
+        with_it = {path: raw_status(server, f"{path}?token={token}") for path in NO_FILES}
+        script = ask(f"{server}voila/templates/lab/static/voila.js").status_code
+        ask(f"{server}?token={token}")  # a kernel begins
+        children = children_of(process.pid)
+    finally:
+        process.send_signal(signal.SIGHUP)
+        status = process.wait(timeout=LIMIT_S)
+    assert (left.status_code, left.headers["Location"], script, status) == (302, "/login", 200, 0)
+    assert set(without.values()) | set(with_it.values()) <= {404, 403, 302}, (without, with_it)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
+    assert "Traceback" not in log.read_text().split("Ctrl-C ends it.")[-1]
+    assert not any(os.path.exists(f"/proc/{child}/exe") for child in children)  # noqa: PTH110
+
+
+def test_with_nohup_it_outlives_its_terminal_and_sigterm_leaves_nothing(tmp_path):
+    log = tmp_path / "log"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what is started inherits it
+    try:
+        with log.open("wb") as sink:
+            process = viewing(folder=tmp_path, log=sink)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    try:
+        server, _ = printed_address(log, process)
+        process.send_signal(signal.SIGHUP)
+        assert ask(server).status_code == 302
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=LIMIT_S) == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
+
+
+def raw_status(server, path):
+    """The status of a path that is sent as it is: `requests` would tidy it up."""
+    connection = http.client.HTTPConnection(server.removeprefix("http://").rstrip("/"), timeout=LIMIT_S)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/{path}")
+        return connection.getresponse().status
 
 
 def ask(address, **headers):
