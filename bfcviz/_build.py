@@ -52,6 +52,8 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
                 quiet=True,
             )
             extension.sources = made.sources
+            for source in made.sources:
+                check_inspect(Path(source))
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
             extension.extra_compile_args.append("-O3")
         super().run()
@@ -87,6 +89,14 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
             (source, Path(self.build_lib, "bfcviz", source))
             for source in sorted(Path("notebooks").glob("*.ipynb"))
         ]
+
+
+def check_inspect(source: Path) -> None:
+    """Add the check that `inspect` was imported to a module's C code: Cython 3.3 omits it."""
+    imports = 'inspect = PyImport_ImportModule("inspect");'
+    text = source.read_text()
+    if f"{imports} if" not in text:  # Cython keeps a C file that is newer than its .py
+        source.write_text(text.replace(imports, f"{imports} if (!inspect) return -1;"))
 
 
 def join(name: str, sources: list[Path], folder: Path) -> Path:

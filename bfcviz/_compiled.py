@@ -5,30 +5,67 @@ before any of those: the packages they live in import it first. With BFCVIZ_UNCO
 and steppable, with the same results.
 """
 
+import inspect  # noqa: F401  imported here first: from C, an interrupt was fatal (_build.check_inspect)
 import os
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from bfcviz import _interrupts
+
 _HOME = Path(__file__).resolve().parents[1]
+
+
+_failed: dict[str, str] = {}
+"""Compiled modules whose start failed, and why."""
 
 
 class UncompiledWarning(UserWarning):
     """bfcviz runs as plain Python: it was installed without a C compiler, or its sources were not installed."""
 
 
-@cache
 def load(name: str) -> bool:
-    """Load a compiled module, if that is possible and wanted; says once where one is missing."""
+    """Load a compiled module, if that is possible and wanted; says once where one is missing.
+
+    Raises:
+        ImportError: its start failed before in this process.
+    """
     if os.environ.get("BFCVIZ_UNCOMPILED"):
         return False
+    if name in sys.modules:
+        return True
     if find_spec(name) is not None:
-        import_module(name)
+        _start(name)
         return True
     _say_uncompiled()
     return False
+
+
+def _start(name: str) -> None:
+    """Import a compiled module whole: signals wait meanwhile. One whose start failed cannot be started again.
+
+    Raises:
+        ImportError: its start failed before in this process.
+    """
+    if name in _failed:
+        raise ImportError(
+            f"{name} could not be started in this process ({_failed[name]}): start Python again"
+        )
+    before = set(sys.modules)
+    _interrupts.hold()
+    try:
+        import_module(name)
+    except BaseException as error:
+        _failed[name] = f"{type(error).__name__}: {error}"
+        for other in set(sys.modules) - before:  # its parts, and what has imported them
+            if other.startswith("bfcviz."):
+                del sys.modules[other]
+        raise
+    finally:
+        _interrupts.let_go()
 
 
 @cache
