@@ -37,7 +37,7 @@ case $half in
         '"$python"' -c "import sys, bfcviz._heap; print(sys.version, bfcviz._heap.__file__.rpartition(\"/\")[2])"
         '"$python"' -m pip list 2>/dev/null | grep -iE "^(cupy|torch|jax|numpy|rmm|cuda|nvidia)"'
     part first 130 "$python" tests/gpu/first.py driver ipc capture values
-    part pytest 380 "$python" -m pytest -q -rfEs -p no:cacheprovider -o filterwarnings=default --timeout=90 \
+    part pytest 380 "$python" -m pytest -q -rfEs -p no:cacheprovider -o addopts= -o filterwarnings=default --timeout=90 \
         --tb=short tests/gpu
     ;;
 2)

@@ -15,6 +15,7 @@ def test_the_plain_heap_does_the_same(tmp_path):
         "-c",
         WHICH,
         "-q",
+        "-n0",
         "-p",
         "no:cacheprovider",
         f"--rootdir={ROOT}",
