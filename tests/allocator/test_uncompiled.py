@@ -26,6 +26,8 @@ CODE = (
 def test_every_promise_is_kept_by_the_plain_modules(number):
     files = FILES[number::PROCESSES]
     assert files
-    result = run_python("-c", CODE, "-q", "-n0", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *files, plain=True)
+    result = run_python(
+        "-c", CODE, "-q", "-n0", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *files, plain=True
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1] == "compiled: False"
