@@ -1,0 +1,53 @@
+"""Inconsistencies: what was reported of another allocator that cannot be true, and what had to be concluded."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass
+class Inconsistencies:
+    """Counts of reports that are not in the events as they were given.
+
+    Attributes:
+        unknown_frees: frees of addresses where no known allocation begins; left out.
+        overlaps: allocations over memory in use; left out.
+        overlapping_grants: grants over memory in use; left out.
+        unknown_releases: releases of an address where no grant begins, or of a grant still in use; left out.
+        too_many_regions: reports that need more regions than a trace can number; left out.
+        unseen_releases: grants over wholly free older ones, whose release was not reported; concluded and written.
+        in_pieces: allocations written as several chunks, because they lie across regions.
+    """
+
+    unknown_frees: int = 0
+    overlaps: int = 0
+    overlapping_grants: int = 0
+    unknown_releases: int = 0
+    too_many_regions: int = 0
+    unseen_releases: int = 0
+    in_pieces: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """Reports that are not in the events."""
+        return (
+            self.unknown_frees
+            + self.overlaps
+            + self.overlapping_grants
+            + self.unknown_releases
+            + self.too_many_regions
+        )
+
+    def words(self) -> str:
+        """All counts above 0, in words; empty if there are none."""
+        counts = [(getattr(self, each.name), _WORDS[each.name]) for each in fields(self)]
+        return "; ".join(f"{count:,} {words}" for count, words in counts if count)
+
+
+_WORDS = {
+    "unknown_frees": "frees of memory whose allocation was not seen (left out)",
+    "overlaps": "allocations over memory whose free was not seen (left out)",
+    "overlapping_grants": "grants over memory in use (left out)",
+    "unknown_releases": "releases of memory that was not granted or is in use (left out)",
+    "too_many_regions": "requests that need more regions than a trace can number (left out)",
+    "unseen_releases": "releases concluded from later grants of the same memory",
+    "in_pieces": "allocations drawn as several chunks, because they lie across regions",
+}

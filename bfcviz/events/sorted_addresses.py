@@ -1,0 +1,54 @@
+"""SortedAddresses: a set of addresses that finds the nearest one below another."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+_LONGEST = 1024  # list of addresses
+
+
+class SortedAddresses:
+    """Distinct addresses from 0 up, in short ascending lists: `insort` into one long list moves all behind it."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[int]] = [[]]
+        self._lowest = [0]  # no address of the list is below it, none of the list before is at or above it
+
+    def add(self, address: int) -> None:
+        """Add an address that is not in the set."""
+        at = bisect_right(self._lowest, address) - 1
+        addresses = self._lists[at]
+        insort(addresses, address)
+        if len(addresses) > _LONGEST:
+            half = len(addresses) // 2
+            self._lists.insert(at + 1, addresses[half:])
+            self._lowest.insert(at + 1, addresses[half])
+            del addresses[half:]
+
+    def remove(self, address: int) -> None:
+        """Remove an address that is in the set."""
+        at = bisect_right(self._lowest, address) - 1
+        addresses = self._lists[at]
+        del addresses[bisect_left(addresses, address)]
+        if not addresses and at:
+            del self._lists[at], self._lowest[at]
+
+    def at_or_before(self, address: int) -> int:
+        """The highest address of the set that is not above `address`; -1 if there is none."""
+        at = bisect_right(self._lowest, address) - 1
+        while at >= 0:
+            addresses = self._lists[at]
+            place = bisect_right(addresses, address)
+            if place:
+                return addresses[place - 1]
+            at -= 1
+        return -1
+
+    def at_or_after(self, address: int) -> Iterator[int]:
+        """The addresses of the set from `address` (0 or more) up, ascending; the set must not change meanwhile."""
+        first = bisect_right(self._lowest, address) - 1
+        place = bisect_left(self._lists[first], address)
+        for at in range(first, len(self._lists)):
+            addresses = self._lists[at]
+            for index in range(place, len(addresses)):
+                yield addresses[index]
+            place = 0
