@@ -17,7 +17,7 @@ class CupyObserved:
 
     CuPy calls the hooks of the thread that acts, so what threads do that were there before is not seen. Nor is it told
     when a pool gives memory back to the driver: that is concluded when the driver grants the same addresses again.
-    Frees of arrays from before, or from such a thread, are counted in the heaps' `doubts`.
+    Frees of arrays from before, or from such a thread, are counted in the heaps' `inconsistencies`.
 
     Attributes:
         way: how CuPy is watched.

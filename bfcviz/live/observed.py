@@ -13,12 +13,12 @@ from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.memory_map import MEMORY_MAP, REGION, Moment
 from bfcviz.allocator.stats import Stats
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.inconsistencies import Inconsistencies
 from bfcviz.events.labels import Labels
+from bfcviz.events.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind, bin_of
-from bfcviz.live.doubts import Doubts
-from bfcviz.live.tiles import Tiles
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class ObservedHeap:
         heap.allocate(0x7000, 512, requested=400, label=3, stream=1)
         heap.free(0x7000)
 
-    Memory that was neither granted nor ever in use is in no region. What cannot be - a free of what was never
-    allocated, an allocation over memory in use - is left out and counted in `doubts`; nothing is made up for it.
+    A `Ledger` derives the events. What cannot be true, such as a free of what was never allocated or an allocation over
+    memory in use, is left out and counted in `inconsistencies`.
 
     Any number of threads may report; also a finalizer in the midst of a report, whose own is carried out just after.
 
@@ -70,7 +70,7 @@ class ObservedHeap:
         self.name = name
         self.memory_limit = limit
         self.options = ObservedOptions(unit)
-        self._tiles = Tiles(self.log)
+        self._ledger = Ledger(self.log)
         self._reported: deque[tuple[int, Callable[[], object]]] = deque()
         self._lock = _forks.keep(threading.RLock())
         self._busy = False
@@ -108,12 +108,12 @@ class ObservedHeap:
                 "stream from 0 to 65,535"
             )
         number = self._label_id(label)
-        self._report(time, partial(self._tiles.allocate, address, rounded, asked, number, stream))
+        self._report(time, partial(self._ledger.allocate, address, rounded, asked, number, stream))
 
     def free(self, address: int, time: int | None = None) -> None:
         """The memory that begins at an address is not in use any more; 0 is nothing."""
         if address != 0:
-            self._report(time, partial(self._tiles.free, operator.index(address)))
+            self._report(time, partial(self._ledger.free, operator.index(address)))
 
     def grant(self, address: int, size: int, *, join: bool = False, time: int | None = None) -> None:
         """The allocator got [address, address + size) from whatever is below it.
@@ -121,17 +121,17 @@ class ObservedHeap:
         With `join` it lengthens the grant that ends where it begins; both then go back as one.
         """
         _check_range("a grant", address, size)
-        self._report(time, partial(self._tiles.grant, address, size, join=join))
+        self._report(time, partial(self._ledger.grant, address, size, join=join))
 
     def release(self, address: int, time: int | None = None) -> None:
         """The grant that begins at an address went back."""
-        self._report(time, partial(self._tiles.release, operator.index(address)))
+        self._report(time, partial(self._ledger.release, operator.index(address)))
 
     def oom(self, requested: int, label: str | int = 0, stream: int = 0, time: int | None = None) -> None:
         """A request of so many bytes failed."""
         _check_range("a failed request", 0, requested)
         number = self._label_id(label)
-        self._report(time, partial(self._oom, requested, number, stream))
+        self._report(time, partial(self._ledger.oom, requested, number, stream))
 
     def mark(self, label: str | int, value: int = 0) -> None:
         """Put a mark of the user's own into the log: a step, a phase, a note."""
@@ -141,15 +141,15 @@ class ObservedHeap:
     # -- what is known ------------------------------------------------------------------------------------------
 
     @property
-    def doubts(self) -> Doubts:
-        """What was seen that cannot be; see there."""
-        return self._tiles.doubts
+    def inconsistencies(self) -> Inconsistencies:
+        """Reports that are not in the events as they were given."""
+        return self._ledger.inconsistencies
 
     def free_at(self, address: int) -> int:
         """Bytes of the free chunk that begins at an address; 0 where none does."""
         with self._lock:
-            hole = self._tiles.books.holes.get(address)
-            return 0 if hole is None else hole.size
+            chunk = self._ledger.free_chunks.get(address)
+            return 0 if chunk is None else chunk.size
 
     def settle(self) -> None:
         """Wait until all that was reported is in the log."""
@@ -158,37 +158,39 @@ class ObservedHeap:
     def stats(self) -> Stats:
         """Totals of this moment; `bytes_limit` is 0 where no limit is known."""
         with self._lock:
-            books = self._tiles.books
+            ledger = self._ledger
             return Stats(
-                num_allocs=books.allocations,
-                bytes_in_use=books.bytes_in_use,
-                requested_bytes_in_use=books.requested_in_use,
-                peak_bytes_in_use=books.peak_in_use,
-                largest_alloc_size=books.largest_alloc,
+                num_allocs=ledger.num_allocs,
+                bytes_in_use=ledger.bytes_in_use,
+                requested_bytes_in_use=ledger.requested_bytes_in_use,
+                peak_bytes_in_use=ledger.peak_bytes_in_use,
+                largest_alloc_size=ledger.largest_alloc_size,
                 bytes_limit=self.memory_limit or 0,
-                pool_bytes=books.pool_bytes,
-                peak_pool_bytes=books.peak_pool,
-                free_bytes=books.pool_bytes - books.bytes_in_use,
-                largest_free_chunk=books.largest_hole,
-                regions=len(books.regions),
-                chunks_in_use=len(books.used),
+                pool_bytes=ledger.pool_bytes,
+                peak_pool_bytes=ledger.peak_pool_bytes,
+                free_bytes=ledger.free_bytes,
+                largest_free_chunk=ledger.largest_free_chunk,
+                regions=len(ledger.regions),
+                chunks_in_use=len(ledger.in_use),
             )
 
     def moment(self) -> Moment:
         """The whole heap between two events, and how many there were: where a reader of its log can begin."""
         with self._lock:
-            books = self._tiles.books
+            ledger = self._ledger
             chunks = [
                 (at, c.size, c.requested, -1, True, c.handle, 1, 0, 0, 0, c.slot, c.label, c.thread, c.stream,
                  c.born & native.LOW_32, False)
-                for at, c in books.used.items()
+                for at, c in ledger.in_use.items()
             ]  # fmt: skip
             chunks += [
-                (at, h.size, 0, bin_of(h.size), False, h.handle, 0, 0, 0, 0, h.slot, 0, 0, 0, 0, True)
-                for at, h in books.holes.items()
+                (at, f.size, 0, bin_of(f.size), False, f.handle, 0, 0, 0, 0, f.slot, 0, 0, 0, 0, True)
+                for at, f in ledger.free_chunks.items()
             ]
-            regions = [(at, region.size, region.slot) for at, region in books.regions.items()]
-            numbers = (books.allocations, books.peak_in_use, books.largest_alloc, books.peak_pool)
+            regions = [(at, region.size, region.slot) for at, region in ledger.regions.items()]
+            numbers = (
+                ledger.num_allocs, ledger.peak_bytes_in_use, ledger.largest_alloc_size, ledger.peak_pool_bytes
+            )  # fmt: skip
             step = self.log.head
         return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
 
@@ -206,7 +208,7 @@ class ObservedHeap:
                 self._busy = True
                 try:
                     time, carry_out = self._reported.popleft()
-                    self._tiles.books.thread = self.log.begin_operation(time)
+                    self._ledger.thread = self.log.begin_operation(time)
                     carry_out()
                 finally:
                     self._busy = False
@@ -220,12 +222,6 @@ class ObservedHeap:
                 f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
             )
         return label
-
-    def _oom(self, requested: int, label: int, stream: int) -> None:
-        books = self._tiles.books
-        free, largest = books.pool_bytes - books.bytes_in_use, books.largest_hole
-        where = bin_of(requested)
-        self.log.put(Kind.OOM, 0, 0, free, largest, requested, 0, label, books.thread, stream, where, 0)
 
 
 def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:

@@ -187,5 +187,5 @@ def test_its_own_pool_is_observed():
         pool.free_all_blocks()
         held.extend(cupy.zeros(77_777) for _ in range(10))
         assert heap.stats().bytes_in_use == pool.used_bytes() - before
-        assert heap.doubts.left_out == 0
+        assert heap.inconsistencies.left_out == 0
         del held

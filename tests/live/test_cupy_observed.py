@@ -78,7 +78,7 @@ def test_what_a_pool_does_becomes_events(gpu):
     assert (first["requested"], first["size"], first["stream"]) == (700, 1024, 1)
     assert source.labels.name(int(first["label"])) == "weights"
     (heap,) = source.trace_sources
-    assert (heap.name, heap.memory_limit, heap.doubts.words()) == ("cupy:0", 64 * MIB, "")
+    assert (heap.name, heap.memory_limit, heap.inconsistencies.words()) == ("cupy:0", 64 * MIB, "")
 
 
 def test_it_changes_nothing_and_tells_nothing_afterwards(gpu):
@@ -130,7 +130,7 @@ def test_what_it_cannot_know_is_counted(gpu):
         pool.free(BASE + 4096, 512)
         pool.grant(BASE, MIB)
         pool.grant(BASE, 2 * MIB)  # so the pool gave the first one back
-    doubts = source.trace_sources[0].doubts
+    doubts = source.trace_sources[0].inconsistencies
     assert (doubts.unknown_frees, doubts.unseen_releases) == (1, 1)
     assert "not seen" in source.says
 
@@ -161,7 +161,7 @@ def test_the_current_device_is_believed_not_what_cupy_14_tells(gpu):
         pool.free(BASE, 1024)  # while another device is current
     first, second = source.trace_sources
     assert (first.stats().num_allocs, second.stats().num_allocs) == (0, 1)
-    assert (second.stats().chunks_in_use, second.doubts.words()) == (0, "")
+    assert (second.stats().chunks_in_use, second.inconsistencies.words()) == (0, "")
 
 
 def test_twice_is_refused(gpu):

@@ -154,7 +154,7 @@ def whole(history):
 def test_a_history_ends_in_the_state_pytorch_tells(name, device):
     history = History(name, device)
     taken = whole(history)
-    assert (taken.mended, taken.lost, taken.heap.doubts.words()) == (0, 0, "")
+    assert (taken.mended, taken.lost, taken.heap.inconsistencies.words()) == (0, 0, "")
     assert chunks(taken.heap) == blocks_of(history.segments)
     pool = taken.heap.stats().pool_bytes - taken.unmapped
     assert pool == sum(segment["total_size"] for segment in history.segments)
@@ -202,7 +202,7 @@ def test_what_the_ring_lost_is_taken_from_the_state():
     taken = polled(history, ring=300, most=1000)
     assert taken.lost > 10
     assert taken.mended > 0
-    assert taken.heap.doubts.words() == ""
+    assert taken.heap.inconsistencies.words() == ""
     assert chunks(taken.heap) == blocks_of(history.segments)
     assert_model_agrees(taken.heap)
 
@@ -255,7 +255,7 @@ def test_parts_of_an_expandable_segment_come_and_go(changes, unmapped, pool):
     assert (taken.unmapped, taken.heap.stats().pool_bytes) == (unmapped * MIB, pool * MIB)
     error = taken.out_of_memory
     assert error.free_bytes == error.pool_bytes == (pool - unmapped) * MIB
-    assert taken.heap.doubts.words() == ""
+    assert taken.heap.inconsistencies.words() == ""
     assert_model_agrees(taken.heap)
 
 
