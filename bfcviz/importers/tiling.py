@@ -1,40 +1,34 @@
-"""Events straight from recorded addresses, for a heap whose beginning nobody saw.
+"""Events of a heap whose beginning was not recorded, from the recorded addresses.
 
 A profile that starts in the middle of a run does not say what was in the pool, so the heap's decisions cannot
-be repeated. What it does say is taken at its word: every chunk lies where it was recorded. A region here is a
-run of addresses that the requests touch; memory they never touch is in no region, so that nothing unknown is
-drawn as free.
-
-::
-
-    recorded      ..aaaa..bbbbbbcc......dd....      . never touched
-    regions         |--0-| |--1---|     |2|
+be repeated. A `Ledger` puts every chunk where it was recorded. All requests are known beforehand: a region is a run of
+addresses that any of them touches.
 """
 
-from bisect import bisect_right, insort
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.rows import joined
-from bfcviz.events.schema import EVENT, Events, Flag, Kind, bin_of
+from bfcviz.events.ledger import Ledger
+from bfcviz.events.log import EventLog
+from bfcviz.events.schema import Events
 from bfcviz.importers.requests import ABSENT, Requests
+from bfcviz.native import MAX_REGIONS
 
-_MAX_REGIONS = 1 << 16  # the event record numbers them with 16 bits
-_LONGEST = 1024  # list of addresses
-_BATCH = 8192
-"""Events that are kept as Python objects before they become an array, which needs a tenth of the memory."""
-_FIELDS = tuple(EVENT.names or ())
+_COLUMNS = ("address", "size", "requested", "label", "thread", "free")
+_MOST_EVENTS = 3  # of one request: SPLIT, SPLIT, ALLOCATE or FREE, MERGE, MERGE
+_BLOCK = 8192  # requests
 
 
 class Tiled(NamedTuple):
-    """What could be had.
+    """One pool's events, and how far they agree with what was recorded.
 
     Attributes:
         events: with the request's place in `time`; chunks from before the first request are allocated first.
         chunks_before: how many of those there are.
-        contradicting: requests left out, because they overlap a chunk in use.
+        contradicting: requests left out: they allocate memory in use, or free where no chunk begins.
         bytes_not_seen: bytes in use that belong to chunks no request mentions.
         bytes_differing: requests after which the recorded bytes in use are not those plus the known ones.
     """
@@ -44,188 +38,6 @@ class Tiled(NamedTuple):
     contradicting: int
     bytes_not_seen: int
     bytes_differing: int
-
-
-class _InUse(NamedTuple):
-    size: int
-    requested: int
-    handle: int
-    label: int
-    thread: int
-    seq: int  # of its ALLOCATE
-
-
-class _Free(NamedTuple):
-    size: int
-    handle: int
-
-
-class _Starts:
-    """Ascending addresses in short lists: adding to a single long list would be slow."""
-
-    def __init__(self) -> None:
-        self._lists: list[list[int]] = [[]]
-        self._lowest = [0]  # of each list, or below
-
-    def before(self, address: int, *, or_at: bool = False) -> int:
-        """The last one below `address`, or at it; -1 where there is none."""
-        at = bisect_right(self._lowest, address) - 1
-        while at >= 0:
-            starts = self._lists[at]
-            place = bisect_right(starts, address if or_at else address - 1) - 1
-            if place >= 0:
-                return starts[place]
-            at -= 1
-        return -1
-
-    def add(self, address: int) -> None:
-        """Add one that is not there."""
-        at = bisect_right(self._lowest, address) - 1
-        starts = self._lists[at]
-        insort(starts, address)
-        if len(starts) > _LONGEST:
-            half = len(starts) // 2
-            self._lists.insert(at + 1, starts[half:])
-            self._lowest.insert(at + 1, starts[half])
-            del starts[half:]
-
-    def remove(self, address: int) -> None:
-        """Take one away."""
-        at = bisect_right(self._lowest, address) - 1
-        starts = self._lists[at]
-        del starts[bisect_right(starts, address) - 1]
-        if not starts and at:
-            del self._lists[at], self._lowest[at]
-
-
-class _Tiler:
-    """The chunks of one pool by address, and the events so far."""
-
-    def __init__(self) -> None:
-        self.count = 0  # of the events so far
-        self._rows: list[tuple[int, ...]] = []
-        self._batches: list[Events] = []
-        self.in_use: dict[int, _InUse] = {}
-        self.free: dict[int, _Free] = {}
-        self.bytes_in_use = 0
-        self.place = 0  # of the request that events are written for
-        self.thread = 0  # that made it
-        self._free_starts = _Starts()  # the keys of `free`
-        self._region_starts: list[int] = []
-        self._handles = 0  # handed out so far
-        self._spare: list[int] = []  # handles of absorbed chunks
-        self._allocations = 0
-
-    def extend(self, start: int, size: int) -> None:
-        """Add a region; they come in ascending order."""
-        self._region_starts.append(start)
-        chunk = self._put(start, size)
-        self._write(Kind.EXTEND, start, size, chunk=chunk, bin=bin_of(size))
-
-    def allocate(self, row: Any, label: int) -> bool:
-        """Give the request its recorded chunk; False if that is not wholly free."""
-        address, size = int(row["address"]), int(row["size"])
-        start = self._free_starts.before(address, or_at=True)
-        found = self.free.get(start, _Free(0, 0))
-        if address + size > start + found.size:
-            return False
-        if start < address:
-            self._split(start, address, Flag.PADDING)
-        if size < self.free[address].size:
-            self._split(address, address + size, Flag(0))
-        handle = self._take(address).handle
-        self._allocations += 1
-        requested = max(0, int(row["requested"]))
-        self.in_use[address] = _InUse(size, requested, handle, label, self.thread, self.count)
-        self.bytes_in_use += size
-        self._write(
-            Kind.ALLOCATE,
-            address,
-            size,
-            requested=requested,
-            chunk=handle,
-            other=self._allocations,
-            label=label,
-            bin=bin_of(found.size),
-        )
-        return True
-
-    def deallocate(self, row: Any) -> bool:
-        """Take the chunk back and merge it with its free neighbours; False if none begins there."""
-        address = int(row["address"])
-        chunk = self.in_use.pop(address, None)
-        if chunk is None:
-            return False
-        self.bytes_in_use -= chunk.size
-        self._write(
-            Kind.FREE,
-            address,
-            chunk.size,
-            requested=chunk.requested,
-            chunk=chunk.handle,
-            other=chunk.seq & 0xFFFFFFFF,
-            label=chunk.label,
-            thread=chunk.thread,
-            bin=bin_of(chunk.size),
-        )
-        self._put(address, chunk.size, chunk.handle)
-        after = address + chunk.size
-        # Regions never touch, so a free neighbour is in the same one.
-        if after in self.free:
-            self._merge(address, after)
-        before = self._free_starts.before(address)
-        if before >= 0 and before + self.free[before].size == address:
-            self._merge(before, address)
-        return True
-
-    def events(self) -> Events:
-        """All events so far."""
-        self._flush()
-        return joined(self._batches)
-
-    def _split(self, start: int, at: int, flag: Flag) -> None:
-        parent = self.free[start]
-        remainder = start + parent.size - at
-        self.free[start] = parent._replace(size=at - start)
-        other = self._put(at, remainder)
-        self._write(
-            Kind.SPLIT, at, remainder, chunk=parent.handle, other=other, bin=bin_of(remainder), flags=flag
-        )
-
-    def _merge(self, survivor: int, absorbed: int) -> None:
-        kept, gone = self.free[survivor], self._take(absorbed)
-        size = kept.size + gone.size
-        self.free[survivor] = kept._replace(size=size)
-        self._spare.append(gone.handle)
-        self._write(Kind.MERGE, absorbed, gone.size, chunk=kept.handle, other=gone.handle, bin=bin_of(size))
-
-    def _put(self, start: int, size: int, handle: int | None = None) -> int:
-        """A free chunk, under a new handle if none is given."""
-        if handle is None and self._spare:
-            handle = self._spare.pop()
-        elif handle is None:
-            handle = self._handles
-            self._handles += 1
-        self.free[start] = _Free(size, handle)
-        self._free_starts.add(start)
-        return handle
-
-    def _take(self, start: int) -> _Free:
-        self._free_starts.remove(start)
-        return self.free.pop(start)
-
-    def _write(self, kind: Kind, address: int, size: int, **values: int) -> None:
-        common = {"seq": self.count, "time": self.place, "thread": self.thread, "by": self.thread}
-        region = bisect_right(self._region_starts, address) - 1
-        values = common | {"kind": kind, "address": address, "size": size, "region": region} | values
-        self._rows.append(tuple([values.get(name, 0) for name in _FIELDS]))
-        self.count += 1
-        if len(self._rows) == _BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._batches.append(np.array(self._rows, EVENT))
-        self._rows = []
 
 
 def tile(requests: Requests, label_before: int) -> Tiled | None:
@@ -238,22 +50,39 @@ def tile(requests: Requests, label_before: int) -> Tiled | None:
     Returns:
         None where the touched memory falls apart into more regions than a trace can number.
     """
-    regions = _touched(requests)
-    if len(regions) > _MAX_REGIONS:
+    regions, before = _touched(requests), _from_before(requests)
+    if len(regions) > MAX_REGIONS:
         return None
-    tiler = _Tiler()
+    most = len(regions) + _MOST_EVENTS * (len(before) + len(requests))
+    log = EventLog((most // 64 + 1) * 64)
+    ledger = Ledger(log)
+    log.begin_operation(0)
     for start, stop in regions:
-        tiler.extend(start, stop - start)
-    before = _from_before(requests)
-    contradicting = sum(not tiler.allocate(requests[at], label_before) for at in before)
-    chunks_before = len(before) - contradicting
+        ledger.cover(start, stop - start)
+    for address, size, requested, *_ in _rows(requests[before]):
+        ledger.allocate(address, size, max(0, requested), label_before)
+    first, chunks_before = log.head, len(before) - ledger.inconsistencies.left_out
     known = np.empty(len(requests), np.int64)
-    for place, row in enumerate(requests):
-        tiler.place, tiler.thread = place, int(row["thread"])
-        done = tiler.deallocate(row) if row["free"] else tiler.allocate(row, int(row["label"]))
-        contradicting += not done
-        known[place] = tiler.bytes_in_use
-    return Tiled(tiler.events(), chunks_before, contradicting, *_not_seen(requests, known))
+    for place, (address, size, requested, label, thread, free) in enumerate(_rows(requests)):
+        log.begin_operation(place)
+        ledger.thread = thread
+        if free:
+            ledger.free(address)
+        else:
+            ledger.allocate(address, size, max(0, requested), label)
+        known[place] = ledger.bytes_in_use
+    events = log.copy(0, log.head)
+    # The log wrote this process's thread.
+    events["by"][:first] = 0
+    events["by"][first:] = requests["thread"][events["time"][first:]]
+    return Tiled(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
+
+
+def _rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
+    """The columns that become events, row by row; in blocks, because Python objects need ten times the memory."""
+    for start in range(0, len(requests), _BLOCK):
+        block = requests[start : start + _BLOCK]
+        yield from zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
 
 
 def _touched(requests: Requests) -> list[tuple[int, int]]:

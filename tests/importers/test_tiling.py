@@ -52,6 +52,16 @@ def test_requests_that_contradict_are_counted_and_left_out() -> None:
     assert view_of(tiled.events).in_use == {4096: 512}
 
 
+def test_events_name_the_threads_of_the_requests() -> None:
+    requests = rows((False, 4096, 256, 256), (True, 4096, 256, 0), (True, 8192, 256, 0))
+    requests["thread"] = (1, 2, 3)
+    tiled = tile(requests, 0)
+    assert tiled is not None
+    found = tiled.events[np.isin(tiled.events["kind"], (Kind.ALLOCATE, Kind.FREE))]
+    assert found["thread"].tolist() == [0, 1, 1, 0]
+    assert found["by"].tolist() == [0, 1, 2, 3]
+
+
 def test_more_regions_than_a_trace_numbers_cannot_be_tiled() -> None:
     requests: Requests = np.zeros((1 << 16) + 1, REQUEST)
     requests["address"] = 4096 + np.arange(len(requests)) * 512
