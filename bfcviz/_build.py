@@ -24,6 +24,7 @@ DIRECTIVES = {
     "binding": False,  # plain method descriptors: with them a call costs a third less under the limited C interface
     "embedsignature": True,  # which have no signature but in their docstring
 }
+HEADERS = sorted(map(str, Path("bfcviz").rglob("*.h")))
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
 
 PREFIX = '''"""Compiled together: {parts}."""
@@ -52,6 +53,8 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
                 quiet=True,
             )
             extension.sources = made.sources
+            extension.include_dirs.append(".")  # "bfcviz/events/event_record.h"
+            extension.depends += HEADERS
             for source in made.sources:
                 check_inspect(Path(source))
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
@@ -59,8 +62,8 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
         super().run()
 
     def get_source_files(self) -> list[str]:
-        """What a source distribution needs: the C types too, which no wheel carries."""
-        return [*super().get_source_files(), *map(str, sorted(Path("bfcviz").rglob("*.pxd")))]
+        """What a source distribution needs: the C types and headers too, which no wheel carries."""
+        return [*super().get_source_files(), *map(str, sorted(Path("bfcviz").rglob("*.pxd"))), *HEADERS]
 
 
 class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types

@@ -2,7 +2,7 @@
 # A compiled module does `from bfcviz cimport native` in its .pxd and `from bfcviz import native` in its .py:
 # `native.ticks()` is then the C function when compiled and the Python one when not.
 
-from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 ctypedef uint8_t u8
 ctypedef uint16_t u16
@@ -32,13 +32,7 @@ cdef extern from *:
     #include <x86intrin.h>
     #endif
 
-    typedef struct {
-        uint64_t seq; int64_t time; uint64_t address, size, requested;
-        uint32_t chunk, other, label;
-        uint16_t thread, stream, region, by;
-        uint8_t kind; int8_t bin; uint8_t flags, pool;
-    } bfc_event;
-    _Static_assert(sizeof(bfc_event) == 64, "the event record is 64 bytes");
+    #include "bfcviz/events/event_record.h"
 
     /* ---- clock: the CPU's time stamp counter where it is invariant, else the system's monotonic clock ---- */
     typedef struct {
@@ -370,24 +364,6 @@ cdef extern from *:
     static inline int bfc_high_bit(uint64_t x) { return 63 - __builtin_clzll(x); }
     #endif
     """
-    ctypedef struct Event "bfc_event":
-        u64 seq
-        i64 time
-        u64 address
-        u64 size
-        u64 requested
-        u32 chunk
-        u32 other
-        u32 label
-        u16 thread
-        u16 stream
-        u16 region
-        u16 by
-        u8 kind
-        int8_t bin
-        u8 flags
-        u8 pool
-
     ctypedef struct Clock "bfc_clock":
         pass
 
@@ -413,16 +389,6 @@ cdef extern from *:
     void bfc_spin_leave(SpinLock *) noexcept nogil
     void bfc_spin_wait(SpinLock *) noexcept nogil
     u64 bfc_generation
-    void bfc_prefetch(Event *) noexcept nogil
-    void bfc_publish_kind(Event *, u8) noexcept nogil
-    Event *bfc_map_window(int, u64, u64) noexcept nogil
-    Event *bfc_new_window(u64) noexcept nogil
-    void bfc_unmap_window(Event *, u64) noexcept nogil
-    int close(int) noexcept nogil
-    bint bfc_is_cut(const Event *) noexcept nogil
-    u64 bfc_file_size(int) noexcept nogil
-    void bfc_cut_file(int, u64) noexcept nogil
-    int bfc_errno() noexcept nogil
     u64 bfc_u64(object) noexcept
     int bfc_low_bit(u64) noexcept nogil
     int bfc_high_bit(u64) noexcept nogil
@@ -430,21 +396,7 @@ cdef extern from *:
 cdef inline bint is_compiled() noexcept nogil:
     return True
 
-# The numbers of schema.Kind, and of its Flag
 cdef enum:
-    EXTEND = 1
-    SPLIT = 2
-    ALLOCATE = 3
-    FREE = 4
-    MERGE = 5
-    RELEASE = 6
-    OOM = 7
-    MARK = 8
-    GREW = 1
-    PADDING = 2
-    HELD = 4
-    RECORD = 64                 # bytes of an event
-
     MIN_CHUNK = 256
     NUM_BINS = 21
     ROWS = 56                   # powers of two from 256 to 2^63
@@ -551,55 +503,6 @@ cdef inline void take_gil(void *state) noexcept nogil:
 # How many forks lie between the first process and this one.
 cdef inline u64 generation() noexcept nogil:
     return bfc_generation
-
-# ---- records ----
-cdef inline Event *new_window(u64 num_bytes) noexcept nogil:
-    return bfc_new_window(num_bytes)
-
-# Only as long as the window is there.
-cdef extern from "Python.h":
-    object PyMemoryView_FromMemory(char *, Py_ssize_t, int)
-
-cdef inline object buffer_of(Event *window, u64 num_bytes):
-    return PyMemoryView_FromMemory(<char *>window, num_bytes, 0x200)    # PyBUF_WRITE
-
-cdef inline Event *no_window() noexcept nogil:
-    return NULL
-
-cdef inline bint is_no_window(Event *window) noexcept nogil:
-    return window == NULL
-
-cdef inline Event *record_at(Event *window, u64 index) noexcept nogil:
-    return window + index
-
-cdef inline void prefetch(Event *window, u64 index) noexcept nogil:
-    bfc_prefetch(window + index)
-
-cdef inline void publish_kind(Event *record, u8 kind) noexcept nogil:
-    bfc_publish_kind(record, kind)
-
-cdef inline Event *map_window(int fd, u64 offset, u64 num_bytes) noexcept nogil:
-    return bfc_map_window(fd, offset, num_bytes)
-
-cdef inline void unmap_window(Event *window, u64 num_bytes) noexcept nogil:
-    bfc_unmap_window(window, num_bytes)
-
-# Whether a record of the window was lost because the file was truncated.
-cdef inline bint is_cut(Event *window) noexcept nogil:
-    return bfc_is_cut(window)
-
-cdef inline u64 file_size(int fd) noexcept nogil:
-    return bfc_file_size(fd)
-
-# Cut a file after its last whole record, to `num_bytes` at most. It never grows.
-cdef inline void cut_file(int fd, u64 num_bytes) noexcept nogil:
-    bfc_cut_file(fd, num_bytes)
-
-cdef inline void close_file(int fd) noexcept nogil:
-    close(fd)
-
-cdef inline int last_error() noexcept nogil:
-    return bfc_errno()
 
 # ---- bits ----
 cdef inline int low_bit(u64 x) noexcept nogil:

@@ -4,13 +4,11 @@ Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
 """
 # ruff: noqa: D103  the comments stand in native.pxd
 
-import ctypes
 import gc
 import operator
 import os
 import threading
 import time
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -19,53 +17,12 @@ import numpy as np
 from bfcviz import _forks, _interrupts
 
 
-class Event(ctypes.Structure):
-    """One event record; the fields of `bfcviz.events.schema.EVENT`."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint64) for name in ("seq",)),
-        ("time", ctypes.c_int64),
-        *((name, ctypes.c_uint64) for name in ("address", "size", "requested")),
-        *((name, ctypes.c_uint32) for name in ("chunk", "other", "label")),
-        *((name, ctypes.c_uint16) for name in ("thread", "stream", "region", "by")),
-        ("kind", ctypes.c_uint8),
-        ("bin", ctypes.c_int8),
-        ("flags", ctypes.c_uint8),
-        ("pool", ctypes.c_uint8),
-    )
-    seq: int
-    time: int
-    address: int
-    size: int
-    requested: int
-    chunk: int
-    other: int
-    label: int
-    thread: int
-    stream: int
-    region: int
-    by: int
-    kind: int
-    bin: int
-    flags: int
-    pool: int
-    place: "tuple[FileWindow, int] | None" = None
-
-
 class Clock:
     """Nanoseconds since it was made."""
 
     def __init__(self) -> None:
         self.origin_ns = time.monotonic_ns()
 
-
-Window = Any
-"""Consecutive event records: a ctypes array or a `FileWindow` here, a C pointer when compiled."""
-
-
-# The numbers of schema.Kind, and of its Flag
-EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = range(1, 9)
-GREW, PADDING, HELD = 1, 2, 4
 
 MIN_CHUNK = 256
 NUM_BINS = 21
@@ -89,9 +46,6 @@ NONE = 0xFFFFFFFF
 """No chunk."""
 
 LOW_32 = 0xFFFFFFFF
-
-RECORD = 64
-"""Bytes of an event."""
 
 
 def is_compiled() -> bool:
@@ -248,99 +202,6 @@ def _free_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_in_child)
-
-
-def new_window(num_bytes: int) -> Window:
-    return (Event * (num_bytes // ctypes.sizeof(Event)))()
-
-
-def buffer_of(window: Window, num_bytes: int) -> Any:  # noqa: ARG001  C needs the size
-    return window
-
-
-def no_window() -> Window:
-    return None
-
-
-def is_no_window(window: Window) -> bool:
-    return window is None
-
-
-class FileWindow:
-    """Records of a file. Each is written by a system call: a mapping of a file that is truncated ends the process."""
-
-    def __init__(self, fd: int, offset: int, num_bytes: int) -> None:
-        self.fd = fd
-        self.offset = offset
-        self.records: Any = (Event * (num_bytes // RECORD))()
-        self.cut = False
-
-    def write(self, index: int) -> None:
-        """Write a record, unless the file has become shorter: it would leave a hole."""
-        place = self.offset + index * RECORD
-        try:
-            if os.fstat(self.fd).st_size < place + RECORD:
-                self.cut = True
-            else:
-                os.pwrite(self.fd, self.records[index], place)
-        except OSError:
-            self.cut = True
-
-
-def record_at(window: Window, index: int) -> Event:
-    if not isinstance(window, FileWindow):
-        return window[index]  # type: ignore[no-any-return]
-    record: Event = window.records[index]
-    record.place = (window, index)
-    return record
-
-
-def prefetch(window: Window, index: int) -> None:
-    """Only a processor can."""
-
-
-def publish_kind(record: Event, kind: int) -> None:
-    record.kind = kind
-    if record.place is not None:
-        window, index = record.place
-        window.write(index)
-
-
-_errors = threading.local()
-
-
-def map_window(fd: int, offset: int, num_bytes: int) -> Window:
-    try:
-        os.posix_fallocate(fd, offset, num_bytes)
-    except OSError as error:
-        _errors.last = error.errno
-        return None
-    return FileWindow(fd, offset, num_bytes)
-
-
-def unmap_window(window: Window, num_bytes: int) -> None:
-    """It goes with its last reference."""
-
-
-def is_cut(window: Window) -> bool:
-    return isinstance(window, FileWindow) and window.cut
-
-
-def file_size(fd: int) -> int:
-    return os.fstat(fd).st_size
-
-
-def cut_file(fd: int, num_bytes: int) -> None:
-    with suppress(OSError):
-        os.ftruncate(fd, min(file_size(fd), num_bytes) // RECORD * RECORD)
-
-
-def close_file(fd: int) -> None:
-    os.close(fd)
-
-
-def last_error() -> int:
-    return getattr(_errors, "last", 0)
 
 
 def low_bit(x: int) -> int:

@@ -7,6 +7,7 @@ from bfcviz.allocator.page_ages cimport PageAges
 from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
 from bfcviz.allocator.space cimport Space
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
+from bfcviz.events cimport event_record
 from bfcviz.native cimport u16, u32, u64
 
 

@@ -23,6 +23,7 @@ from bfcviz.allocator.page_ages import PageAges
 from bfcviz.allocator.sizes import double, padding_of, round_up, smaller
 from bfcviz.allocator.space import Space
 from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
 
 
@@ -245,7 +246,7 @@ class Heap:
         if self.honours_alignment:
             padding = padding_of(c.address, alignment)
             if padding > 0:
-                aligned = self.space.split(h, padding, native.PADDING)
+                aligned = self.space.split(h, padding, event_record.PADDING)
                 self.space.put_in_bin(h)
                 h = aligned
                 c = memory.chunk_at(self.space.table.chunks, h)

@@ -5,6 +5,7 @@ from bfcviz.allocator cimport memory
 from bfcviz.allocator.bins cimport Bins
 from bfcviz.allocator.chunks cimport ChunkTable
 from bfcviz.allocator.regions cimport RegionTable
+from bfcviz.events cimport event_record
 from bfcviz.events.log cimport EventLog
 from bfcviz.native cimport u8, u16, u32, u64
 

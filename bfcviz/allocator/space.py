@@ -19,6 +19,7 @@ from bfcviz.allocator import memory
 from bfcviz.allocator.bins import Bins
 from bfcviz.allocator.chunks import ChunkTable
 from bfcviz.allocator.regions import RegionTable
+from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
 
 
@@ -123,7 +124,7 @@ class Space:
         self.requested_in_use -= c.requested
         self.log.free(
             h, c.region, c.address, c.size, c.requested, c.born, c.label, c.thread, c.stream, native.bin_of(c.size),
-            native.HELD if freed_at > 0 else 0,
+            event_record.HELD if freed_at > 0 else 0,
         )  # fmt: skip
 
     def extend(self, address: int, size: int, requested: int, join: bool) -> int:
@@ -149,7 +150,7 @@ class Space:
                 self.table.chunks[last].next = h
                 c.prev = last
                 c.region = r.slot
-                self.log.extend(h, r.slot, address, size, requested, native.bin_of(size), native.GREW)
+                self.log.extend(h, r.slot, address, size, requested, native.bin_of(size), event_record.GREW)
                 return h
         index = self.regions.insert(address, size, h)
         c.region = self.regions.regions[index].slot

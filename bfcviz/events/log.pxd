@@ -1,12 +1,13 @@
 cimport cython
 
 from bfcviz cimport native
+from bfcviz.events cimport event_record, log_window
 from bfcviz.native cimport i64, u8, u16, u32, u64
 
 
 @cython.final
 cdef class EventLog:
-    cdef native.Event *window   # where record number `base` lies
+    cdef event_record.Event *window   # where record number `base` lies
     cdef native.SpinLock *lock  # of the heap that writes
     cdef u64 base               # number of the first record of the window
     cdef u64 end                # number of the first record beyond it
@@ -32,41 +33,41 @@ cdef class EventLog:
     cdef bint is_short(self) noexcept nogil
     cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil
-    @cython.locals(window="native.Event *", was_on_file=cython.bint)
+    @cython.locals(window="event_record.Event *", was_on_file=cython.bint)
     cdef object _end_file(self, bint lost)
     cpdef object close(self)
     cdef object _copy_from_file(self, u64 start, u64 stop)
 
-    @cython.locals(r="native.Event *")
-    cdef native.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
-    cdef void commit(self, native.Event *r, u8 kind) noexcept nogil
+    @cython.locals(r="event_record.Event *")
+    cdef event_record.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
+    cdef void commit(self, event_record.Event *r, u8 kind) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void extend(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, int bin, u8 flags) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void split(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin, u8 flags) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void allocate(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 allocation_id, u32 label, u16 stream, int bin) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void free(self, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u64 born, u32 label, u16 thread, u16 stream, int bin, u8 flags) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void merge(self, u32 chunk, u16 region, u32 other, u64 address, u64 size, int bin) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void release(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void oom(self, u64 requested, u64 free_bytes, u64 largest, u32 label, u16 stream, int bin) noexcept nogil
 
-    @cython.locals(r="native.Event *")
+    @cython.locals(r="event_record.Event *")
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
     @cython.locals(thread=u16)
     cpdef int begin_operation(self, i64 time)
 
-    @cython.locals(seq=u64, r="native.Event *")
+    @cython.locals(seq=u64, r="event_record.Event *")
     cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags) except? 0xFFFFFFFFFFFFFFFF

@@ -20,11 +20,13 @@ be closed while its heap is at work.
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bfcviz import native
 from bfcviz.errors import BfcvizError
+from bfcviz.events import event_record, log_window
 from bfcviz.events.rows import copied, joined
 from bfcviz.events.schema import EVENT, Events
 
@@ -67,12 +69,12 @@ class EventLog:
         self.time = 0
         self.thread = 0
         self.replaying = False
-        self.window = native.no_window()
+        self.window = log_window.no_window()
         self.has_ring = False
         self.clock = native.clock_new()
         if folder is None:
             self.use_ring()
-            if native.is_no_window(self.window):
+            if log_window.is_no_window(self.window):
                 raise MemoryError(f"no memory for a log of {capacity} records")
             return
         self.path = Path(folder) / EVENTS_FILE
@@ -89,16 +91,16 @@ class EventLog:
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
-            native.unmap_window(self.window, self.capacity * native.RECORD)
-            native.cut_file(self.fd, self.written * native.RECORD)
-            native.close_file(self.fd)
+            log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
+            log_window.cut_file(self.fd, self.written * event_record.RECORD)
+            log_window.close_file(self.fd)
         if self.has_ring:
-            native.unmap_window(self.window, self.capacity * native.RECORD)
+            log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
 
     def use_ring(self) -> None:
         """Let the window be memory, from record number `written` on; there is no way back."""
         # No Python object, least of all an array: the heap whose lock is held may be what serves NumPy.
-        self.window = native.new_window(self.capacity * native.RECORD)
+        self.window = log_window.new_window(self.capacity * event_record.RECORD)
         self.has_ring = True
         self.base = self.written
         self.end = self.written + self.capacity
@@ -121,50 +123,52 @@ class EventLog:
         """Make room for the next record: the window is full."""
         native.clock_anchor(self.clock)
         if not self.on_file:
-            if native.is_no_window(self.window):
+            if log_window.is_no_window(self.window):
                 self.use_ring()
             else:
                 self.base = self.end
                 self.end += self.capacity
             return
         self.truncated = self.is_short()
-        native.unmap_window(self.window, self.capacity * native.RECORD)
-        self.window = native.no_window()
+        log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
+        self.window = log_window.no_window()
         if not self.truncated:
-            self.window = native.map_window(
-                self.fd, self.written * native.RECORD, self.capacity * native.RECORD
+            self.window = log_window.map_window(
+                self.fd, self.written * event_record.RECORD, self.capacity * event_record.RECORD
             )
         self.base = self.written
         self.end = self.written + self.capacity
-        if native.is_no_window(self.window):
-            self.error = 0 if self.truncated else native.last_error()
-            native.cut_file(self.fd, self.written * native.RECORD)  # what was allocated of a window
+        if log_window.is_no_window(self.window):
+            self.error = 0 if self.truncated else log_window.last_error()
+            log_window.cut_file(self.fd, self.written * event_record.RECORD)  # what was allocated of a window
             self.leave_file()
             self.use_ring()
 
     def is_short(self) -> bool:
         """Whether the file lacks some of what was written to it."""
-        return native.is_cut(self.window) or native.file_size(self.fd) < self.written * native.RECORD
+        if log_window.is_cut(self.window):
+            return True
+        return log_window.file_size(self.fd) < self.written * event_record.RECORD
 
     def leave_file(self) -> None:
         """Take no more records to the file. The next one begins a ring in memory."""
-        native.close_file(self.fd)
+        log_window.close_file(self.fd)
         self.detach()
 
     def detach(self) -> None:
         """Forget file and window."""
         self.on_file = False
         self.on_disk = self.written
-        self.window = native.no_window()
+        self.window = log_window.no_window()
         self.end = self.written
 
-    def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> native.Event:
+    def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> Any:
         """The next record, with what every kind has; `commit` makes it an event."""
         if self.written == self.end:
             self.roll()
-        r = native.record_at(self.window, self.written - self.base)
+        r = log_window.record_at(self.window, self.written - self.base)
         # The lock's next exchange waits for these stores: have the lines at hand by then.
-        native.prefetch(self.window, self.written - self.base + 12)
+        log_window.prefetch(self.window, self.written - self.base + 12)
         r.kind = 0
         r.seq = self.written
         r.time = self.time
@@ -183,8 +187,8 @@ class EventLog:
         r.pool = self.pool
         return r
 
-    def commit(self, r: native.Event, kind: int) -> None:
-        native.publish_kind(r, kind)
+    def commit(self, r: Any, kind: int) -> None:
+        log_window.publish_kind(r, kind)
         self.written += 1
 
     # One method a kind; the table in `schema` says what each field means.
@@ -195,7 +199,7 @@ class EventLog:
         r = self.begin(chunk, region, address, size, bin)
         r.requested = requested
         r.flags = flags
-        self.commit(r, native.EXTEND)
+        self.commit(r, event_record.EXTEND)
 
     def split(
         self, chunk: int, region: int, other: int, address: int, size: int, bin: int, flags: int
@@ -203,7 +207,7 @@ class EventLog:
         r = self.begin(chunk, region, address, size, bin)
         r.other = other
         r.flags = flags
-        self.commit(r, native.SPLIT)
+        self.commit(r, event_record.SPLIT)
 
     def allocate(
         self, chunk: int, region: int, address: int, size: int, requested: int,
@@ -214,7 +218,7 @@ class EventLog:
         r.other = allocation_id & native.LOW_32
         r.label = label
         r.stream = stream
-        self.commit(r, native.ALLOCATE)
+        self.commit(r, event_record.ALLOCATE)
 
     def free(
         self, chunk: int, region: int, address: int, size: int, requested: int,
@@ -227,28 +231,28 @@ class EventLog:
         r.thread = thread
         r.stream = stream
         r.flags = flags
-        self.commit(r, native.FREE)
+        self.commit(r, event_record.FREE)
 
     def merge(self, chunk: int, region: int, other: int, address: int, size: int, bin: int) -> None:
         r = self.begin(chunk, region, address, size, bin)
         r.other = other
-        self.commit(r, native.MERGE)
+        self.commit(r, event_record.MERGE)
 
     def release(self, chunk: int, region: int, address: int, size: int, bin: int) -> None:
         r = self.begin(chunk, region, address, size, bin)
-        self.commit(r, native.RELEASE)
+        self.commit(r, event_record.RELEASE)
 
     def oom(self, requested: int, free_bytes: int, largest: int, label: int, stream: int, bin: int) -> None:
         r = self.begin(0, 0, free_bytes, largest, bin)
         r.requested = requested
         r.label = label
         r.stream = stream
-        self.commit(r, native.OOM)
+        self.commit(r, event_record.OOM)
 
     def mark(self, label: int, value: int) -> None:
         r = self.begin(0, 0, 0, value, -1)
         r.label = label
-        self.commit(r, native.MARK)
+        self.commit(r, event_record.MARK)
 
     # -- for writers in Python, who saw what another allocator did ------------------------------------------------
 
@@ -307,7 +311,7 @@ class EventLog:
             return self._copy_from_file(start, stop)
         if start < self.on_disk:
             return joined([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
-        ring = np.frombuffer(native.buffer_of(self.window, self.capacity * native.RECORD), EVENT)
+        ring = np.frombuffer(log_window.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
         first = (start - self.on_disk) % self.capacity
         last = first + stop - start
         if last <= self.capacity:
@@ -316,7 +320,7 @@ class EventLog:
 
     def _copy_from_file(self, start: int, stop: int) -> Events:
         try:
-            events = np.fromfile(str(self.path), EVENT, stop - start, offset=start * native.RECORD)
+            events = np.fromfile(str(self.path), EVENT, stop - start, offset=start * event_record.RECORD)
         except OSError:  # the folder was removed
             events = np.empty(0, EVENT)
         if len(events) < stop - start:
@@ -336,9 +340,9 @@ class EventLog:
             self.detach()
         native.spin_unlock(self.lock)
         if was_on_file:
-            native.unmap_window(window, self.capacity * native.RECORD)
-            native.cut_file(self.fd, self.on_disk * native.RECORD)
-            native.close_file(self.fd)
+            log_window.unmap_window(window, self.capacity * event_record.RECORD)
+            log_window.cut_file(self.fd, self.on_disk * event_record.RECORD)
+            log_window.close_file(self.fd)
         if lost:
             self.truncated = True
 
@@ -346,5 +350,5 @@ class EventLog:
         """Take no more records to the file, which is another process's after a fork: to a ring instead."""
         if not self.on_file:
             return
-        native.unmap_window(self.window, self.capacity * native.RECORD)
+        log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
         self.leave_file()

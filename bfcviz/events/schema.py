@@ -1,25 +1,29 @@
-"""The event record: 64 bytes that say what happened to the heap, and can be undone.
+"""The event record: 64 bytes, little endian, that say what happened to the heap and can be undone.
 
-===========  ==  ============================================================================================
-field        B   meaning (bytes, nanoseconds; `-` in the table below: 0)
-===========  ==  ============================================================================================
-`seq`         8  position in the log, from 0: the *step* before this event
-`time`        8  nanoseconds, monotonic, from the origin's start
-`address`     8  see below
-`size`        8  see below
-`requested`   8  bytes the caller asked for
-`chunk`       4  handle of the chunk the event is about
-`other`       4  handle of the second chunk; see below
-`label`       4  interned name (see `bfcviz.events.labels`), 0 = none
-`thread`      2  number of the thread that allocated the chunk (for other kinds: that acted)
-`stream`      2  number of the stream, 0 = none
-`region`      2  slot of the region the chunk lies in
-`by`          2  number of the thread that acted
-`kind`        1  `Kind`
-`bin`         1  see below; -1 = none
-`flags`       1  `Flag` bits
-`pool`        1  which heap of the trace (index into the origin's pools)
-===========  ==  ============================================================================================
+This is the table of its fields. event_record.h holds the same record and kinds for C and Cython; a test compares them.
+
+===========  ====  ============================================================================================
+field        type  meaning; the number in a type is its size in bytes
+===========  ====  ============================================================================================
+`seq`        u8    position in the log, from 0: the *step* before this event
+`time`       i8    nanoseconds, monotonic, from the origin's start
+`address`    u8    an address, but for OOM; see below
+`size`       u8    bytes; see below
+`requested`  u8    bytes the caller asked for
+`chunk`      u4    handle of the chunk the event is about
+`other`      u4    handle of the second chunk, or a number; see below
+`label`      u4    interned name (see `bfcviz.events.labels`), 0 = none
+`thread`     u2    number of the thread that allocated the chunk (for other kinds: that acted)
+`stream`     u2    number of the stream, 0 = none
+`region`     u2    slot of the region the chunk lies in
+`by`         u2    number of the thread that acted
+`kind`       u1    `Kind`
+`bin`        i1    see below; -1 = none
+`flags`      u1    `Flag` bits
+`pool`       u1    which heap of the trace (index into the origin's pools)
+===========  ====  ============================================================================================
+
+What they hold for each kind (`-`: 0):
 
 ========  ==================  =====================  ==========  ==========================  =================
 kind      address             size                   requested   other                       bin

@@ -1,21 +1,10 @@
 # The C side of raw.py: see there. A test holds the two files and the NumPy dtypes together.
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
+
+from bfcviz.events.event_record cimport ALLOCATE, EXTEND, FREE, GREW, MARK, MERGE, OOM, RELEASE, SPLIT, Event
 
 cdef enum:
     COMPILED = 1
-
-cdef enum:
-    EXTEND = 1
-    SPLIT = 2
-    ALLOCATE = 3
-    FREE = 4
-    MERGE = 5
-    RELEASE = 6
-    OOM = 7
-    MARK = 8
-
-cdef enum:
-    GREW = 1
 
 cdef enum:
     NOTHING = 0
@@ -73,25 +62,6 @@ cdef enum:
     SLOT_EMPTY = 17
     OVERLAP = 18
     NOT_AT_END = 19
-
-# bfcviz.events.schema.EVENT
-cdef struct Event:
-    uint64_t seq
-    int64_t time
-    uint64_t address
-    uint64_t size
-    uint64_t requested
-    uint32_t chunk
-    uint32_t other
-    uint32_t label
-    uint16_t thread
-    uint16_t stream
-    uint16_t region
-    uint16_t by
-    uint8_t kind
-    signed char bin
-    uint8_t flags
-    uint8_t pool
 
 # bfcviz.model.rows.CHUNK_ROW
 cdef struct Chunk:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from bfcviz.events.schema import Flag, Kind
+
 COMPILED = False
 
-# Kind and Flag of the event record.
-EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = range(1, 9)
-GREW = 1
+EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = map(int, Kind)
+GREW = int(Flag.GREW)
 
 # What a row of the chunk table or of the region table holds.
 NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)

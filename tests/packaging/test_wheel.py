@@ -65,7 +65,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
 
 
 def test_the_wheel_holds_nothing_that_only_its_making_needs(wheel):
-    left_over = [name for name in names_in(wheel) if name.endswith((".c", ".pxd", ".pyc", ".html"))]
+    left_over = [name for name in names_in(wheel) if name.endswith((".c", ".h", ".pxd", ".pyc", ".html"))]
     foreign = [name for name in names_in(wheel) if not name.startswith(("bfcviz/", "bfcviz-"))]
     assert (left_over, foreign) == ([], [])
 
