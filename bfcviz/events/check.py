@@ -46,8 +46,13 @@ def has_unknown_label(events: Events, num_labels: int) -> bool:
 def without_unknown_labels(events: Events, num_labels: int) -> Events:
     """A copy in which the events that name a label that is not there name none."""
     events = copied(events)
-    events["label"][events["label"] >= num_labels] = 0
+    forget_unknown_labels(events, num_labels)
     return events
+
+
+def forget_unknown_labels(events: Events, num_labels: int) -> None:
+    """Let the events that name a label that is not there name none."""
+    events["label"][events["label"] >= num_labels] = 0
 
 
 def _wrong_places(events: Events, start: int) -> NDArray[np.bool_]:

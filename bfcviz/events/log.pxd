@@ -36,7 +36,7 @@ cdef class EventLog:
     @cython.locals(window="event_record.Event *", was_on_file=cython.bint)
     cdef object _end_file(self, bint lost)
     cpdef object close(self)
-    cdef object _copy_from_file(self, u64 start, u64 stop)
+    cdef u64 _copy_from_file(self, into, u64 start) except? 0xFFFFFFFFFFFFFFFF
 
     @cython.locals(r="event_record.Event *")
     cdef event_record.Event *begin(self, u32 chunk, u16 region, u64 address, u64 size, int bin) noexcept nogil

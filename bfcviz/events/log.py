@@ -27,7 +27,7 @@ import numpy as np
 from bfcviz import native
 from bfcviz.errors import BfcvizError
 from bfcviz.events import event_record, log_window
-from bfcviz.events.rows import copied, joined
+from bfcviz.events.rows import move
 from bfcviz.events.schema import EVENT, Events
 
 EVENTS_FILE = "events.bin"
@@ -304,28 +304,42 @@ class EventLog:
         return self.written - self.capacity + 1  # the slot before may be half overwritten
 
     def copy(self, start: int, stop: int) -> Events:
-        """A copy of events [start, stop); the caller checks `oldest` after it, for the ring may be overwritten."""
-        if start >= stop:
-            return np.empty(0, EVENT)
-        if not self.has_ring or stop <= self.on_disk:
-            return self._copy_from_file(start, stop)
-        if start < self.on_disk:
-            return joined([self.copy(start, self.on_disk), self.copy(self.on_disk, stop)])
-        ring = np.frombuffer(log_window.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
-        first = (start - self.on_disk) % self.capacity
-        last = first + stop - start
-        if last <= self.capacity:
-            return copied(ring[first:last])
-        return joined([ring[first:], ring[: last - self.capacity]])
+        """A copy of events [start, stop); see `copy_into`."""
+        events = np.empty(max(stop - start, 0), EVENT)
+        return events[: self.copy_into(events, start)]
 
-    def _copy_from_file(self, start: int, stop: int) -> Events:
+    def copy_into(self, into: Events, start: int) -> int:
+        """Copy the events from `start` on into the array `into`, as many as it has room for.
+
+        The caller checks `oldest` afterwards: the ring may have been overwritten meanwhile.
+
+        Returns:
+            How many were copied: fewer than asked for where the file was truncated.
+        """
+        in_file = into[: max(self.on_disk - start, 0)] if self.has_ring else into
+        copied = self._copy_from_file(in_file, start)
+        if copied == len(into) or copied < len(in_file):
+            return copied
+        rest = into[copied:]
+        ring = np.frombuffer(log_window.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
+        first = (start + copied - self.on_disk) % self.capacity
+        to_end = self.capacity - first
+        move(ring[first : first + len(rest)], rest[:to_end])
+        move(ring[: max(len(rest) - to_end, 0)], rest[to_end:])
+        return len(into)
+
+    def _copy_from_file(self, into: Events, start: int) -> int:
+        if len(into) == 0:
+            return 0
         try:
-            events = np.fromfile(str(self.path), EVENT, stop - start, offset=start * event_record.RECORD)
+            with self.path.open("rb") as file:
+                file.seek(start * event_record.RECORD)
+                copied = file.readinto(into.view(np.uint8)) // event_record.RECORD
         except OSError:  # the folder was removed
-            events = np.empty(0, EVENT)
-        if len(events) < stop - start:
+            copied = 0
+        if copied < len(into):
             self._end_file(lost=True)  # and with it, all before is gone: `oldest` says so
-        return events
+        return copied
 
     def close(self) -> None:
         """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""

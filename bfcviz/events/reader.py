@@ -1,8 +1,10 @@
 """Reader: one of any number of readers of an EventLog, each at its own place."""
 
+import numpy as np
+
 from bfcviz.errors import Lapped
 from bfcviz.events.log import EventLog
-from bfcviz.events.schema import Events
+from bfcviz.events.schema import EVENT, Events
 
 
 class Reader:
@@ -26,12 +28,20 @@ class Reader:
         Raises:
             Lapped: the writer overtook this reader; `resync()` goes on behind the gap.
         """
-        stop = min(self._log.head, self.position + max_events)
+        events = np.empty(max(min(self._log.head - self.position, max_events), 0), EVENT)
+        return events[: self.read_into(events)]
+
+    def read_into(self, events: Events) -> int:
+        """Copy the next events over the rows of `events`; returns how many. Raises as `read`.
+
+        Rows after those hold anything, and all rows where it raises.
+        """
+        count = max(min(self._log.head - self.position, len(events)), 0)
         self._raise_if_lapped()
-        events = self._log.copy(self.position, max(stop, self.position))
+        copied = self._log.copy_into(events[:count], self.position)
         self._raise_if_lapped()  # what was copied may have been overwritten meanwhile
-        self.position += len(events)
-        return events
+        self.position += copied
+        return copied
 
     def resync(self) -> int:
         """Go on at the oldest event that is still there; returns how many were missed."""

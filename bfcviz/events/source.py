@@ -28,12 +28,14 @@ class Source:
         following: more events may come.
         first: the first step that can be seen, 0 for all sources that keep everything.
         slack: events that may come between two calls of `fetch` before any is lost; None: none ever is.
+        block: events that lie together, a power of two: `Trace.blocks` gives so many at a time, uncopied.
     """
 
     path: Path | None = None
     following = False
     first = 0
     slack: int | None = None
+    block = BLOCK
 
     def __init__(self, labels: Labels, origin: Origin, length: int) -> None:
         self._labels = labels

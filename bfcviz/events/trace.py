@@ -124,8 +124,9 @@ class Trace:
         """Events [start, stop), by default all there are now, up to 65,536 at a time. Raises as `read`."""
         start = self.first if start is None else start
         stop = len(self) if stop is None else stop
+        block = self._source.block
         while start < stop:
-            end = min((start // BLOCK + 1) * BLOCK, stop)
+            end = min((start // block + 1) * block, stop)
             yield self.read(start, end)
             start = end
 

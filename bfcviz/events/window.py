@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from bfcviz.errors import Lapped, TraceError
-from bfcviz.events.check import has_unknown_label, without_unknown_labels
+from bfcviz.events.check import forget_unknown_labels, has_unknown_label
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Status
@@ -105,12 +105,11 @@ class WindowSource(Source):
         self.keep = keep
         self.missed = 0  # events that were overwritten before they were read
         self.gaps = 0
-        self._piece = 1 << min(keep // 8, BLOCK).bit_length() - 1
+        self.block = 1 << min(keep // 8, BLOCK).bit_length() - 1
         self._log = log
         self._reader = Reader(log, 0)
         self.slack = log.capacity if log.path is None else None
-        self._fetching = Lock()  # guards the reader, and what it read that cannot be seen yet
-        self._fetched: list[Events] = []
+        self._fetching = Lock()  # guards the reader, and the records it wrote after `length`
         self._lapped = False  # nothing is fetched until the window begins anew
         self._keyframes = keyframes
         self._begin = begin
@@ -126,8 +125,8 @@ class WindowSource(Source):
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), copied only where they lie in several pieces."""
         parts = [
-            self._pieces[number][max(start - number * self._piece, 0) : stop - number * self._piece]
-            for number in range(start // self._piece, -(-stop // self._piece))
+            self._pieces[number][max(start - number * self.block, 0) : stop - number * self.block]
+            for number in range(start // self.block, -(-stop // self.block))
         ]
         if len(parts) != 1:
             parts = [joined(parts) if parts else np.empty(0, EVENT)]
@@ -145,10 +144,8 @@ class WindowSource(Source):
         while self.following and self.length < goal:
             self.fetch()
             with self._fetching:
-                fetched, self._fetched = self._fetched, []
-                lapped = self._lapped
-            for events in fetched:
-                self._take(events)
+                fetched, lapped = self._reader.position, self._lapped
+            self._show(fetched)
             if lapped:
                 if mended:  # again, at once: the heap is too fast, the next refresh will try
                     break
@@ -157,43 +154,50 @@ class WindowSource(Source):
         return self.length - before
 
     def fetch(self) -> int:
-        """Read the log, at most `keep` events ahead of what can be seen; see `Trace.fetch`."""
+        """Read the log into the pieces, at most `keep` events ahead of what can be seen; see `Trace.fetch`."""
         with self._fetching:
             before, goal = self._reader.position, self._log.head
-            ahead = sum(map(len, self._fetched))
-            while not self._lapped and self._reader.position < goal and ahead < self.keep:
+            while not self._lapped and self._reader.position < min(goal, self.length + self.keep):
+                room = self._room(self._reader.position)[: self.length + self.keep - self._reader.position]
                 try:
-                    self._fetched.append(self._reader.read(min(BLOCK, self.keep - ahead)))
+                    self._reader.read_into(room)
                 except Lapped:
                     self._lapped = True
-                    break
-                ahead += len(self._fetched[-1])
             return self._reader.position - before
 
-    def _take(self, events: Events) -> None:
-        if self._log.pool:
-            events["pool"] = 0  # a copy, and the heap is the only one in this trace
-        if has_unknown_label(events, len(self.labels)):
-            events = without_unknown_labels(events, len(self.labels))
-        taken = 0
-        while taken < len(events):
-            number, place = divmod(self.length, self._piece)
-            part = events[taken : taken + self._piece - place]
-            piece = self._pieces.get(number)
-            if piece is None:
-                piece = self._pieces[number] = np.empty(self._piece, EVENT)
-            move(part, into=piece[place : place + len(part)])
-            self.length += len(part)
-            taken += len(part)
+    def _room(self, step: int) -> Events:
+        """The records of a piece from `step` on."""
+        number, place = divmod(step, self.block)
+        if number not in self._pieces:
+            self._pieces[number] = np.empty(self.block, EVENT)
+        return self._pieces[number][place:]
+
+    def _put(self, events: Events) -> None:
+        """Copy `events` into the pieces, as if the reader had read them."""
+        while len(events):
+            room = self._room(self._reader.position)
+            move(events[: len(room)], into=room[: len(events)])
+            self._reader.position += min(len(room), len(events))
+            events = events[len(room) :]
+
+    def _show(self, stop: int) -> None:
+        """Make the events before `stop`, which lie in the pieces, visible."""
+        while self.length < stop:
+            events = self._room(self.length)[: stop - self.length]
+            if self._log.pool:
+                events["pool"] = 0  # the heap is the only one in this trace
+            if has_unknown_label(events, len(self.labels)):
+                forget_unknown_labels(events, len(self.labels))
+            self.length += len(events)
             self._let_go()
 
     def _let_go(self) -> None:
         """Drop a quarter, the oldest pieces, where there are more than `keep` events: the keyframe has its price."""
         if self.length - self.first <= self.keep:
             return
-        first = -(-(self.length - self.keep * 3 // 4) // self._piece) * self._piece
+        first = -(-(self.length - self.keep * 3 // 4) // self.block) * self.block
         self._keyframe = next(iter(self._keyframes(Trace(self), [first])))
-        for number in range(self.first // self._piece, first // self._piece):
+        for number in range(self.first // self.block, first // self.block):
             del self._pieces[number]
         self.first = first
         self._tell()
@@ -218,13 +222,13 @@ class WindowSource(Source):
         found = None if self._begin is None else self._begin()
         if found is None:
             return False
-        self._pieces.clear()
-        self._keyframe = found.keyframe
-        self.first = self.length = found.first
-        self._take(found.events)
         with self._fetching:
-            self._fetched, self._lapped = [], False
-            self._reader.position = self.length
+            self._pieces.clear()
+            self._keyframe = found.keyframe
+            self.first = self.length = self._reader.position = found.first
+            self._put(found.events)
+            self._lapped = False
+        self._show(found.first + len(found.events))
         self._tell()
         return True
 
