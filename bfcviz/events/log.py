@@ -332,9 +332,9 @@ class EventLog:
         if len(into) == 0:
             return 0
         try:
-            with self.path.open("rb") as file:
+            with Path(str(self.path)).open("rb") as file:
                 file.seek(start * event_record.RECORD)
-                copied = file.readinto(into.view(np.uint8)) // event_record.RECORD
+                copied = file.readinto(into.view(np.uint8).data) // event_record.RECORD
         except OSError:  # the folder was removed
             copied = 0
         if copied < len(into):

@@ -65,7 +65,7 @@ def test_no_more_is_read_than_it_takes(monkeypatch):
     trace = busy_trace()
     read = []
     plain = trace.read
-    monkeypatch.setattr("bfcviz.events.trace.BLOCK", 64)
+    monkeypatch.setattr("bfcviz.events.source.Source.block", 64)
     monkeypatch.setattr("bfcviz.model.find.BLOCK", 64)
     monkeypatch.setattr(trace, "read", lambda start, stop: read.append((start, stop)) or plain(start, stop))
     assert next_step(trace, 10, [Kind.ALLOCATE]) < 64
