@@ -68,19 +68,30 @@ def _start(name: str) -> None:
         _interrupts.let_go()
 
 
-@cache
-def _say_uncompiled() -> None:
-    how = "was installed without a C compiler"
-    advice = "Install a compiler (apt install gcc python3-dev) and bfcviz again"
+def why_uncompiled() -> tuple[str, str]:
+    """Why this process runs plain Python, as a clause, and what to do about it, as a sentence without its full stop."""
+    if os.environ.get("BFCVIZ_UNCOMPILED"):
+        return "BFCVIZ_UNCOMPILED is set", "Unset it and start Python again"
+    install = "install a compiler (apt install gcc python3-dev)"
     # A compiled one may well be installed: the current folder comes first.
     if (_HOME / "pyproject.toml").is_file():
-        how = f"runs from its sources in {_HOME}, where nothing is compiled"
-        advice = (
-            "If another is installed, go to another folder; else install a compiler (apt install gcc python3-dev) "
-            "and this one: pip install -e"
+        why = f"bfcviz runs from its sources in {_HOME}, where nothing is compiled"
+        return (
+            why,
+            f"If another is installed, go to another folder; else {install} and this one: pip install -e",
         )
+    return (
+        "bfcviz was installed without a C compiler",
+        f"{install.capitalize()} and bfcviz again: pip install",
+    )
+
+
+@cache
+def _say_uncompiled() -> None:
+    why, advice = why_uncompiled()
     warnings.warn(
-        f"bfcviz {how}, as plain Python: same results, about 30 times slower. {advice}, or set BFCVIZ_UNCOMPILED=1",
+        f"{why}: it runs as plain Python, with the same results, about 30 times slower, and serves no framework. "
+        f"{advice}, or set BFCVIZ_UNCOMPILED=1",
         UncompiledWarning,
         stacklevel=3,
     )

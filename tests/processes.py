@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from shared import ROOT
 
 from bfcviz.allocator.bfc import BFCAllocator
 
 COMPILED = BFCAllocator.__module__ == "bfcviz._heap"
 """Whether the heap runs as machine code in this process."""
+
+needs_compiled = pytest.mark.skipif(not COMPILED, reason="serving frameworks needs the compiled build")
 
 
 def sized(compiled, plain):

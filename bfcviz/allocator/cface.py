@@ -37,5 +37,5 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
 
 
 def hooks(_heap: "Heap") -> tuple[int, ...]:
-    """Uncompiled there are none: a hook of a framework calls the heap's methods."""
+    """Uncompiled there are none: serving a framework, which needs them, is refused."""
     return NO_HOOKS

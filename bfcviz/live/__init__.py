@@ -9,10 +9,12 @@
     RMM   -> rmm_served --------------> (the same), and what allocates through RMM
 
 In: a limit, options, where to record. Out: arrays as ever, and events in the heap's log. `numpy` is for people,
-`handler` what NumPy holds, `gate` the C functions it calls (compiled, no Python runs in them but to name a stack that
-is new). Every allocation carries what a thread is busy with (`labels`) and, if wanted, who called (`stacks`, by
-`walker` and `walk`); `marks` are the program's steps and phases. `record`, with `startup` in Python's own, is what
-`bfcviz record` does in a process. May import allocator, events, errors, units; never the model or pictures.
+`handler` what NumPy holds, `gate` the C functions it calls (no Python runs in them but to name a stack that is new).
+Those have no Python twin: serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`compiled`).
+
+Every allocation carries what a thread is busy with (`labels`) and, if wanted, who called (`stacks`, by `walker` and
+`walk`); `marks` are the program's steps and phases. `record`, with `startup` in Python's own, is what `bfcviz record`
+does in a process. May import allocator, events, errors, units; never the model or pictures.
 """
 
 from bfcviz import _compiled

@@ -25,6 +25,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import cupy_api, marks
+from bfcviz.live.compiled import require_compiled
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
 from bfcviz.live.cupy_observed import CupyObserved
@@ -184,12 +185,13 @@ def serve_cupy(
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, the device has less than that, `capture` is none of
-            these, or, on entering, it is served already.
+        LiveError: bfcviz is not compiled; CuPy has no GPU, no driver or the wrong build, the device has less than
+            that, `capture` is none of these, or, on entering, it is served already.
         DeviceError: the driver refuses.
         InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
         ValueError: a limit that is no size.
     """
+    require_compiled("Serving CuPy")
     _check_memory(memory)
     cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
@@ -222,7 +224,8 @@ def observe_cupy(
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these.
+        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these, or a stack where bfcviz
+            is not compiled.
     """
     logs, table = log_and_labels(log, labels)
     return CupyObserved(cupy_api.Cuda("observed"), logs, _capture(table, capture))

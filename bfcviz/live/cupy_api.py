@@ -162,9 +162,7 @@ class Cuda:
 
     def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
         """CuPy's own allocator around `CupyHook.functions`."""
-        module = self.cupy.cuda.memory
-        make = module.PythonFunctionAllocator if callable(functions[0]) else module.CFunctionAllocator
-        malloc: Callable[[int], Any] = make(*functions, *([] if callable(functions[0]) else [None])).malloc
+        malloc: Callable[[int], Any] = self.cupy.cuda.memory.CFunctionAllocator(*functions, None).malloc
         return malloc
 
     def out_of_memory(self, numbers: OutOfMemory) -> OutOfMemory:

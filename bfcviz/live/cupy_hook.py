@@ -12,10 +12,9 @@ Nothing of this is Python code but for the calls of the desk.
 
 from typing import TYPE_CHECKING, Any
 
-from bfcviz.live import cupy_gate
-
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.live import cupy_gate  # type: ignore[attr-defined]  # C: cupy_gate.pxd
 
 
 class CupyHook:
@@ -54,12 +53,8 @@ class CupyHook:
         return pointer
 
     def functions(self) -> tuple[Any, ...]:
-        """For CuPy's allocators: param, malloc and free in C; uncompiled malloc and free in Python."""
+        """For CuPy's allocators: param, malloc and free in C."""
         return cupy_gate.functions(self.gate)
-
-    def is_compiled(self) -> bool:
-        """Whether the functions are C's."""
-        return bool(cupy_gate.is_compiled())
 
     def add(self, allocator: "BFCAllocator", device: int, stream: int) -> None:
         """Serve a stream of a device from a heap."""

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bfcviz.live import gate
 from bfcviz.live.walker import Walker
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.live import gate  # type: ignore[attr-defined]  # C: gate.pxd
 
 
 class Failure(NamedTuple):

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary, ref
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live import handler
+from bfcviz.live.compiled import IS_COMPILED
 
 
 class _Thread(local):
@@ -88,4 +89,5 @@ def _apply() -> None:
     if table is None:
         return
     number = table.intern(_thread.names[-1]) if _thread.names else 0
-    handler.set_label(_Tables.numbers[table] << 32 | number)
+    if IS_COMPILED:  # else no framework is served, and nothing reads it in C
+        handler.set_label(_Tables.numbers[table] << 32 | number)

@@ -12,10 +12,9 @@ in the stream's own order.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bfcviz.live import pluggable
-
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
+    from bfcviz.live import pluggable  # type: ignore[attr-defined]  # C: pluggable.pxd
 
 
 class Lane(NamedTuple):
@@ -45,14 +44,14 @@ class Lanes:
         `void *alloc(ssize_t size, int device, void *stream)`, `void free(void *, size_t, int device, void *stream)`,
         and `void record_stream(void *, void *stream)`.
         """
-        return pluggable.functions()  # type: ignore[return-value]
+        return pluggable.functions()
 
     def add(self, allocator: "BFCAllocator", device: int) -> None:
         """A spare lane, for the next stream of the device that comes."""
         pluggable.add(allocator, device, self.service, self.labels)
 
     def thrower(self, parts: tuple[int, ...]) -> int:
-        """Address of a C function that throws PyTorch's own error, 0 where `can_throw` is false.
+        """Address of a C function that throws PyTorch's own error.
 
         Args:
             parts: addresses of what that takes, in the order of `torch_api.OWN_ERROR`.
@@ -93,7 +92,3 @@ class Lanes:
         process; else they are refused. What they free and other streams may read stays in use.
         """
         pluggable.end()
-
-    def can_throw(self) -> bool:
-        """Whether a C++ exception may pass through the functions: not through Python's own."""
-        return pluggable.is_compiled()

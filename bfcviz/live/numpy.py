@@ -18,6 +18,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live import marks, numpy_api, system_memory
+from bfcviz.live.compiled import require_compiled
 from bfcviz.live.handler import Handler
 from bfcviz.live.lent import OPTIONS, LentHeap
 from bfcviz.live.stacks import Capture, Chosen, Stacks
@@ -93,7 +94,7 @@ class Served:
         )
 
     def settle(self) -> None:
-        """Record frees that were put off: uncompiled all are, until the next allocation."""
+        """Record frees that were put off."""
         self._handler.settle()
 
     def __enter__(self) -> Self:
@@ -162,7 +163,7 @@ def serve_numpy(
         served.allocator.stats()
 
     Threads started inside by `threading`, and asyncio tasks begun inside, are served too; other processes are not.
-    Where bfcviz is not compiled an allocation takes some 40 microseconds, and frees are recorded with the next one.
+    It needs the compiled build of bfcviz.
 
     Args:
         limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default what
@@ -177,8 +178,9 @@ def serve_numpy(
     Raises:
         InvalidRequest: a limit or `small` that cannot be.
         ValueError: a limit that is no size.
-        LiveError: `capture` is nothing of that; on entering: NumPy is served already.
+        LiveError: bfcviz is not compiled; `capture` is nothing of that; on entering: NumPy is served already.
     """
+    require_compiled("Serving NumPy")
     if not 0 <= small < 1 << 62:
         raise InvalidRequest(f"small={small} was asked for; give a number of bytes from 0 to 2^62")
     if isinstance(log, Recording):

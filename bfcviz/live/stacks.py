@@ -16,6 +16,7 @@ from typing import Final, Literal
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live import labels as names
+from bfcviz.live.compiled import require_compiled
 from bfcviz.live.walker import Walker
 
 Chosen = Literal["nothing", "label", "stack"]
@@ -52,7 +53,7 @@ class Capture:
         walker: walks the stacks, None where they are not wanted.
 
     Raises:
-        LiveError: it is none of these.
+        LiveError: it is none of these, or stacks are wanted where bfcviz is not compiled.
     """
 
     def __init__(self, labels: Labels, what: Chosen | Stacks = "label") -> None:
@@ -65,6 +66,7 @@ class Capture:
                 raise LiveError(
                     f"stacks of {stacks.depth} frames were asked for; give a depth from 1 to {DEEPEST}"
                 )
+            require_compiled("Recording Python stacks")
             self.walker = Walker(_Teller(labels, stacks), stacks.depth, MOST)
         elif what not in {"nothing", "label"}:
             raise LiveError(f"capture={what!r} was asked for; choose nothing, label, stack or Stacks(...)")

@@ -23,6 +23,7 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
+from bfcviz.live.compiled import require_compiled
 from bfcviz.live.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.lent import OPTIONS
 from bfcviz.live.observed import log_and_labels
@@ -66,9 +67,10 @@ def serve_torch(
     Raises:
         ValueError: a limit that is no size.
         InvalidRequest: a way there is not; memory there is not, or `async`, which belongs to one stream.
-        LiveError: stacks are wanted, which PyTorch's functions cannot see; on entering: PyTorch is not there, sees no
-            GPU, has less than the limit, or cannot be served this way now.
+        LiveError: bfcviz is not compiled; stacks are wanted, which PyTorch's functions cannot see; on entering:
+            PyTorch is not there, sees no GPU, has less than the limit, or cannot be served this way now.
     """
+    require_compiled("Serving PyTorch")
     _check(way, memory)
     share = _share(limit, fraction, headroom)
     log, labels = log_and_labels(log, labels)

@@ -172,12 +172,6 @@ class TorchServed:
             self._heaps.budget(device)
         throws = 0
         if self._by == "replace":
-            if not self._lanes.can_throw():
-                raise LiveError(
-                    "PyTorch's allocator was to be replaced, but bfcviz is not compiled here, and only C code can tell "
-                    "PyTorch that memory has run out: it does not look at what it gets. Install a compiler and bfcviz "
-                    "again, or give way='pool'"
-                )
             throws = torch_api.thrower(torch, self._lanes.thrower)
         else:
             torch_api.refuse_async(

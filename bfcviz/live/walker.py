@@ -3,8 +3,10 @@
 import ctypes
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from bfcviz.live import walk
+if TYPE_CHECKING:
+    from bfcviz.live import walk  # type: ignore[attr-defined]  # C: walk.pxd
 
 _FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every header
 
@@ -34,7 +36,7 @@ class Walker:
         return walk.number(self.walk, label)
 
     def hook(self) -> tuple[int, int]:
-        """Context and C function `uint32_t (*)(void *, uint32_t label)`, for as long as this lives; 0 uncompiled."""
+        """Context and C function `uint32_t (*)(void *, uint32_t label)`, for as long as this lives."""
         return walk.hook(self.walk)
 
     @property

@@ -2,7 +2,7 @@
 
 import pytest
 from heaps import MIB, assert_model_agrees
-from processes import COMPILED, run_code
+from processes import needs_compiled, run_code
 from threads import in_threads
 
 from bfcviz.errors import LiveError
@@ -150,12 +150,8 @@ from bfcviz.live.torch import serve_torch
 """
 )
 
-compiled_only = pytest.mark.skipif(
-    not COMPILED, reason="replacing PyTorch's allocator needs the compiled part"
-)
 
-
-@compiled_only
+@needs_compiled
 def test_training_is_the_same_on_our_heap_alone():
     code = (
         REPLACED
@@ -171,7 +167,7 @@ print(losses)
     assert run_code(code).strip() == str(trained())
 
 
-@compiled_only
+@needs_compiled
 def test_replaced_out_of_memory_is_an_error_and_goes_on():
     code = (
         REPLACED
@@ -188,7 +184,7 @@ with serve_torch("64MiB", way="replace") as served:
     assert run_code(code).splitlines() == [f"CUDA out of memory.  {100 * MIB}", "2000"]
 
 
-@compiled_only
+@needs_compiled
 def test_replaced_memory_that_another_stream_reads_is_not_used_again():
     code = (
         REPLACED

@@ -126,12 +126,9 @@ class StandIn(cupy_api.Cuda):
 
     def allocator_of(self, functions):
         module = self.cupy.cuda.memory
-        make = (
-            module.PythonFunctionAllocatorMemory
-            if callable(functions[0])
-            else module.CFunctionAllocatorMemory
+        return lambda size: module.MemoryPointer(
+            module.CFunctionAllocatorMemory(size, *functions, self.device()), 0
         )
-        return lambda size: module.MemoryPointer(make(size, *functions, self.device()), 0)
 
 
 class Shared(HostSubAllocator):

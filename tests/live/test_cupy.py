@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from heaps import MIB, assert_model_agrees
 from live.cupy_stand_in import cupy, gpu, heap_of, in_use, needs_cupy, served
+from processes import needs_compiled
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Kind
 
-pytestmark = needs_cupy
+pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]
 
 

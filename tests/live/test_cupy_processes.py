@@ -6,13 +6,13 @@ import sys
 
 import pytest
 from live.cupy_stand_in import cupy, needs_cupy
-from processes import run_code
+from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.live import cupy_api
 from bfcviz.live.cupy import observe_cupy, serve_cupy
 
-pytestmark = needs_cupy
+pytestmark = [needs_cupy, needs_compiled]
 
 BEGIN = """
 import os, sys

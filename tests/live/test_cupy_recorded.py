@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
+from processes import needs_compiled
 
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import LiveError
@@ -14,7 +15,7 @@ from bfcviz.live import stacks
 from bfcviz.live.cupy import observe_cupy, serve_cupy
 from bfcviz.live.labels import label
 
-pytestmark = needs_cupy
+pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]
 
 

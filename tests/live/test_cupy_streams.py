@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from heaps import MIB, assert_model_agrees, assert_survives_growth
 from live.cupy_stand_in import Event, cupy, gpu, heap_of, in_use, needs_cupy, served
+from processes import needs_compiled
 from threads import in_threads
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.errors import OutOfMemory
 
-pytestmark = needs_cupy
+pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]
 
 

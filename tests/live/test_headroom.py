@@ -3,6 +3,7 @@
 import pytest
 from heaps import MIB
 from live.cupy_stand_in import cupy, gpu, heap_of, needs_cupy, served
+from processes import needs_compiled
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.live.headroom import Room, Share
@@ -50,6 +51,7 @@ def test_more_than_the_device_has_is_refused_with_numbers():
 
 
 @needs_cupy
+@needs_compiled
 def test_cupy_leaves_a_headroom_by_default_on_each_device(gpu):
     gpu.memory, gpu.taken = 16 * GIB, 3 * GIB
     with served() as source:

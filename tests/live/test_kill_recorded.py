@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live.kill_server import operations
+from processes import needs_compiled
 from shared import ROOT
 
 from bfcviz.events.origin import Status
@@ -41,6 +42,7 @@ def check(trace, acknowledged):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.timeout(120)
+@needs_compiled
 def test_a_process_is_killed_at_50_moments(tmp_path):
     done = subprocess.run(
         [sys.executable, SERVER, tmp_path, str(MOMENTS), "1"],

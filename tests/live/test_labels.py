@@ -6,6 +6,7 @@ from itertools import count
 import numpy as np
 import pytest
 from interrupts import interrupted
+from processes import needs_compiled
 
 from bfcviz.errors import LiveError
 from bfcviz.events import labels as labels_module
@@ -25,6 +26,7 @@ def labels_of(service):
     return [service.allocator.labels.name(number) for number in numbers]
 
 
+@needs_compiled
 def test_allocations_carry_the_innermost_label():
     with serve_numpy("1MiB") as service:
         np.empty(1)
@@ -37,6 +39,7 @@ def test_allocations_carry_the_innermost_label():
     assert labels_of(service) == ["", "encoder", "encoder/layer3", "encoder", ""]
 
 
+@needs_compiled
 def test_it_decorates_and_gives_way_to_errors():
     @label("step")
     def step():
@@ -52,6 +55,7 @@ def test_it_decorates_and_gives_way_to_errors():
     assert labels_of(service) == ["step", "", "step", ""]
 
 
+@needs_compiled
 def test_each_thread_has_its_own():
     def work():
         np.empty(1)
@@ -66,6 +70,7 @@ def test_each_thread_has_its_own():
     assert [name for name in labels_of(service) if name] == ["theirs", "mine"]
 
 
+@needs_compiled
 def test_a_label_around_the_with_counts_too():
     with label("run"), serve_numpy("1MiB") as first:
         np.empty(1)
@@ -74,6 +79,7 @@ def test_a_label_around_the_with_counts_too():
     assert (labels_of(first), labels_of(second)) == (["run"], ["other"])
 
 
+@needs_compiled
 def test_a_label_of_another_table_is_not_written():
     labels = Labels()
     first = serve_numpy("1MiB", labels=labels)
@@ -87,6 +93,7 @@ def test_a_label_of_another_table_is_not_written():
     assert "of the first" in labels.names
 
 
+@needs_compiled
 def test_a_recording_brings_its_table(tmp_path):
     with Recording(tmp_path / "run") as recording:
         with serve_numpy("1MiB", log=recording), label("forward"):
@@ -96,6 +103,7 @@ def test_a_recording_brings_its_table(tmp_path):
     assert trace.labels.name(int(events["label"][events["kind"] == Kind.ALLOCATE][0])) == "forward"
 
 
+@needs_compiled
 def test_a_name_that_is_no_text_is_refused_and_harms_no_other():
     with serve_numpy("1MiB") as service:
         with label("layers"), pytest.raises(LiveError, match=r"3 was given as a name .* give text"):
@@ -110,6 +118,7 @@ def test_without_a_heap_it_does_nothing():
         assert np.ones(3).sum() == 3
 
 
+@needs_compiled
 def test_a_label_that_is_interrupted_is_in_force_for_nothing():
     def begin():
         label("interrupted").__enter__()

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from heaps import new_heap
+from processes import needs_compiled
 
 import bfcviz
 from bfcviz.errors import LiveError
@@ -41,6 +42,7 @@ def marks_of(heap):
     return [(heap.labels.name(int(event["label"])), int(event["size"])) for event in found]
 
 
+@needs_compiled
 def test_marks_go_into_every_heap_that_is_watched():
     mark("before")
     with Source() as first:
@@ -53,6 +55,7 @@ def test_marks_go_into_every_heap_that_is_watched():
     assert marks_of(service.allocator) == [("step", 2)]
 
 
+@needs_compiled
 def test_a_phase_is_a_pair_of_marks_and_labels_what_is_inside():
     with serve_numpy("1MiB") as service:
         with phase("forward"):
@@ -127,6 +130,7 @@ def test_a_source_that_begins_twice_is_marked_once():
     assert marks_of(source.trace_sources[0]) == [("step", 0)]
 
 
+@needs_compiled
 def test_what_is_watched_is_marked_once():
     with bfcviz.watch(numpy=True, limit="64MiB", dashboard=False) as w:
         bfcviz.mark("step", 5)
@@ -151,6 +155,7 @@ def test_a_forked_process_marks_nothing():
         assert os.waitpid(child, 0)[1] == 0
 
 
+@needs_compiled
 def test_phases_are_told_in_a_timeline(tmp_path):
     with Recording(tmp_path / "run") as recording, serve_numpy("1MiB", log=recording):
         with phase("forward"):

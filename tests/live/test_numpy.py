@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from heaps import KIB, MIB, assert_model_agrees
-from processes import COMPILED, sized
+from processes import needs_compiled
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.options import AllocatorOptions
@@ -23,7 +23,7 @@ from bfcviz.live import numpy_api, system_memory
 from bfcviz.live.numpy import serve_numpy, unserved
 from bfcviz.model import Model
 
-compiled_only = pytest.mark.skipif(not COMPILED, reason="uncompiled, a heap NumPy was served from stays")
+pytestmark = needs_compiled
 
 
 def served(limit="64MiB", **options):
@@ -48,7 +48,7 @@ def allocations(heap):
 def busy(seed):
     """Arrays of every sort, made, changed and dropped; the same for the same seed."""
     generator, chooser, held = np.random.default_rng(seed), random.Random(seed), []
-    for _ in range(sized(400, 60)):
+    for _ in range(400):
         size = chooser.choice((0, 1, 7, 300, 5000, 70_000))
         made = chooser.choice(
             (
@@ -89,7 +89,7 @@ def test_results_are_those_of_plain_numpy():
 
 
 def test_a_million_allocations_and_none_lost(tmp_path):
-    number, chooser, held = sized(1_000_000, 5000), random.Random(1), [None] * 500
+    number, chooser, held = 1_000_000, random.Random(1), [None] * 500
     places = [chooser.randrange(500) for _ in range(1000)]
     sizes = [chooser.choice((8, 100, 1000, 30_000)) for _ in range(997)]
     with Recording(tmp_path / "run") as recording:
@@ -257,7 +257,6 @@ def test_the_limit_leaves_the_machine_room_unless_told():
     assert heap.sub_allocator.keep_available == system_memory.total_memory() // 32
 
 
-@pytest.mark.skipif(not COMPILED, reason="uncompiled, frees wait for the next allocation")
 def test_deleted_arrays_leave_the_memory_of_the_process():
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -286,7 +285,6 @@ def test_arrays_outlive_the_with_and_what_it_returned():
     assert heap.stats().num_allocs == 2
 
 
-@compiled_only
 def test_the_heap_goes_with_the_last_array():
     with served() as service:
         array = np.arange(1000)

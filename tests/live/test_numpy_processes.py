@@ -1,10 +1,12 @@
 """What is left when Python ends, or a process forks, while NumPy is served."""
 
 import pytest
-from processes import COMPILED, run_code
+from processes import needs_compiled, run_code
 
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+
+pytestmark = needs_compiled
 
 BEGIN = """
 import os, sys, threading
@@ -71,7 +73,6 @@ print(int(kept.sum()))
     assert run_code(BEGIN + code) == "2000\n"
 
 
-@pytest.mark.skipif(not COMPILED, reason="uncompiled, threads take turns anyway")
 def test_a_fork_finds_the_books_whole_whatever_other_threads_do():
     code = """
 with serve_numpy("64MiB") as service:

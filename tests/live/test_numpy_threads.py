@@ -6,11 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy._core.multiarray import get_handler_name
-from processes import sized
+from processes import needs_compiled
 
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.live.numpy import serve_numpy, unserved
+
+pytestmark = needs_compiled
 
 THREADS = 4
 
@@ -30,7 +32,7 @@ def in_threads(work, threads=THREADS):
 def churn(number):
     """Sums of arrays made in turn, some of them kept."""
     held, total = [], 0
-    for i in range(sized(3000, 150)):
+    for i in range(3000):
         array = np.full(1 + (i * 7919 + number) % 3000, number, np.int64)
         array.resize(array.size + i % 100, refcheck=False)
         total += int(array.sum())
@@ -144,7 +146,7 @@ def test_a_recording_can_end_while_threads_go_on(tmp_path):
             for size in (1, 1000, 30_000):
                 np.empty(size)
 
-    for number in range(sized(10, 3)):
+    for number in range(10):
         ended = threading.Event()
         with Recording(tmp_path / str(number)) as recording:
             service = serve_numpy("16MiB", log=recording)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from processes import run_code
+from processes import needs_compiled, run_code
 
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
@@ -118,6 +118,7 @@ def test_a_python_that_is_too_old_is_said(monkeypatch, tmp_path):
     assert told[1]["why"] == "ImportError: bfcviz needs Python 3.11 or later, this is 3.10"
 
 
+@needs_compiled
 def test_one_process_is_recorded(tmp_path):
     asked = order(tmp_path)
     code = f"print(record.begin({asked!r}, 'numpy'), record.begin({asked!r}, 'numpy'))"
@@ -125,6 +126,7 @@ def test_one_process_is_recorded(tmp_path):
     assert run_code(BEGIN + f"print(record.begin({asked!r}, 'numpy'))") == "False\n"
 
 
+@needs_compiled
 def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
     code = f"""
 import numpy as np

@@ -11,6 +11,7 @@ from fake_cuda import GLOBAL, RELAXED, FakeCuda
 from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
 from fake_torch import HostMemory
 from heaps import KIB, assert_model_agrees, assert_survives_growth
+from processes import needs_compiled
 
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
@@ -61,6 +62,7 @@ def test_buffers_are_chunks_of_our_heap(rmm):
     assert_model_agrees(heap)
 
 
+@needs_compiled
 def test_stacks_are_recorded_if_wanted(rmm):
     with serve_rmm(log=EventLog(1 << 10), capture="stack") as served, label("join"):
         rmm.buffer(1000)

@@ -10,7 +10,7 @@ from io import FileIO
 
 import numpy as np
 import pytest
-from processes import COMPILED, run_code, sized
+from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
@@ -21,6 +21,8 @@ from bfcviz.live.labels import label
 from bfcviz.live.numpy import serve_numpy, unserved
 from bfcviz.live.stacks import Capture, Stacks
 from bfcviz.live.walker import Walker
+
+pytestmark = needs_compiled
 
 
 def labels_of(service):
@@ -56,7 +58,7 @@ def test_an_allocation_tells_who_asked_for_it():
 
 def test_a_stack_is_told_once():
     with serve_numpy("16MiB", capture="stack") as service:
-        for _ in range(sized(1000, 50)):
+        for _ in range(1000):
             layer()
         layer()
     assert len(service.allocator.labels) == 1 + 2
@@ -139,7 +141,7 @@ def test_stacks_of_code_that_is_gone_are_not_mixed_up():
 
 def test_many_stacks_keep_apart():
     """More than the table begins with."""
-    many = sized(3000, 300)
+    many = 3000
     code = compile("\n".join(f"if n == {n}: layer()" for n in range(many)), "many.py", "exec")
     with serve_numpy("16MiB", log=EventLog(1 << 16), capture="stack") as service:
         for _ in range(2):
@@ -169,12 +171,12 @@ def test_the_table_goes_with_the_heap():
     assert gone() is not None
     del service
     gc.collect()
-    assert gone() is None or not COMPILED  # uncompiled, a gate stays for as long as the process
+    assert gone() is None
 
 
 def test_each_thread_has_its_own_stack():
     def work(depth):
-        for _ in range(sized(500, 20)):
+        for _ in range(500):
             network(depth)
 
     with serve_numpy("16MiB", capture="stack") as service:
@@ -184,7 +186,7 @@ def test_each_thread_has_its_own_stack():
         for thread in threads:
             thread.join()
     counts = [functions(told).count("network") for told in labels_of(service)]
-    assert sorted(counts) == sorted([1, 2, 3, 4] * sized(500, 20))
+    assert sorted(counts) == sorted([1, 2, 3, 4] * 500)
 
 
 def test_a_finalizer_that_runs_while_a_label_is_interned_goes_without(tmp_path):
@@ -227,7 +229,6 @@ print(len(made))
     assert run_code(code) == "300\n"
 
 
-@pytest.mark.skipif(not COMPILED, reason="ctypes prints what is raised in a callback, and goes on")
 def test_an_interrupt_in_the_midst_is_not_lost():
     class Tired(Exception):
         pass
@@ -264,8 +265,6 @@ def test_ctrl_c_in_the_midst_of_a_stack_reaches_the_program(monkeypatch):
 
     monkeypatch.setattr("bfcviz.live.stacks._line", slow)
     with serve_numpy("1MiB", capture="stack") as service:
-        if not COMPILED:
-            return
         try:
             layer()
             for _ in range(1000):
@@ -276,7 +275,6 @@ def test_ctrl_c_in_the_midst_of_a_stack_reaches_the_program(monkeypatch):
     assert service.allocator.stats().num_allocs == 1
 
 
-@pytest.mark.skipif(not COMPILED, reason="uncompiled there is no C function")
 def test_without_the_interpreters_lock_there_is_the_label():
     walker = Walker(lambda _, number: number + 1, 8, 10)
     context, address = walker.hook()
@@ -287,7 +285,6 @@ def test_without_the_interpreters_lock_there_is_the_label():
     assert (without(context, 5), walker.missed) == (5, 1)
 
 
-@pytest.mark.skipif(not COMPILED, reason="the plain heap itself cannot bear the end of recursion")
 def test_near_the_end_of_recursion_there_is_the_label():
     def dive(n):
         np.empty(1)

@@ -7,7 +7,7 @@ import pytest
 from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
 from heaps import MIB, assert_model_agrees
-from processes import COMPILED
+from processes import needs_compiled
 
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda import Budget
@@ -21,9 +21,7 @@ from bfcviz.live.keeper import Keeper
 from bfcviz.live.labels import label
 from bfcviz.live.torch import serve_torch
 
-compiled_only = pytest.mark.skipif(
-    not COMPILED, reason="replacing PyTorch's allocator needs the compiled part"
-)
+pytestmark = needs_compiled
 
 
 @pytest.fixture
@@ -279,7 +277,6 @@ def test_served_memory_is_not_shared_with_other_processes(torch):
 # -- in place of its allocator --------------------------------------------------------------------------------------
 
 
-@compiled_only
 def test_replaced_it_serves_every_tensor_for_good(torch):
     served = serve_torch("8MiB", way="replace")
     with served:
@@ -296,7 +293,6 @@ def test_replaced_it_serves_every_tensor_for_good(torch):
     assert heap.stats().chunks_in_use == 0
 
 
-@compiled_only
 def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkeypatch):
     served = serve_torch("8MiB", way="replace")
     with monkeypatch.context() as broken:
@@ -308,7 +304,6 @@ def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkey
         assert served.trace_sources[0].stats().num_allocs == 1
 
 
-@compiled_only
 def test_replaced_it_honours_record_stream(torch):
     with serve_torch("8MiB", way="replace") as served:
         address = torch.empty(1000)
@@ -324,7 +319,6 @@ def test_replaced_it_honours_record_stream(torch):
         assert served.trace_sources[0].stats().chunks_in_use == 0
 
 
-@compiled_only
 def test_an_allocator_in_use_cannot_be_replaced(torch):
     torch.empty(1)
     with pytest.raises(LiveError, match="has been used already"):
@@ -333,13 +327,6 @@ def test_an_allocator_in_use_cannot_be_replaced(torch):
     with serve_torch() as served:
         torch.empty(1)
     assert served.trace_sources[0].stats().num_allocs == 1
-
-
-@pytest.mark.skipif(COMPILED, reason="compiled it can be replaced")
-def test_uncompiled_it_cannot_be_replaced(torch):
-    with pytest.raises(LiveError, match="bfcviz is not compiled here"):
-        serve_torch(way="replace").__enter__()
-    assert torch.current_allocator is None
 
 
 def test_stacks_cannot_be_seen(torch):
@@ -369,7 +356,6 @@ def test_the_drivers_allocator_is_refused(torch):
     assert (torch.pools, torch.settings["release_lock_on_cudamalloc"]) == ({}, False)
 
 
-@compiled_only
 def test_the_drivers_allocator_can_be_replaced(torch):
     torch.backend = "cudaMallocAsync"
     with serve_torch("8MiB", way="replace") as served:
