@@ -7,8 +7,8 @@
                           Device.allocator(AllocatorAttributes): heap of the GPU, host memory, pool for transfers
 
 In: settings by TensorFlow's or JAX's names, GPUs of CUDA or simulated ones. Out: devices with heaps whose events can
-be looked at, and tensors that own memory of a device; `training` has networks that learn in it. May import live,
-allocator, events; never the model or pictures. CUDA is loaded when it is first needed.
+be looked at, and tensors that own memory of a device. May import live, allocator, events; never the model or
+pictures. CUDA is loaded when it is first needed.
 """
 
 from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice

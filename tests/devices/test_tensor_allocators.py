@@ -17,8 +17,8 @@ from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.devices.memory_log import MemoryLog
 from bfcviz.devices.tensor import Tensor
 from bfcviz.devices.tensor_memory import HOST, place_of
-from bfcviz.devices.training import MLP, ConvNet, Training
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest
+from bfcviz.examples.training import MLP, ConvNet, Training
 from bfcviz.units import GiB
 
 WRAPPINGS = [

@@ -10,8 +10,8 @@ from heaps import MIB, new_heap
 from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda_driver import Driver
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training import MLP, Training
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra
+from bfcviz.examples.training import MLP, Training
 
 
 def gpu_heap(memory="device"):

@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bfcviz.devices.training.graph import Graph, Value
-from bfcviz.devices.training.machine import Shape
-from bfcviz.devices.training.operations import bias_add, matmul, relu
 from bfcviz.errors import InvalidRequest
+from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.machine import Shape
+from bfcviz.examples.training.operations import bias_add, matmul, relu
 
 
 @dataclass(frozen=True)

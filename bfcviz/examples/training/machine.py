@@ -9,8 +9,8 @@ import numpy as np
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.devices.tensor import Tensor
 from bfcviz.devices.tensor_memory import load_cupy, place_of
-from bfcviz.devices.training.releases import Release
 from bfcviz.errors import OutOfMemory
+from bfcviz.examples.training.releases import Release
 
 Kernel = Callable[..., None]
 """Computes: its arguments are NumPy or CuPy, the result's array, those of the inputs, and of scratch memory."""

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training import MLP, Attention, ConvNet, Eager, Machine, Training
-from bfcviz.devices.training import operations as op
-from bfcviz.devices.training.attention import Heads, mixed, scores
-from bfcviz.devices.training.convolution import conv2d, mean_pool
-from bfcviz.devices.training.graph import Graph
+from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, Machine, Training
+from bfcviz.examples.training import operations as op
+from bfcviz.examples.training.attention import Heads, mixed, scores
+from bfcviz.examples.training.convolution import conv2d, mean_pool
+from bfcviz.examples.training.graph import Graph
 
 MODELS = [
     MLP(batch=5, classes=3, sizes=(4, 6, 5)),

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training.graph import Graph, Value
-from bfcviz.devices.training.machine import Shape
-from bfcviz.devices.training.models import Model, dense
-from bfcviz.devices.training.operations import add, matmul, mean, relu, softmax
+from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.machine import Shape
+from bfcviz.examples.training.models import Model, dense
+from bfcviz.examples.training.operations import add, matmul, mean, relu, softmax
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@
 
 In: an allocator, a model's sizes, when to give memory back. Out: losses, and the heap's events with names, steps and
 phases. The arithmetic is NumPy's or CuPy's, in the tensors themselves; where the memory is only pretended nothing is
-computed, and the same memory is taken and given back. May import the tensors beside it, and what those import.
+computed, and the same memory is taken and given back. May import devices, and what those import.
 """
 
-from bfcviz.devices.training.attention import Attention
-from bfcviz.devices.training.convolution import ConvNet
-from bfcviz.devices.training.machine import Machine
-from bfcviz.devices.training.models import MLP, Model
-from bfcviz.devices.training.optimizers import Adam, Momentum
-from bfcviz.devices.training.releases import Deferred, Eager, EndOfStep
-from bfcviz.devices.training.train import Training
+from bfcviz.examples.training.attention import Attention
+from bfcviz.examples.training.convolution import ConvNet
+from bfcviz.examples.training.machine import Machine
+from bfcviz.examples.training.models import MLP, Model
+from bfcviz.examples.training.optimizers import Adam, Momentum
+from bfcviz.examples.training.releases import Deferred, Eager, EndOfStep
+from bfcviz.examples.training.train import Training
 
 __all__ = [
     "MLP",

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training.machine import Machine
+from bfcviz.examples.training.machine import Machine
 
 
 class Optimizer(Protocol):

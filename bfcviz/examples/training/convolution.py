@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import Any
 
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training.graph import Graph, Value
-from bfcviz.devices.training.machine import Shape
-from bfcviz.devices.training.models import Model, dense
-from bfcviz.devices.training.operations import bias_add, relu, reshape
+from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.machine import Shape
+from bfcviz.examples.training.models import Model, dense
+from bfcviz.examples.training.operations import bias_add, relu, reshape
 
 
 def conv2d(graph: Graph, image: Value, filters: Value, name: str = "Conv2D") -> Value:

@@ -9,10 +9,10 @@ from heaps import MIB, assert_model_agrees, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.memory_log import MemoryLog
-from bfcviz.devices.training import MLP, Adam, Attention, ConvNet, Deferred, Momentum, Training
 from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Kind
+from bfcviz.examples.training import MLP, Adam, Attention, ConvNet, Deferred, Momentum, Training
 
 SMALL = {
     "MLP": MLP(batch=8, classes=3, sizes=(6, 12)),

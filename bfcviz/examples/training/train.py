@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.devices import memory_log
 from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.training.graph import Graph, Value
-from bfcviz.devices.training.machine import Machine
-from bfcviz.devices.training.models import Model
-from bfcviz.devices.training.operations import cross_entropy
-from bfcviz.devices.training.optimizers import Momentum, Optimizer
-from bfcviz.devices.training.releases import RELEASES, Release
 from bfcviz.errors import InvalidRequest
+from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.machine import Machine
+from bfcviz.examples.training.models import Model
+from bfcviz.examples.training.operations import cross_entropy
+from bfcviz.examples.training.optimizers import Momentum, Optimizer
+from bfcviz.examples.training.releases import RELEASES, Release
 
 _BATCHES: Final = 4  # different ones, over and over
 
