@@ -27,14 +27,43 @@
     └── MissingExtra       (also ImportError)   an optional package is not installed
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from bfcviz.units import format_bytes
 
 
 class BfcvizError(Exception):
     """The root of every error of this package."""
+
+
+class Totals(Protocol):
+    """What `OutOfMemory.of` reads of a heap, in bytes; an allocator's `Stats` have it."""
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes got from the sub-allocator."""
+
+    @property
+    def bytes_in_use(self) -> int:
+        """Those of them that are in use."""
+
+    @property
+    def largest_free_chunk(self) -> int:
+        """The largest piece of the others."""
+
+    @property
+    def bytes_limit(self) -> int:
+        """What the pool may grow to."""
+
+
+class PoolTotals(NamedTuple):
+    """`Totals` of a heap that has no `Stats` at hand, in bytes."""
+
+    pool_bytes: int
+    bytes_in_use: int
+    largest_free_chunk: int
+    bytes_limit: int
 
 
 class OutOfMemory(BfcvizError, MemoryError):
@@ -78,6 +107,33 @@ class OutOfMemory(BfcvizError, MemoryError):
             + _advice(rounded, free_bytes, pool_bytes + sum(other[1] for other in self.others), bytes_limit),
         )
 
+    @classmethod
+    def of(
+        cls,
+        requested: int,
+        totals: Totals,
+        *,
+        rounded: int | None = None,
+        others: Iterable[tuple[str, Totals]] = (),
+    ) -> "OutOfMemory":
+        """Memory ran out for a request; how every allocator and observer here makes this error.
+
+        Args:
+            requested: what the caller asked for, in bytes.
+            totals: of the heap that failed.
+            rounded: what that was rounded up to; by default a multiple of 256.
+            others: name and totals of the heaps that share its limit.
+        """
+        return cls(
+            requested=requested,
+            rounded=-(-requested // 256) * 256 if rounded is None else rounded,
+            free_bytes=totals.pool_bytes - totals.bytes_in_use,
+            largest_free_chunk=totals.largest_free_chunk,
+            pool_bytes=totals.pool_bytes,
+            bytes_limit=totals.bytes_limit,
+            others=_holders(others),
+        )
+
     def numbers(self) -> dict[str, Any]:
         """Its attributes by name: the arguments that make an equal error."""
         return {
@@ -94,12 +150,25 @@ class OutOfMemory(BfcvizError, MemoryError):
         """An equal error without traceback and context: one that is kept must not keep the program's frames alive."""
         return OutOfMemory(**self.numbers())
 
+    def for_request(self, requested: int) -> "OutOfMemory":
+        """The same failure of what the caller of a wrapper asked for; what it was rounded to stays."""
+        return OutOfMemory(**{**self.numbers(), "requested": requested})
+
+    def beside(self, others: Iterable[tuple[str, Totals]]) -> "OutOfMemory":
+        """The same failure of a heap that shares its limit with `others`: name and totals of each."""
+        return OutOfMemory(**{**self.numbers(), "others": _holders(others)})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _out_of_memory, (self.numbers(),)
 
 
 def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
     return OutOfMemory(**numbers)
+
+
+def _holders(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
+    """Those that hold some of their limit, as `OutOfMemory.others` has them."""
+    return [(name, totals.pool_bytes, totals.bytes_in_use) for name, totals in heaps if totals.pool_bytes]
 
 
 def _others(others: tuple[tuple[str, int, int], ...]) -> str:

@@ -30,7 +30,7 @@ from bfcviz import native
 from bfcviz.allocator import cface, invariants, memory_map, survey
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.closing import Closing
-from bfcviz.allocator.failures import failure, invalid_free, out_of_memory, whole
+from bfcviz.allocator.failures import failure, invalid_free, whole
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.memory_map import Moment
 from bfcviz.allocator.options import AllocatorOptions
@@ -378,7 +378,7 @@ class BFCAllocator:
         if reason in (native.FAILED_MEMORY, native.FAILED_GRANT):
             self._raise_error_of_sub_allocator()
         if reason == native.FAILED_MEMORY:
-            raise out_of_memory(operator.index(num_bytes), self.stats())
+            raise OutOfMemory.of(operator.index(num_bytes), self.stats())
         raise failure(reason, num_bytes, alignment)
 
     def _raise_error_of_sub_allocator(self) -> None:

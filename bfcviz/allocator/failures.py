@@ -1,10 +1,8 @@
 """From the heap's numbers for what went wrong (native.FAILED_..., native.FREE_...) to errors that say it."""
 
 import operator
-from collections.abc import Iterable
 
 from bfcviz import native
-from bfcviz.allocator.stats import Stats
 from bfcviz.errors import (
     AllocatorError,
     DoubleFree,
@@ -12,7 +10,6 @@ from bfcviz.errors import (
     InteriorPointer,
     InvalidFree,
     InvalidRequest,
-    OutOfMemory,
     SubAllocatorError,
 )
 
@@ -38,30 +35,6 @@ def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
     if reason == native.FAILED_ALIGNMENT:
         return InvalidRequest(f"an alignment of {alignment} was asked for; give a power of two")
     return InvalidRequest(f"{num_bytes} bytes were asked for; give a size from 0 to 2^62")
-
-
-def out_of_memory(num_bytes: int, stats: Stats, others: Iterable[tuple[str, Stats]] = ()) -> OutOfMemory:
-    """Memory ran out for a request of `num_bytes`.
-
-    Args:
-        num_bytes: what was requested.
-        stats: of the heap that failed.
-        others: name and stats of the heaps that share its limit.
-    """
-    return OutOfMemory(
-        requested=num_bytes,
-        rounded=(num_bytes + 255) // 256 * 256,
-        free_bytes=stats.free_bytes,
-        largest_free_chunk=stats.largest_free_chunk,
-        pool_bytes=stats.pool_bytes,
-        bytes_limit=stats.bytes_limit,
-        others=held_by(others),
-    )
-
-
-def held_by(heaps: Iterable[tuple[str, Stats]]) -> list[tuple[str, int, int]]:
-    """Name, pool bytes and bytes in use of those that hold some of their limit, as `OutOfMemory.others` has them."""
-    return [(name, stats.pool_bytes, stats.bytes_in_use) for name, stats in heaps if stats.pool_bytes]
 
 
 def whole(number: int, what: str, bits: int = 64) -> int:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from bfcviz import _forks
-from bfcviz.allocator.failures import out_of_memory
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.live.cupy_api import Cuda
 from bfcviz.live.keeper import Keeper
@@ -233,4 +232,4 @@ class Desk:
         """What is true now that a request of a stream has failed."""
         heap = self.heaps[device, stream]
         others = [(other.name, other.stats()) for other in self.heaps_of(device) if other is not heap]
-        return out_of_memory(size, heap.stats(), others)
+        return OutOfMemory.of(size, heap.stats(), others=others)

@@ -115,7 +115,7 @@ class CupyObserved:
             heap.allocate(address, size, requested, label, self._stream(device))
         else:
             heap.oom(requested, label, self._stream(device))
-            self._failure = _out_of_memory(heap, requested)
+            self._failure = OutOfMemory.of(requested, heap.stats(), rounded=(requested + 511) // 512 * 512)
 
     def freed(self, device: int, address: int) -> None:
         """A pool takes memory back."""
@@ -134,18 +134,6 @@ class CupyObserved:
             raise LiveError(
                 f"CuPy has a memory hook named {self._hook.name!r} in this thread already"
             ) from error
-
-
-def _out_of_memory(heap: ObservedHeap, requested: int) -> OutOfMemory:
-    stats = heap.stats()
-    return OutOfMemory(
-        requested=requested,
-        rounded=(requested + 511) // 512 * 512,
-        free_bytes=stats.free_bytes,
-        largest_free_chunk=stats.largest_free_chunk,
-        pool_bytes=stats.pool_bytes,
-        bytes_limit=stats.bytes_limit,
-    )
 
 
 def _hook_class(cupy: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Self
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
@@ -84,14 +84,9 @@ class Served:
         failure = self._handler.failure()
         if failure is None:
             return None
-        return OutOfMemory(
-            requested=failure.requested,
-            rounded=(failure.requested + 255) // 256 * 256,
-            free_bytes=failure.pool - failure.in_use,
-            largest_free_chunk=failure.largest_free_chunk,
-            pool_bytes=failure.pool,
-            bytes_limit=self.allocator.memory_limit,
-        )
+        limit = self.allocator.memory_limit
+        totals = PoolTotals(failure.pool, failure.in_use, failure.largest_free_chunk, limit)
+        return OutOfMemory.of(failure.requested, totals)
 
     def settle(self) -> None:
         """Record frees that were put off."""

@@ -72,15 +72,7 @@ class LogFile:
 
     def _fail(self, requested: int, stream: int, when: int) -> None:
         self.heap.oom(requested, 0, stream, when)
-        totals = self.heap.stats()
-        self.out_of_memory = OutOfMemory(
-            requested=requested,
-            rounded=-(-requested // UNIT) * UNIT,
-            free_bytes=totals.free_bytes,
-            largest_free_chunk=totals.largest_free_chunk,
-            pool_bytes=totals.pool_bytes,
-            bytes_limit=totals.bytes_limit,
-        )
+        self.out_of_memory = OutOfMemory.of(requested, self.heap.stats())
 
     def _time(self, clock: str) -> int:
         """Nanoseconds of the heap; the clock begins anew at midnight."""

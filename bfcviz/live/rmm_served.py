@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final, Self
 from weakref import ref
 
 from bfcviz import _forks
-from bfcviz.allocator.failures import held_by
 from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.live import marks
 from bfcviz.live.keeper import Keeper
@@ -125,10 +124,8 @@ class Device:
         try:
             return heap.allocate(num_bytes, 256, label)
         except OutOfMemory as error:
-            others = held_by(
-                (other.name, other.stats()) for other in list(self.heaps.values()) if other is not heap
-            )
-            self.failure = OutOfMemory(**{**error.numbers(), "others": others})
+            others = [each for each in list(self.heaps.values()) if each is not heap]
+            self.failure = error.beside((each.name, each.stats()) for each in others)
         raise self.failure.detached()
 
     # -- for the keeper -----------------------------------------------------------------------------------------

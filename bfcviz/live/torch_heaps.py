@@ -2,11 +2,10 @@
 
 from typing import ClassVar, Final, Protocol
 
-from bfcviz.allocator.failures import held_by
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import Budget, Memory
-from bfcviz.errors import OutOfMemory
+from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.live.headroom import Room, Share
@@ -147,15 +146,8 @@ class Heaps:
             each for each in self._lanes.in_use() if each.device == lane.device and each.stream != lane.stream
         ]
         others = [(f"stream 0x{each.stream:x}", each.allocator.stats()) for each in there]
-        return OutOfMemory(
-            requested=requested,
-            rounded=(requested + 255) // 256 * 256,
-            free_bytes=pool - in_use,
-            largest_free_chunk=largest,
-            pool_bytes=pool,
-            bytes_limit=lane.allocator.memory_limit,
-            others=held_by(others),
-        )
+        totals = PoolTotals(pool, in_use, largest, lane.allocator.memory_limit)
+        return OutOfMemory.of(requested, totals, others=others)
 
     def _last_failure(self) -> Lane | None:
         failed = [lane for lane in self._lanes.in_use() if lane.failure[0]]

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import PureWindowsPath
 from typing import Any, Final
 
-from bfcviz.errors import OutOfMemory
+from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.live.observed import ObservedHeap
 from bfcviz.live.torch_blocks import Rules
 from bfcviz.live.torch_segments import Segments, bytes_in_use
@@ -147,14 +147,8 @@ class DeviceHistory:
         totals = self.heap.stats()
         free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
         device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
-        self.out_of_memory = OutOfMemory(
-            requested=requested,
-            rounded=self._rules.round_up(requested),
-            free_bytes=free,
-            largest_free_chunk=min(totals.largest_free_chunk, free),
-            pool_bytes=pool,
-            bytes_limit=pool + device_free,
-        )
+        mapped = PoolTotals(pool, pool - free, min(totals.largest_free_chunk, free), pool + device_free)
+        self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _stream(self, handle: int) -> int:
         """Streams are numbered as they come, the default one 0."""

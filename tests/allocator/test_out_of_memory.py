@@ -5,7 +5,7 @@ import pytest
 from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.errors import OutOfMemory
+from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Kind
 
@@ -40,3 +40,23 @@ def test_out_of_memory_says_what_to_do(limit, capacity, size, advice):
     heap = new_heap(limit, SimulatedSubAllocator(capacity=capacity))
     with pytest.raises(OutOfMemory, match=advice):
         heap.allocate(size)
+
+
+def test_it_is_made_from_totals():
+    error = OutOfMemory.of(1000, PoolTotals(8 * KIB, 5 * KIB, KIB, 16 * KIB))
+    assert error.numbers() == {
+        "requested": 1000, "rounded": 1024, "free_bytes": 3 * KIB, "largest_free_chunk": KIB,
+        "pool_bytes": 8 * KIB, "bytes_limit": 16 * KIB, "others": (),
+    }  # fmt: skip
+    assert OutOfMemory.of(0, PoolTotals(0, 0, 0, 0)).rounded == 0
+    assert OutOfMemory.of(1000, new_heap().stats(), rounded=4096).rounded == 4096
+
+
+def test_others_are_those_that_hold_some_of_the_limit():
+    totals = PoolTotals(KIB, KIB, 0, 4 * KIB)
+    others = [("a", PoolTotals(2 * KIB, KIB, KIB, 4 * KIB)), ("b", PoolTotals(0, 0, 0, 4 * KIB))]
+    error = OutOfMemory.of(2 * KIB, totals, others=others)
+    assert error.others == (("a", 2 * KIB, KIB),)
+    alone = OutOfMemory.of(2 * KIB, totals)
+    assert alone.beside(others).numbers() == error.numbers()
+    assert error.for_request(100).numbers() == {**error.numbers(), "requested": 100}

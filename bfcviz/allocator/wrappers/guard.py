@@ -80,7 +80,7 @@ class GuardAllocator(AllocatorWrapper):
         try:
             start = self.wrapped.allocate(total, alignment, label, attributes=attributes)
         except OutOfMemory as error:
-            raise _in_callers_words(error, size) from error
+            raise error.for_request(size) from error
         address = start + total - self.guard_bytes - size
         try:
             self._write_words(address, size)
@@ -227,15 +227,3 @@ class GuardAllocator(AllocatorWrapper):
             except InvalidFree as error:
                 return error
         return ForeignPointer(address, f"{address:#x} is no address that this allocator handed out")
-
-
-def _in_callers_words(error: OutOfMemory, size: int) -> OutOfMemory:
-    """The same failure, of what the caller asked for; what it was rounded to holds the guard words."""
-    return OutOfMemory(
-        requested=size,
-        rounded=error.rounded,
-        free_bytes=error.free_bytes,
-        largest_free_chunk=error.largest_free_chunk,
-        pool_bytes=error.pool_bytes,
-        bytes_limit=error.bytes_limit,
-    )

@@ -9,7 +9,7 @@ from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.stats import Stats
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
-from bfcviz.errors import BrokenInvariant, InvalidFree, InvalidRequest, OutOfMemory
+from bfcviz.errors import BrokenInvariant, InvalidFree, InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.native import MAX_REQUEST
 
 
@@ -98,14 +98,8 @@ class LimitAllocator(AllocatorWrapper):
             if need <= left:
                 self.used += need
                 return
-        raise OutOfMemory(
-            requested=operator.index(num_bytes),
-            rounded=need,
-            free_bytes=left,
-            largest_free_chunk=left,
-            pool_bytes=self.limit,
-            bytes_limit=self.limit,
-        )
+        totals = PoolTotals(self.limit, self.limit - left, left, self.limit)
+        raise OutOfMemory.of(operator.index(num_bytes), totals)
 
     def _give(self, num_bytes: int) -> None:
         with self._lock:
