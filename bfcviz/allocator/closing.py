@@ -47,7 +47,7 @@ class Closing:
         """Do it now; once."""
         if not self._heap.closed:
             self._heap.release_all()
-            self._heap.wake()
+            self._heap.frees.wake_waiters()
             self._log.close()
 
     def __del__(self) -> None:

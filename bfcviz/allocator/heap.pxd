@@ -2,6 +2,7 @@ cimport cython
 
 from bfcviz cimport native
 from bfcviz.allocator cimport memory
+from bfcviz.allocator.free_signal cimport FreeSignal
 from bfcviz.allocator.held cimport HeldQueue
 from bfcviz.allocator.page_ages cimport PageAges
 from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
@@ -33,9 +34,7 @@ cdef class Heap:
     cdef u16 grower             # thread that is in the sub-allocator now, 0 = none
     cdef u64 generation         # of the process in which it went there
     cdef readonly bint closed
-    cdef int waiters            # threads that wait for a free
-    cdef readonly object freed  # threading.Condition: frees notify those threads
-    cdef readonly u64 wakes     # how often they did
+    cdef readonly FreeSignal frees  # for threads that wait for memory
 
     @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
@@ -55,9 +54,7 @@ cdef class Heap:
     @cython.locals(c="memory.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
-    cpdef void wake(self) noexcept with gil
     cdef void reject(self) noexcept nogil
-    cpdef void count_waiter(self, int change) noexcept nogil
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
     cpdef void set_safe_frontier(self, u64 count) noexcept nogil
     cpdef void clear_stats(self) noexcept nogil

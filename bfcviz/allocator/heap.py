@@ -14,10 +14,9 @@ Locks: `lock` guards all books and is held for less than a microsecond. It is le
 which may take long or need the GIL; meanwhile `growth` keeps every other thread out of the regions.
 """
 
-import threading
-
-from bfcviz import _forks, native
+from bfcviz import native
 from bfcviz.allocator import memory
+from bfcviz.allocator.free_signal import FreeSignal
 from bfcviz.allocator.held import HeldQueue
 from bfcviz.allocator.page_ages import PageAges
 from bfcviz.allocator.sizes import double, padding_of, round_up, smaller
@@ -65,9 +64,7 @@ class Heap:
         self.grower = 0
         self.generation = 0
         self.closed = False
-        self.waiters = 0
-        self.wakes = 0
-        self.freed = threading.Condition(_forks.keep(threading.RLock(), _forks.HEAP))
+        self.frees = FreeSignal()
 
     def __dealloc__(self) -> None:
         native.mutex_delete(self.growth)
@@ -129,26 +126,14 @@ class Heap:
         native.spin_unlock(self.lock)
         if due > 0:
             self.page_ages.return_pages(self.space, self.source, due == native.ALL_PAGES)
-        if self.waiters > 0:
-            self.wake()
+        if self.frees.waiters > 0:
+            self.frees.wake_waiters()
         return 0
-
-    def wake(self) -> None:
-        """Let threads that wait for memory try again."""
-        with self.freed:
-            self.wakes += 1
-            self.freed.notify_all()
 
     def reject(self) -> None:
         """Count a free that could not be carried out, nor raise."""
         native.spin_lock(self.lock)
         self.rejected_frees += 1
-        native.spin_unlock(self.lock)
-
-    def count_waiter(self, change: int) -> None:
-        """A thread begins (1) or ends (-1) waiting for `freed`."""
-        native.spin_lock(self.lock)
-        self.waiters += change
         native.spin_unlock(self.lock)
 
     def put_mark(self, label: int, value: int) -> None:

@@ -1,10 +1,9 @@
 """RetryAllocator: a request that finds no memory waits until something is freed, or the time is up."""
 
-import time
-from threading import Condition
+from functools import partial
 
-from bfcviz import _forks
 from bfcviz.allocator.attributes import AllocationAttributes
+from bfcviz.allocator.free_signal import FreeSignal
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import InvalidRequest, OutOfMemory
@@ -13,7 +12,7 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 class RetryAllocator(AllocatorWrapper):
     """Tries again after each free through it, of whatever thread, and once more at the end, as TensorFlow does.
 
-    A request with `no_retry_on_failure` does not wait. A free past this wrapper wakes nobody.
+    A request with `no_retry_on_failure` does not wait. A free past this wrapper wakes no thread.
 
     Args:
         wrapped: the allocator inside.
@@ -28,10 +27,12 @@ class RetryAllocator(AllocatorWrapper):
         if not 0 <= seconds < float("inf"):
             raise InvalidRequest(f"a wait of {seconds} seconds was asked for; give a finite number from 0 up")
         self.seconds = seconds
-        self.waiting = 0
+        self._frees = FreeSignal()
+
+    @property
+    def waiting(self) -> int:
         """Threads that wait now."""
-        self._frees = 0
-        self._freed = _forks.keep(Condition())
+        return self._frees.waiters
 
     def allocate(
         self,
@@ -46,38 +47,24 @@ class RetryAllocator(AllocatorWrapper):
         Raises:
             OutOfMemory: there was none until the time was up; of the last try.
         """
-        patient = self.seconds > 0 and not (attributes and attributes.no_retry_on_failure)
-        deadline = time.monotonic() + self.seconds
-        in_time = True
-        while True:
-            seen = self._frees  # before the try: a free between it and the wait is not slept through
-            try:
-                return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
-            except OutOfMemory:
-                if not (patient and in_time):
-                    raise
-            in_time = self._wait(seen, deadline)
+        try:
+            return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
+        except OutOfMemory:
+            if self.seconds == 0 or (attributes and attributes.no_retry_on_failure):
+                raise
+        attempt = partial(self.wrapped.try_allocate, num_bytes, alignment, label, attributes=attributes)
+        address: int | None = self._frees.try_after_frees(attempt, self.seconds)
+        if address is not None:
+            return address
+        return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
 
     def free(self, address: int) -> None:
-        """Give it back, and wake whoever waits."""
+        """Give it back, and wake the threads that wait."""
         self.wrapped.free(address)
-        with self._freed:
-            self._frees += 1
-            self._freed.notify_all()
+        if self._frees.waiters:
+            self._frees.wake_waiters()
 
     def close(self) -> None:
-        """Give all memory back; who waits finds the allocator closed."""
+        """Give all memory back; a thread that waits finds the allocator closed."""
         super().close()
-        with self._freed:
-            self._frees += 1
-            self._freed.notify_all()
-
-    def _wait(self, seen: int, deadline: float) -> bool:
-        """Sleep until something was freed since `seen`; False where the time is up."""
-        with self._freed:
-            self.waiting += 1
-            try:
-                left = deadline - time.monotonic()
-                return self._freed.wait_for(lambda: self._frees != seen, max(left, 0))
-            finally:
-                self.waiting -= 1
+        self._frees.wake_waiters()
