@@ -5,14 +5,13 @@ But it is looked at as pictures are, some ten times a second, beside the workloa
 and the MARK in the trace, come up to that much later than the step they tell of.
 """
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from bfcviz.errors import LiveError
+from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.model.timeline import RATIOS
-from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.thresholds import Threshold, Unit
 
 GROWTH: Final = "growth_per_step"
 MARKED: Final = "alert: "
@@ -32,7 +31,7 @@ MEASURES: Final = {
 
 
 @dataclass(frozen=True)
-class Alert:
+class Alert(Threshold):
     """A threshold, which a heap's number may go past.
 
     ::
@@ -60,49 +59,22 @@ class Alert:
         ValueError: a text that is no size.
     """
 
-    measure: str
-    above: float | str | None = None
-    below: float | str | None = None
     call: Callable[["Alarm"], object] | None = None
 
-    def __post_init__(self) -> None:
-        if self.measure not in MEASURES:
-            raise LiveError(f"there is no alert for {self.measure!r}; there are: {', '.join(MEASURES)}")
-        if (self.above is None) == (self.below is None):
-            raise LiveError(f"an alert for {self.measure} needs one threshold: give either above or below")
-        if self.measure == GROWTH and self.above is None:
-            raise LiveError(f"an alert for {GROWTH} is about growth above a threshold: give above")
-        threshold = self.threshold  # ValueError where it is no size
-        if not math.isfinite(threshold):
-            raise LiveError(f"an alert for {self.measure} at {threshold} would never go off: give a number")
-        if self.measure in RATIOS and not 0 <= threshold <= 1:
-            raise LiveError(
-                f"a {self.measure} of {threshold:g} was asked for; it is a share: give a number from 0 to 1"
-            )
+    UNITS: ClassVar[Mapping[str, Unit]] = {
+        measure: "share" if measure in RATIOS else "bytes" for measure in MEASURES
+    }
+    REFUSAL: ClassVar[type[BfcvizError]] = LiveError
 
-    @property
-    def threshold(self) -> float:
-        """The number, in bytes or as a share."""
-        given = self.above if self.above is not None else self.below
-        return parse_bytes(given) if isinstance(given, str) else float(given or 0)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.measure == GROWTH and not self.is_upper:
+            raise LiveError(f"an alert for {GROWTH} is about growth above a threshold: give above")
 
     @property
     def words(self) -> str:
         """What it waits for."""
         return f"{MEASURES[self.measure]} {self.bound}"
-
-    @property
-    def bound(self) -> str:
-        """`above` or `below`, and the threshold."""
-        return f"{'above' if self.above is not None else 'below'} {self.told(self.threshold)}"
-
-    def told(self, value: float) -> str:
-        """A value of this measure as text."""
-        return f"{value:.0%}" if self.measure in RATIOS else format_bytes(value)
-
-    def is_past(self, value: float) -> bool:
-        """Whether a value lies on the wrong side."""
-        return value > self.threshold if self.above is not None else value < self.threshold
 
 
 def check_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:

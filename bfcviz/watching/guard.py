@@ -11,6 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.find import events_of
 from bfcviz.model.timeline import TIMELINE, equal_parts, measured
+from bfcviz.thresholds import Hysteresis
 from bfcviz.watching.alerts import GROWTH, MARKED, MEASURES, Alarm, Alert
 
 CALM: Final = 10
@@ -20,24 +21,16 @@ _PARTS: Final = 16  # of what came since the last look, each with its least and 
 _OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
 
 
-class _State:
-    """Of one alert: whether it may go off, and looks in a row at which it had no reason to.
+class _State(Hysteresis):
+    """Of one alert.
 
     Args:
         is_past: whether a heap without memory is past the threshold.
     """
 
     def __init__(self, *, is_past: bool) -> None:
-        self.armed = not is_past
-        self.calm = CALM - 1
+        super().__init__(CALM, is_past=is_past)
         self.is_past = is_past  # at the end of the last look
-
-    def take(self, *, was_past: bool) -> bool:
-        """One look more; returns whether the alert goes off."""
-        goes_off = was_past and self.armed
-        self.calm = 0 if was_past else self.calm + 1
-        self.armed = not was_past and (self.armed or self.calm >= CALM)
-        return goes_off
 
 
 class Guard:
@@ -81,15 +74,15 @@ class Guard:
         return measured(self._model, sorted({*at, *equal_parts(start, stop, _PARTS)})), at
 
     def _passed(self, alert: Alert, state: _State, rows: Any) -> Alarm | None:
-        end = "max" if alert.above is not None else "min"
+        end = "max" if alert.is_upper else "min"
         worst: tuple[float, float, int] | None = None
         for row in rows:
             value, step = self._value(alert, row, end), int(row[f"{alert.measure}_{end}_step"])
-            beyond = abs(value - alert.threshold)
+            beyond = abs(value - alert.number)
             if alert.is_past(value) and (worst is None or beyond > worst[0]):
                 worst = beyond, value, step
             state.is_past = alert.is_past(self._value(alert, row, "last"))
-        if not state.take(was_past=worst is not None or state.is_past) or worst is None:
+        if not state.take(is_past=worst is not None or state.is_past) or worst is None:
             return None
         _, value, step = worst
         text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}, {alert.bound}"

@@ -8,7 +8,6 @@ goes to the heap past it is not seen.
 
 from bfcviz.allocator.wrappers.alert import AlertAllocator as AlertAllocator
 from bfcviz.allocator.wrappers.alert import Crossing as Crossing
-from bfcviz.allocator.wrappers.alert import Threshold as Threshold
 from bfcviz.allocator.wrappers.damage import Damage as Damage
 from bfcviz.allocator.wrappers.guard import GuardAllocator as GuardAllocator
 from bfcviz.allocator.wrappers.limit import LimitAllocator as LimitAllocator
@@ -17,3 +16,4 @@ from bfcviz.allocator.wrappers.retry import RetryAllocator as RetryAllocator
 from bfcviz.allocator.wrappers.tracking import Leak as Leak
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator as TrackingAllocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper as AllocatorWrapper
+from bfcviz.thresholds import Threshold as Threshold

@@ -1,8 +1,6 @@
 """AlertAllocator: tells at once, in the thread that did it, when a total goes past a threshold."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Lock, local
 from typing import Final, NamedTuple
 
@@ -11,8 +9,7 @@ from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.allocator.stats import Stats
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
-from bfcviz.errors import InvalidRequest
-from bfcviz.units import format_bytes
+from bfcviz.thresholds import Hysteresis, Threshold
 
 MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
     "bytes_in_use": lambda s: s.bytes_in_use,
@@ -26,43 +23,7 @@ MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
         1 - s.requested_bytes_in_use / s.bytes_in_use if s.bytes_in_use else 0.0
     ),
 }
-"""What a threshold can be about; the last three are shares of 0..1, most others bytes."""
-
-_SHARES: Final = ("share_of_limit", "external_fragmentation", "internal_fragmentation")
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A total may not go above, or below, a number.
-
-    Raises:
-        InvalidRequest: there is no such measure, or not exactly one of `above` and `below`, or that is no number.
-    """
-
-    measure: str
-    above: float | None = None
-    below: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.measure not in MEASURES:
-            raise InvalidRequest(f"there is no measure {self.measure!r}; there are: {', '.join(MEASURES)}")
-        if (self.above is None) == (self.below is None):
-            raise InvalidRequest(
-                f"a threshold for {self.measure} needs one number: give either above or below"
-            )
-        given = self.above if self.above is not None else self.below
-        if not _is_finite(given):
-            raise InvalidRequest(
-                f"a threshold of {given!r} was given for {self.measure}; give a finite number"
-            )
-
-    def is_past(self, value: float) -> bool:
-        """Whether a value lies on the wrong side."""
-        return value > self.above if self.above is not None else value < (self.below or 0)
-
-    def __str__(self) -> str:
-        number = self.above if self.above is not None else self.below
-        return f"{self.measure} {'above' if self.above is not None else 'below'} {_told(self.measure, number or 0)}"
+"""How each measure of a `Threshold` is read."""
 
 
 class Crossing(NamedTuple):
@@ -74,8 +35,7 @@ class Crossing(NamedTuple):
     doing: str
 
     def __str__(self) -> str:
-        value = _told(self.threshold.measure, self.value)
-        return f"{self.heap}: {self.threshold}: {value}, after {self.doing}"
+        return f"{self.heap}: {self.threshold}: {self.threshold.told(self.value)}, after {self.doing}"
 
 
 class AlertAllocator(AllocatorWrapper):
@@ -97,7 +57,7 @@ class AlertAllocator(AllocatorWrapper):
         self.thresholds = tuple(thresholds)
         self.error: Exception | None = None
         self._call = call
-        self._past: set[Threshold] = set()
+        self._states = [Hysteresis() for _ in self.thresholds]
         self._lock = _forks.keep(Lock())
         self._here = local()
 
@@ -140,31 +100,20 @@ class AlertAllocator(AllocatorWrapper):
         """Thresholds that are past now and were not before."""
         with self._lock:
             values = self._values()
-            past = {each for each, value in values.items() if each.is_past(value)}
-            new = [each for each in self.thresholds if each in past - self._past]
-            self._past = past
-        return [Crossing(each, values[each], self.name, doing) for each in new]
+            new = [
+                (each, value)
+                for each, state, value in zip(self.thresholds, self._states, values, strict=True)
+                if state.take(is_past=each.is_past(value))
+            ]
+        return [Crossing(each, value, self.name, doing) for each, value in new]
 
     def _come_back(self) -> None:
         """What the call has put right itself can be crossed again."""
         with self._lock:
-            self._past = {
-                each for each, value in self._values().items() if each in self._past and each.is_past(value)
-            }
+            for each, state, value in zip(self.thresholds, self._states, self._values(), strict=True):
+                if not each.is_past(value):
+                    state.take(is_past=False)
 
-    def _values(self) -> dict[Threshold, float]:
+    def _values(self) -> list[float]:
         stats = self.wrapped.stats()
-        return {each: MEASURES[each.measure](stats) for each in self.thresholds}
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        return math.isfinite(value)  # type: ignore[arg-type]
-    except TypeError:
-        return False
-
-
-def _told(measure: str, value: float) -> str:
-    if measure in _SHARES:
-        return f"{value:.0%}"
-    return f"{value:g}" if measure == "chunks_in_use" else format_bytes(value)
+        return [MEASURES[each.measure](stats) for each in self.thresholds]
