@@ -7,10 +7,10 @@ A heap that fills its ring within `LEAST_S`, or while one call holds the interpr
 
 import weakref
 from collections.abc import Iterable
-from threading import Event, Thread
 from typing import Final
 
 from bfcviz.events.trace import Trace
+from bfcviz.periodic import Periodic
 
 LEAST_S: Final = 0.01
 """Seconds between two looks at least."""
@@ -29,34 +29,37 @@ class Drain:
     """
 
     def __init__(self, traces: Iterable[Trace]) -> None:
-        self._traces = [weakref.ref(trace) for trace in traces if trace.slack is not None]
-        self._stopped = Event()
-        self._stopped.set()
+        self._looks = _Looks(weakref.ref(trace) for trace in traces if trace.slack is not None)
+        self._periodic = Periodic(self._looks, "bfcviz-drain")
 
     @property
     def running(self) -> bool:
         """Whether it was started and not stopped."""
-        return not self._stopped.is_set()
+        return self._periodic.running
 
     def start(self) -> None:
         """Begin; nothing changes where it runs already or there is nothing to lose."""
-        if self._traces and not self.running:
-            self._stopped = Event()
-            args = (self._traces, self._stopped)
-            Thread(target=_drain, args=args, name="bfcviz-drain", daemon=True).start()
+        if self._looks.traces:
+            self._periodic.start(LEAST_S)
 
     def stop(self) -> None:
-        """End it; it can be started again."""
-        self._stopped.set()
+        """End it, without waiting for a look under way; it can be started again."""
+        self._periodic.stop(0)
 
 
-def _drain(traces: list[weakref.ref[Trace]], stopped: Event) -> None:
-    wait = LEAST_S
-    while not stopped.wait(wait):
-        found = [trace for each in traces if (trace := each()) is not None and trace.following]
+class _Looks:
+    """Fetches what is new of the traces that are there yet; returns when to look again, None where all are gone."""
+
+    def __init__(self, traces: Iterable[weakref.ref[Trace]]) -> None:
+        self.traces = list(traces)
+        self._wait = LEAST_S
+
+    def __call__(self) -> float | None:
+        found = [trace for each in self.traces if (trace := each()) is not None and trace.following]
         if not found:
-            stopped.set()
-        wait = min((_look(trace, wait) for trace in found), default=MOST_S)
+            return None
+        self._wait = min(_look(trace, self._wait) for trace in found)
+        return self._wait
 
 
 def _look(trace: Trace, waited: float) -> float:

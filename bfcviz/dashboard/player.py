@@ -1,10 +1,11 @@
 """Play: one step after another on the kernel's event loop, until the end or a pause."""
 
-import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
 from bfcviz.errors import BfcvizError
+from bfcviz.periodic import Periodic
 
 TICK_S: Final = 0.2
 """Seconds between two pictures, where making one takes no longer."""
@@ -18,14 +19,12 @@ class Player:
 
     def __init__(self, advance: Callable[[], bool], ended: Callable[[], None]) -> None:
         self._advance = advance
-        self._ended = ended
-        self._task: asyncio.Task[None] | None = None
-        self._wanted = False
+        self._periodic = Periodic(self._step, "bfcviz-player", ended=ended)
 
     @property
     def playing(self) -> bool:
         """Whether it is under way."""
-        return self._wanted
+        return self._periodic.running
 
     def play(self) -> None:
         """Starts; nothing changes where it already plays.
@@ -33,29 +32,19 @@ class Player:
         Raises:
             BfcvizError: no event loop runs in this thread, as in a plain script.
         """
-        if self._wanted:
-            return
         try:
-            loop = asyncio.get_running_loop()
+            self._periodic.start_task()
         except RuntimeError:
             raise BfcvizError(
                 "play needs a running event loop, as a notebook has; set `step` instead"
             ) from None
-        self._wanted = True
-        self._task = loop.create_task(self._run())  # kept, or the loop would forget it
 
     def pause(self) -> None:
         """Stops before the next step; may be called from any thread."""
-        self._wanted = False
+        self._periodic.stop()
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._wanted:
-                began = loop.time()
-                if not self._advance():
-                    break
-                await asyncio.sleep(max(TICK_S - (loop.time() - began), REST_S))
-        finally:
-            self._wanted = False
-            self._ended()
+    def _step(self) -> float | None:
+        began = time.monotonic()
+        if not self._advance():
+            return None
+        return max(TICK_S - (time.monotonic() - began), REST_S)

@@ -1,13 +1,11 @@
 """Renderer: makes a picture again and again beside a workload, which never waits for it."""
 
-import asyncio
-import contextvars
 from collections.abc import Callable
-from threading import Event, Thread, current_thread
 from typing import Final
 
 from bfcviz.dashboard.pace import Pace
 from bfcviz.errors import BfcvizError
+from bfcviz.periodic import Periodic
 
 RATE: Final = 10.0
 """Pictures a second, at most."""
@@ -58,18 +56,14 @@ class Renderer:
         self.pace = Pace(rate, budget)
         self.error: Exception | None = None
         self._frame = frame
-        self._ended = ended
         self._failures = 0
         self._paused = False
-        self._stopped = Event()
-        self._stopped.set()
-        self._thread: Thread | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._periodic = Periodic(self._step, "bfcviz-renderer", ended=ended)
 
     @property
     def running(self) -> bool:
         """Whether it was started and has neither stopped nor come to its end."""
-        return not self._stopped.is_set()
+        return self._periodic.running
 
     @property
     def paused(self) -> bool:
@@ -78,15 +72,9 @@ class Renderer:
 
     def start(self) -> None:
         """Make pictures in a thread of its own; nothing changes where it runs already."""
-        if self.running:
-            return
-        self._begin()
-        # In the caller's context, by which a kernel knows the cell that messages belong to.
-        run = contextvars.copy_context().run
-        self._thread = Thread(
-            target=run, args=(self._loop, self._stopped), name="bfcviz-renderer", daemon=True
-        )
-        self._thread.start()
+        if not self.running:
+            self._begin()
+            self._periodic.start()  # in the caller's context, by which a kernel knows the cell of messages
 
     def start_task(self) -> None:
         """Make pictures on this thread's event loop: for a kernel that is idle, with the work elsewhere.
@@ -96,12 +84,11 @@ class Renderer:
         """
         if self.running:
             return
+        self._begin()
         try:
-            loop = asyncio.get_running_loop()
+            self._periodic.start_task()
         except RuntimeError:
             raise BfcvizError("no event loop runs here, as it does in a notebook; use start()") from None
-        self._begin()
-        self._task = loop.create_task(self._loop_async(self._stopped))
 
     def pause(self) -> None:
         """Make no pictures until `resume`; what is under way is finished."""
@@ -113,53 +100,25 @@ class Renderer:
 
     def stop(self) -> None:
         """End it, and wait for a picture under way, unless that one is what stops it. It can be started again."""
-        self._stopped.set()
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not current_thread():
-            thread.join(_PATIENCE_S)
-        task, self._task = self._task, None
-        if task is not None and not task.done():
-            task.get_loop().call_soon_threadsafe(task.cancel)
+        self._periodic.stop(_PATIENCE_S)
 
     def _begin(self) -> None:
-        self._stopped = Event()
         self._failures = 0
         self.error = None
 
-    def _loop(self, stopped: Event) -> None:
-        try:
-            wait = 0.0
-            while not stopped.wait(wait):
-                wait = self._step(stopped)
-        finally:
-            self._end(stopped)
-
-    async def _loop_async(self, stopped: Event) -> None:
-        try:
-            while not stopped.is_set():  # noqa: ASYNC110  it is set from other threads as well
-                await asyncio.sleep(self._step(stopped))
-        finally:
-            self._end(stopped)
-
-    def _end(self, stopped: Event) -> None:
-        stopped.set()
-        if self._ended is not None:
-            self._ended()
-
-    def _step(self, stopped: Event) -> float:
-        """One picture, unless paused; returns the seconds to wait for the next."""
+    def _step(self) -> float | None:
+        """One picture, unless paused; returns the seconds to wait for the next, None where there is none."""
         if self._paused:
             return self.pace.period_s
         self.pace.begin()
         try:
-            if not self._frame():
-                stopped.set()
+            goes_on = self._frame()
         except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
             self.error = error
             self._failures += 1
-            if self._failures == MOST_FAILURES:
-                stopped.set()
+            goes_on = self._failures < MOST_FAILURES
         else:
             self.error = None
             self._failures = 0
-        return self.pace.end()
+        wait = self.pace.end()
+        return wait if goes_on else None

@@ -1,15 +1,12 @@
 """Polling: what is not told but must be asked for, asked for again and again by a thread of its own."""
 
-import atexit
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from bfcviz.errors import LiveError
 from bfcviz.live.numpy import unserved
-
-PATIENCE: Final = 5.0
-"""Seconds that the end of Python waits for a call under way."""
+from bfcviz.periodic import Periodic
 
 
 class Polling:
@@ -27,39 +24,27 @@ class Polling:
     def __init__(self, ask: Callable[[], Any], every_s: float, name: str) -> None:
         self._ask = ask
         self._every_s = every_s
-        self._name = name
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._began = False
+        # Python may end within the `with`: a thread in a framework's C++ then would abort the process.
+        self._periodic = Periodic(self._next, name, failed=self._keep, at_exit=True)
         self.error: Exception | None = None
 
     def refuse_twice(self, whom: str) -> None:
         """Raises LiveError where it runs already: the `with` of an observer was entered twice."""
-        if self._thread is not None:
+        if self._began:
             raise LiveError(f"{whom} is observed by this already: leave that `with` first")
 
     def start(self) -> None:
         """Begin; the thread's own arrays are not on a heap that serves NumPy."""
-        self._ended = threading.Event()
-        thread = threading.Thread(target=self._go_on, args=(self._ended,), name=self._name, daemon=True)
         with unserved():
-            thread.start()
-        self._thread = thread
-        atexit.register(self._leave)
+            self._periodic.start(self._every_s)
+        self._began = True
 
     def stop(self) -> None:
         """End, when a call under way is over."""
-        atexit.unregister(self._leave)
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _leave(self) -> None:
-        """Python ends within the `with`: a thread in a framework's C++ then would abort the process."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join(PATIENCE)
+        self._periodic.stop()
+        self._began = False
 
     def last(self, error: BaseException | None, times: int = 1) -> None:
         """Call it in this thread at the end of a `with`; raises what it raises, unless the `with` ends by an error."""
@@ -76,10 +61,9 @@ class Polling:
         with self._lock:
             self._ask()
 
-    def _go_on(self, ended: threading.Event) -> None:
-        while not ended.wait(self._every_s):
-            try:
-                self.now()
-            except Exception as error:  # noqa: BLE001  whoever looks will be told
-                self.error = error
-                return
+    def _next(self) -> float:
+        self.now()
+        return self._every_s
+
+    def _keep(self, error: Exception) -> None:
+        self.error = error

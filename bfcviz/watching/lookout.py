@@ -1,8 +1,9 @@
 """Lookout: the thread beside the workload that looks for alerts, and keeps up with rings that no dashboard reads."""
 
 from collections.abc import Callable
-from threading import Event, Thread
 from typing import Final
+
+from bfcviz.periodic import Periodic
 
 PERIOD_S: Final = 0.1
 """Seconds between two looks."""
@@ -23,28 +24,17 @@ class Lookout:
     def __init__(self, look: Callable[[], object], failed: Callable[[Exception], object]) -> None:
         self._look = look
         self._failed = failed
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="bfcviz-lookout", daemon=True)
-        self._thread.start()
+        self._periodic = Periodic(self._next, "bfcviz-lookout", failed=failed)
+        self._periodic.start(PERIOD_S)
 
     def stop(self) -> None:
         """Look a last time, and end it."""
-        if self._stopped.is_set():
-            return
-        self._stopped.set()
-        self._thread.join(_PATIENCE_S)
-        if not self._thread.is_alive():
-            self._try()
+        if self._periodic.running and self._periodic.stop(_PATIENCE_S):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
+                self._failed(error)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(PERIOD_S):
-            if not self._try():
-                self._stopped.set()
-
-    def _try(self) -> bool:
-        try:
-            self._look()
-        except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
-            self._failed(error)
-            return False
-        return True
+    def _next(self) -> float:
+        self._look()
+        return PERIOD_S

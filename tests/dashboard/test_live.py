@@ -125,7 +125,7 @@ def test_it_shows_what_happens_in_a_thread_beside_it(watch):
     dashboard.inspector.wait_for(head)
     assert dashboard.inspector.follow
     assert dashboard.inspector.step == head
-    assert dashboard.inspector.threads == {dashboard.renderer._thread}
+    assert dashboard.inspector.threads == {dashboard.renderer._periodic.thread}
     head = work(heap)
     dashboard.inspector.wait_for(head)
     assert dashboard.pictures == len(dashboard.inspector.shown)
@@ -205,8 +205,8 @@ def test_what_goes_wrong_in_a_picture_is_said_and_harms_nobody(watch):
     heap = new_heap()
     dashboard = watch(heap, start=False)
     dashboard.inspector.failing = True
-    over, ended = threading.Event(), dashboard.renderer._ended
-    dashboard.renderer._ended = lambda: (ended(), over.set())
+    over, ended = threading.Event(), dashboard.renderer._periodic._ended
+    dashboard.renderer._periodic._ended = lambda: (ended(), over.set())
     stop = threading.Event()
     beside = threading.Thread(target=lambda: [work(heap) for _ in iter(stop.is_set, True)])
     beside.start()
@@ -237,7 +237,7 @@ def test_a_recording_that_ends_ends_it(tmp_path, watch):
         head = work(heap)
         dashboard.inspector.wait_for(head)
         heap.close()
-    dashboard.renderer._thread.join(PATIENCE_S)
+    dashboard.renderer._periodic.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
     assert "ended (complete)" in dashboard._words.value
 
@@ -313,7 +313,7 @@ def test_a_waiter_that_is_interrupted_leaves_the_workload_alone(watch):
 
 def test_closed_it_is_gone():
     dashboard = LiveDashboard(new_heap(), **QUICK)
-    thread = dashboard.renderer._thread
+    thread = dashboard.renderer._periodic.thread
     dashboard.close()
     assert not thread.is_alive()
     assert dashboard.comm is None
@@ -331,7 +331,7 @@ def test_a_process_that_is_killed_ends_it_and_what_it_did_can_be_seen(tmp_path, 
         dashboard = watch(tmp_path / "run")
         assert (len(dashboard.trace), dashboard.trace.following) == (100, True)
         process.kill()
-    dashboard.renderer._thread.join(PATIENCE_S)
+    dashboard.renderer._periodic.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
     assert "ended (truncated)" in dashboard._words.value
     assert "did not end cleanly" in notice(dashboard.trace.origin)

@@ -70,7 +70,7 @@ def test_a_step_that_fails_ends_it():
     async def run():
         player.play()
         with pytest.raises(ValueError, match="no such step"):
-            await player._task
+            await player._periodic._run.task
 
     asyncio.run(run())
     assert stops == [True]

@@ -102,10 +102,10 @@ def test_paused_it_draws_nothing():
     renderer = Renderer(frames, **QUICK)
     renderer.pause()
     assert renderer.paused
-    waits = [renderer._step(threading.Event()) for _ in range(3)]
+    waits = [renderer._step() for _ in range(3)]
     assert (frames.count, waits) == (0, [0.001] * 3)
     renderer.resume()
-    renderer._step(threading.Event())
+    renderer._step()
     assert frames.count == 1
 
 
@@ -145,7 +145,7 @@ def test_on_an_event_loop_it_can_be_stopped():
         renderer = Renderer(frames, **QUICK)
         renderer.start_task()
         await asyncio.sleep(0)
-        task = renderer._task
+        task = renderer._periodic._run.task
         renderer.stop()
         await asyncio.wait([task])
         return renderer.running, task.done()

@@ -463,7 +463,7 @@ def test_the_thread_reads_by_itself_and_its_end_is_said(torch):
     torch.snapshots = [shown(entry("snapshot")), RuntimeError("the driver is gone")]
     source = observe_torch(every_s=0.001)
     with pytest.raises(RuntimeError, match="the driver is gone"), source:  # noqa: PT012
-        source._polling._thread.join()
+        source._polling._periodic.thread.join()
         assert "It ended early: the driver is gone" in source.says
     assert torch.history is None
 

@@ -101,7 +101,7 @@ def test_without_a_notebook_the_dashboard_is_made_when_it_is_asked_for():
         assert dashboard.traces == w.traces
         assert dashboard.renderer.running
         assert "NumPy is served" in dashboard._way.value
-        assert not dashboard.renderer._thread.name.startswith("bfcviz-lookout")
+        assert not dashboard.renderer._periodic.thread.name.startswith("bfcviz-lookout")
     assert not dashboard.renderer.running
     assert dashboard.inspector.step == len(w.trace)
     assert f"ended: {len(w.trace):,} events" in dashboard._words.value

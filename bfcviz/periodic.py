@@ -1,0 +1,173 @@
+"""Periodic: calls a function again and again beside the program, which never waits for it."""
+
+import asyncio
+import atexit
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from bfcviz import _forks
+
+PATIENCE_S: Final = 5.0
+"""Seconds that the end of Python waits for a call under way."""
+
+
+class _Run:
+    """From one start to its end: what carries it out."""
+
+    def __init__(self) -> None:
+        self.thread: threading.Thread | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.is_over = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can still call; no thread goes on in a forked process."""
+        if self.task is not None:
+            return not self.task.done()
+        return self.thread is not None and self.thread.is_alive()
+
+
+class Periodic:
+    """Calls a function again and again, one call after the other, until it is stopped or has nothing more to do.
+
+    It runs in a daemon thread (`start`), or between other tasks of an event loop (`start_task`), in the context of
+    its caller. In a forked process it is stopped, and can be started. Python's end does not wait for it, unless
+    `at_exit` is true.
+
+    Args:
+        call: what to do; returns the seconds to wait until the next call, None where there shall be none.
+        name: of the thread.
+        failed: is told what a call raised; there are no more calls after it. Without it, the error is raised in the
+            thread or task.
+        ended: is called in the thread or task when it comes to its end, whatever the reason.
+        at_exit: whether Python's end stops it, and waits for a call under way: a thread that is in a framework's C++
+            then would abort the process.
+
+    Attributes:
+        thread: of the last start; None before it, and after a stop.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], float | None],
+        name: str,
+        *,
+        failed: Callable[[Exception], object] | None = None,
+        ended: Callable[[], object] | None = None,
+        at_exit: bool = False,
+    ) -> None:
+        self._call = call
+        self._name = name
+        self._failed = failed
+        self._ended = ended
+        self._at_exit = at_exit
+        self._run: _Run | None = None
+        self.thread: threading.Thread | None = None
+        self._changed = threading.Condition(_forks.keep(threading.RLock(), _forks.HEAP))
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has neither been stopped nor come to its end."""
+        run = self._run
+        return run is not None and run.is_alive
+
+    def start(self, after_s: float = 0.0) -> None:
+        """Begin in a thread, after so many seconds; nothing changes where it runs already."""
+        if self.running:
+            return
+        run = self._run = _Run()
+        begin = contextvars.copy_context().run
+        run.thread = threading.Thread(
+            target=begin, args=(self._loop, run, after_s), name=self._name, daemon=True
+        )
+        self.thread = run.thread
+        run.thread.start()
+        if self._at_exit:
+            atexit.register(self.stop, PATIENCE_S)
+
+    def start_task(self) -> None:
+        """Begin on the event loop of this thread; nothing changes where it runs already.
+
+        Raises:
+            RuntimeError: no event loop runs in this thread.
+        """
+        if self.running:
+            return
+        loop = asyncio.get_running_loop()
+        self.thread = None
+        run = self._run = _Run()
+        run.task = loop.create_task(self._loop_task(run))
+        run.task.add_done_callback(lambda _: self._end(run))  # also of one that is cancelled before it begins
+
+    def stop(self, patience_s: float | None = None) -> bool:
+        """End it; it can be started again.
+
+        Args:
+            patience_s: how long to wait for a call under way in the thread, None: until it is over. A call that stops
+                it is not waited for.
+
+        Returns:
+            Whether no call of the thread is under way any more.
+        """
+        if self._at_exit:
+            atexit.unregister(self.stop)
+        with self._changed:
+            run, self._run = self._run, None
+            thread, self.thread = self.thread, None
+            self._changed.notify_all()
+        if run is not None and run.task is not None and not run.task.get_loop().is_closed():
+            run.task.get_loop().call_soon_threadsafe(run.task.cancel)
+        if thread is None or thread is threading.current_thread():
+            return thread is None
+        thread.join(patience_s)
+        return not thread.is_alive()
+
+    def sleep(self, seconds: float) -> bool:
+        """Within a call in the thread: sleep, but no longer than it runs; returns whether it still does."""
+        return self._sleep(self._run, seconds)
+
+    def _sleep(self, run: _Run | None, seconds: float) -> bool:
+        if run is None:
+            return False
+        with self._changed:
+            self._changed.wait_for(lambda: self._run is not run, seconds)
+            return self._run is run
+
+    def _loop(self, run: _Run, after_s: float) -> None:
+        try:
+            wait: float | None = after_s
+            while wait is not None and self._sleep(run, wait):
+                wait = self._next()
+        finally:
+            self._end(run)
+
+    async def _loop_task(self, run: _Run) -> None:
+        try:
+            wait: float | None = 0.0
+            while wait is not None:
+                await asyncio.sleep(wait)
+                wait = self._next() if self._run is run else None
+        finally:
+            self._end(run)
+
+    def _next(self) -> float | None:
+        """One call; returns the seconds until the next."""
+        try:
+            return self._call()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)
+            return None
+
+    def _end(self, run: _Run) -> None:
+        if run.is_over:
+            return
+        run.is_over = True
+        with self._changed:
+            if self._run is run:
+                self._run = None
+        if self._ended is not None:
+            self._ended()
