@@ -9,7 +9,6 @@
 """
 
 import os
-import threading
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from typing import Any, Final, Self
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.live.numpy import unserved
+from bfcviz.periodic import Periodic
 
 WINDOW: Final = "window-"
 """What the folders of windows begin with; those that are not whole yet have a dot before it."""
@@ -41,8 +41,8 @@ class Windows:
         self.error: Exception | None = None
         self._seconds = seconds
         self._every_s = every_s
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._began = False
+        self._periodic = Periodic(self._next_window, "bfcviz-tensorflow", failed=self._keep)
         self._profiler: Any = None
 
     @property
@@ -71,7 +71,7 @@ class Windows:
         """A window is there when it is whole: there is nothing to be hastened."""
 
     def __enter__(self) -> Self:
-        if self._thread is not None:
+        if self._began:
             raise LiveError("TensorFlow's windows are being recorded already: leave that `with` first")
         try:
             self._profiler = import_module("tensorflow").profiler.experimental
@@ -80,27 +80,24 @@ class Windows:
                 "TensorFlow was to be observed, but is not installed: pip install tensorflow"
             ) from error
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._go_on, name="bfcviz-tensorflow", daemon=True)
         with unserved():
-            self._thread.start()
+            self._periodic.start()
+        self._began = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._periodic.stop()
+        self._began = False
 
-    def _go_on(self) -> None:
-        try:
-            while not self._ended.is_set():
-                self._record()
-                self._ended.wait(max(self._every_s - self._seconds, 0))
-        except Exception as error:  # noqa: BLE001  whoever looks will be told
-            self.error = error
+    def _keep(self, error: Exception) -> None:
+        self.error = error
+
+    def _next_window(self) -> float:
+        """Record a window; returns the seconds until the next."""
+        self._record()
+        return max(self._every_s - self._seconds, 0)
 
     def _record(self) -> None:
         """One window; cut short where the end comes."""
@@ -116,7 +113,7 @@ class Windows:
                 raise
             self.missed += 1
             return
-        self._ended.wait(self._seconds)
+        self._periodic.sleep(self._seconds)
         self._profiler.stop()
         made.replace(self.folder / name)
         self.count += 1

@@ -92,7 +92,7 @@ def test_where_the_profiler_is_in_use_a_window_is_left_out(profiler, tmp_path):
 def test_what_ends_it_early_is_said(profiler, tmp_path):
     profiler.busy = RuntimeError("no profiler")
     with windows(tmp_path) as source:
-        source._thread.join()
+        source._periodic.thread.join()
     assert "It ended early: no profiler" in source.says
     assert names(tmp_path) == []
 
