@@ -8,6 +8,7 @@ setuptools loads this file by itself, before the package exists, so it imports n
 """
 
 import re
+import sys
 from pathlib import Path
 
 from setuptools import Extension
@@ -58,7 +59,9 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             for source in made.sources:
                 check_inspect(Path(source))
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
-            extension.extra_compile_args.append("-O3")
+            extension.extra_compile_args += ["-O3", "-g0"]
+            if sys.platform == "linux":
+                extension.extra_link_args.append("-Wl,-s")  # no symbols but those that Python needs
         super().run()
 
     def get_source_files(self) -> list[str]:

@@ -70,6 +70,14 @@ def test_the_wheel_holds_nothing_that_only_its_making_needs(wheel):
     assert (left_over, foreign) == ([], [])
 
 
+def test_the_binaries_carry_no_debug_symbols(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        binaries = {name: file.read(name) for name in file.namelist() if name.endswith(".so")}
+    assert binaries
+    sections = (b".debug_info", b".debug_line", b".symtab")
+    assert [(name, section) for name, code in binaries.items() for section in sections if section in code] == []
+
+
 def test_generated_c_stays_out_of_the_tree(wheel, tree):
     del wheel  # so that it is built
     assert [path for path in tree.rglob("*.c") if "build" not in path.relative_to(tree).parts] == []
