@@ -2,7 +2,7 @@
 
 Before a fork the locks are taken, so that what they guard is whole, and released after it on both sides. A lock that
 another thread keeps for too long is made anew in the child. The compiled heap's own locks are not among these
-(native.pxd).
+(bfcviz/c/lock_list.h).
 """
 
 import os

@@ -1,8 +1,8 @@
-"""What the compiled modules do in C (native.pxd), in plain Python: the same names, the same results.
+"""What the compiled modules do in C (bfcviz/c), in plain Python: the same names, the same results.
 
 Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
 """
-# ruff: noqa: D103  the comments stand in native.pxd
+# ruff: noqa: D103  the comments stand in the headers
 
 import gc
 import operator

@@ -1,8 +1,8 @@
-"""The memory a log writes to, a window of records: in plain Python what log_window.pxd is in C.
+"""The memory a log writes to, a window of records: in plain Python what log_window.h is in C.
 
 Used when bfcviz runs uncompiled. Nothing here is for callers outside `events`.
 """
-# ruff: noqa: D103  the comments stand in log_window.pxd
+# ruff: noqa: D103  the comments stand in log_window.h
 
 import os
 import threading

@@ -1,67 +1,10 @@
-# Pages from the operating system; pages.py beside this file is the same in plain Python (see bfcviz/native.pxd).
+# Pages from the operating system (pages.h), declared to Cython. pages.py is the same in plain Python.
 
 from bfcviz.native cimport u64
 
-cdef extern from *:
-    """
-    #include <fcntl.h>
-    #include <stdint.h>
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/mman.h>
-    #include <unistd.h>
-
-    /* `bytes` of zeroed memory at a multiple of `alignment`, both multiples of the page size; 0 = refused. */
-    static uint64_t bfc_map_pages(uint64_t bytes, uint64_t alignment, uint64_t page) {
-        uint64_t extra = alignment > page ? alignment : 0, begin, skip;
-        void *p = mmap(0, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED || bytes + extra < bytes) return 0;
-        begin = (uint64_t)p;
-        skip = extra ? (alignment - begin % alignment) % alignment : 0;
-        if (skip) munmap(p, skip);
-        if (extra - skip) munmap((void *)(begin + skip + bytes), extra - skip);
-    #if defined(__linux__)
-        /* As NumPy does for its large arrays: far fewer page faults. */
-        if (bytes >= 4 << 20) madvise((void *)(begin + skip), bytes, MADV_HUGEPAGE);
-    #endif
-        return begin + skip;
-    }
-    /* MemAvailable of /proc/meminfo, in bytes; all there is where it cannot be read. */
-    static uint64_t bfc_available_memory(void) {
-        char text[512];
-        int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-        if (fd < 0) return UINT64_MAX;
-        ssize_t length = read(fd, text, sizeof text - 1);
-        close(fd);
-        text[length > 0 ? length : 0] = 0;
-        char *line = strstr(text, "MemAvailable:");
-        return line ? strtoull(line + 13, NULL, 10) * 1024 : UINT64_MAX;
-    }
-    static uint64_t bfc_page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
-    static void bfc_discard_pages(uint64_t address, uint64_t bytes) {
-        madvise((void *)address, bytes, MADV_DONTNEED);
-    }
-    static void bfc_unmap_pages(uint64_t address, uint64_t bytes) { munmap((void *)address, bytes); }
-    """
-    u64 bfc_map_pages(u64, u64, u64) noexcept nogil
-    void bfc_unmap_pages(u64, u64) noexcept nogil
-    void bfc_discard_pages(u64, u64) noexcept nogil
-    u64 bfc_available_memory() noexcept nogil
-    u64 bfc_page_size() noexcept nogil
-
-cdef inline u64 page_size() noexcept nogil:
-    return bfc_page_size()
-
-cdef inline u64 map_pages(u64 num_bytes, u64 alignment) noexcept nogil:
-    return bfc_map_pages(num_bytes, alignment, bfc_page_size())
-
-cdef inline void unmap_pages(u64 address, u64 num_bytes) noexcept nogil:
-    bfc_unmap_pages(address, num_bytes)
-
-# The pages wholly inside [address, address + num_bytes) become zeros, and take no memory until they are touched.
-cdef inline void discard_pages(u64 address, u64 num_bytes) noexcept nogil:
-    bfc_discard_pages(address, num_bytes)
-
-# Bytes that can be allocated without swapping, as the kernel estimates; 2^64 - 1 where it does not say.
-cdef inline u64 available_memory() noexcept nogil:
-    return bfc_available_memory()
+cdef extern from "bfcviz/allocator/sub_allocators/pages.h" nogil:
+    u64 page_size "bfc_page_size"() noexcept
+    u64 map_pages "bfc_map_pages"(u64 num_bytes, u64 alignment) noexcept
+    void unmap_pages "bfc_unmap_pages"(u64 address, u64 num_bytes) noexcept
+    void discard_pages "bfc_discard_pages"(u64 address, u64 num_bytes) noexcept
+    u64 available_memory "bfc_available_memory"() noexcept

@@ -1,4 +1,4 @@
-"""Pages from the operating system, through Python's mmap; what pages.pxd is in C."""
+"""Pages from the operating system, through Python's mmap; what pages.h is in C."""
 
 import ctypes
 import mmap

@@ -1,0 +1,50 @@
+/* A lock that may be held for long. */
+#pragma once
+
+#include <Python.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "bfcviz/c/attributes.h"
+#include "bfcviz/c/gil.h"
+#include "bfcviz/c/thread_number.h"
+
+typedef struct bfc_mutex {
+    pthread_mutex_t mutex;
+    uint16_t owner;         /* number of the thread that holds it; 0 = none */
+    struct bfc_mutex *next; /* in lock_list.h */
+} bfc_mutex;
+
+/* No lock is held while its holder waits for the GIL, nor waited for with the GIL held: a thread that has the
+   GIL releases it, waits until the lock is free, and only then tries again. A thread without the GIL never
+   waits for it here: the thread that has it may be waiting for this one, with a lock of a framework's. */
+BFC_STATIC void bfc_mutex_lock(bfc_mutex *m) {
+    while (pthread_mutex_trylock(&m->mutex)) {
+        if (!bfc_has_gil()) {
+            pthread_mutex_lock(&m->mutex);
+            break;
+        }
+        PyThreadState *mine = PyEval_SaveThread();
+        pthread_mutex_lock(&m->mutex);
+        pthread_mutex_unlock(&m->mutex);
+        PyEval_RestoreThread(mine);
+    }
+    m->owner = bfc_thread_number();
+}
+
+BFC_STATIC void bfc_mutex_unlock(bfc_mutex *m) {
+    m->owner = 0;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+/* Wait until no other thread holds it, for so many nanoseconds at most. */
+BFC_STATIC void bfc_mutex_settle(bfc_mutex *m, int64_t patience) {
+    struct timespec until;
+    if (m->owner == bfc_thread_number()) return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    patience += until.tv_nsec;
+    until.tv_sec += patience / 1000000000;
+    until.tv_nsec = patience % 1000000000;
+    if (!pthread_mutex_timedlock(&m->mutex, &until)) pthread_mutex_unlock(&m->mutex);
+}

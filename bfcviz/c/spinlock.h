@@ -1,0 +1,52 @@
+/* A lock for critical sections of well under a microsecond: one exchange to take, one store to leave. */
+#pragma once
+
+#include <Python.h>
+#include <sched.h>
+#include <time.h>
+
+#include "bfcviz/c/attributes.h"
+#include "bfcviz/c/gil.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+typedef struct bfc_spinlock {
+    char locked;
+    struct bfc_spinlock *next; /* in lock_list.h */
+} bfc_spinlock;
+
+static inline int bfc_spin_try(bfc_spinlock *l) {
+    return !__atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE);
+}
+
+static inline void bfc_spin_unlock(bfc_spinlock *l) { __atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE); }
+
+/* The holder may have been preempted: first wait, then yield the processor. */
+BFC_STATIC void bfc_spin_pause(int turn) {
+    if (turn < 100) {
+#if defined(__x86_64__)
+        _mm_pause();
+#endif
+    } else if (turn < 200) {
+        sched_yield();
+    } else {
+        struct timespec t = {0, 20000};
+        nanosleep(&t, 0);
+    }
+}
+
+BFC_STATIC void bfc_spin_wait(bfc_spinlock *l) {
+    int has_gil = bfc_has_gil();
+    for (int turn = 0; !bfc_spin_try(l); turn++) {
+        PyThreadState *mine = turn >= 100 && has_gil ? PyEval_SaveThread() : 0;
+        bfc_spin_pause(turn);
+        if (mine) PyEval_RestoreThread(mine);
+    }
+}
+
+/* See mutex.h for who waits with the GIL. */
+static inline void bfc_spin_lock(bfc_spinlock *l) {
+    if (!bfc_spin_try(l)) bfc_spin_wait(l);
+}
