@@ -59,21 +59,6 @@ class CFunctions(NamedTuple):
     free: int
 
 
-class Hooks(NamedTuple):
-    """What `bfcviz.live` puts into frameworks: C entry points, valid while the allocator lives; all 0 uncompiled.
-
-    Each takes `context` first. `serve(num_bytes, label)` and `take_back(pointer)` are allocate and free, the latter
-    telling why it did nothing (native.FREE_...); `requested(pointer)` is 0 for what is no chunk's;
-    `totals(u64[3])` are bytes in the pool, in use, and of the largest free chunk.
-    """
-
-    context: int
-    serve: int
-    take_back: int
-    requested: int
-    totals: int
-
-
 class BFCAllocator:
     """A best-fit-with-coalescing heap that writes an event for everything that happens to it.
 
@@ -262,9 +247,9 @@ class BFCAllocator:
         """Entry points for C code."""
         return CFunctions(*cface.functions(self.heap))
 
-    def hooks(self) -> Hooks:
-        """Entry points for a framework's hooks."""
-        return Hooks(*cface.hooks(self.heap))
+    def hooks(self) -> object:
+        """A capsule of what a framework's memory functions call (hooks.h), good while this lives; None uncompiled."""
+        return cface.hooks(self.heap)
 
     # -- what it knows ------------------------------------------------------------------------------------------
 

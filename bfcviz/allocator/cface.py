@@ -8,8 +8,6 @@ from bfcviz import native
 if TYPE_CHECKING:
     from bfcviz.allocator.heap import Heap
 
-NO_HOOKS = (0,) * 5
-
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _kept: dict[int, Any] = {}
@@ -36,6 +34,6 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
     )
 
 
-def hooks(_heap: "Heap") -> tuple[int, ...]:
-    """Uncompiled there are none: serving a framework, which needs them, is refused."""
-    return NO_HOOKS
+def hooks(_heap: "Heap") -> object:
+    """None: uncompiled there are no C functions, and serving a framework, which needs them, is refused."""
+    return None

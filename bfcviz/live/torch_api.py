@@ -24,7 +24,7 @@ OWN_ERROR: Final = (
     ("libc10.so", f"_ZN3c105ErrorC1ENS_14SourceLocationEN{_STRING}E"),
     ("libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"),
 )
-"""What it takes to throw c10::OutOfMemoryError, by library and symbol: see torch_error.pxd."""
+"""What it takes to throw c10::OutOfMemoryError, by library and symbol: see torch_error.h."""
 
 
 def torch_with_cuda(wish: str) -> Any:

@@ -1,150 +1,25 @@
-# Which Python stack this is, as a number, in C; walk.py beside this file is the same in Python.
+# Which Python stack this is, as a number (stack_walk.h), declared to Cython.
 
-from bfcviz.live cimport raising
 from bfcviz.native cimport u32, u64
 
-cdef extern from *:
-    """
-    #include <Python.h>
-    #include <stdint.h>
-    #include <stdlib.h>
-    #include <string.h>
-
-    #define BFC_DEEPEST 128
-    typedef struct { PyObject *code; uint64_t at; } bfc_place;      /* of one frame: where in which code it is */
-    typedef struct {
-        bfc_place *places;              /* innermost first; NULL: nothing is here */
-        uint64_t hash;
-        uint32_t depth;
-        uint32_t label;                 /* in force at the time */
-        uint32_t number;                /* what both together are called */
-    } bfc_chain;
-    typedef struct {
-        PyObject *(*back)(PyObject *);
-        int (*lasti)(PyObject *);
-        PyObject *tell;                 /* tell(frame, label) -> number, or 0: ask again next time; borrowed */
-        uint32_t depth;
-        size_t most;                    /* chains to keep, at most */
-        size_t count;
-        size_t mask;                    /* slots, less one: a power of two, at least half of them empty */
-        bfc_chain *chains;
-        uint64_t missed;                /* times there was no number to be had */
-    } bfc_walk;
-
-    static bfc_chain *bfc_slot(bfc_walk *w, uint64_t hash, uint32_t label, const bfc_place *places, uint32_t depth) {
-        for (size_t i = hash & w->mask;; i = (i + 1) & w->mask) {
-            bfc_chain *c = &w->chains[i];
-            if (!c->places) return c;
-            if (c->hash == hash && c->label == label && c->depth == depth
-                && !memcmp(c->places, places, depth * sizeof *places)) return c;
-        }
-    }
-    static int bfc_grow(bfc_walk *w) {
-        bfc_chain *old = w->chains, *made = (bfc_chain *)calloc((w->mask + 1) * 2, sizeof *made);
-        size_t slots = w->mask + 1;
-        if (!made) return 0;
-        w->chains = made;
-        w->mask = slots * 2 - 1;
-        for (size_t i = 0; i < slots; i++)
-            if (old[i].places) *bfc_slot(w, old[i].hash, old[i].label, old[i].places, old[i].depth) = old[i];
-        free(old);
-        return 1;
-    }
-    /* The code stays alive with its place in the table: no other can have its address then. */
-    static void bfc_keep(bfc_walk *w, bfc_chain chain, const bfc_place *places) {
-        if (w->count * 2 > w->mask && !bfc_grow(w)) return;
-        bfc_chain *c = bfc_slot(w, chain.hash, chain.label, places, chain.depth);
-        if (c->places || !(chain.places = (bfc_place *)malloc(chain.depth * sizeof *places))) return;
-        memcpy(chain.places, places, chain.depth * sizeof *places);
-        for (uint32_t i = 0; i < chain.depth; i++) Py_INCREF(places[i].code);
-        *c = chain;
-        w->count++;
-    }
-    static uint32_t bfc_tell(bfc_walk *w, PyObject *frame, bfc_chain chain, const bfc_place *places) {
-        unsigned long number = 0;
-        Py_INCREF(frame);
-        PyObject *said = PyObject_CallFunction(w->tell, "OI", frame, (unsigned int)chain.label);
-        Py_DECREF(frame);
-        if (said) number = PyLong_AsUnsignedLong(said);
-        Py_XDECREF(said);
-        if (PyErr_Occurred()) { bfc_raise_later(); number = 0; }
-        if (!number) { w->missed++; return chain.label; }
-        chain.number = (uint32_t)number;
-        bfc_keep(w, chain, places);
-        return chain.number;
-    }
-    /* Called with or without the GIL, with the label in force; the number of label and stack together. */
-    static uint32_t bfc_walk_number(void *context, uint32_t label) {
-        bfc_walk *w = (bfc_walk *)context;
-        if (!bfc_has_gil()) { __atomic_add_fetch(&w->missed, 1, __ATOMIC_RELAXED); return label; }
-        PyObject *top = PyErr_Occurred() ? NULL : (PyObject *)PyEval_GetFrame(), *frame = top;
-        if (!top) { w->missed++; return label; }
-        bfc_place places[BFC_DEEPEST];
-        bfc_chain chain = {NULL, label + 1, 0, label, 0};
-        Py_INCREF(frame);
-        while (frame && chain.depth < w->depth) {
-            PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame), *next = w->back(frame);
-            bfc_place place = {code, (uint64_t)(uint32_t)w->lasti(frame)};
-            Py_DECREF(code);            /* the frame has it, and whoever runs it the frame */
-            places[chain.depth++] = place;
-            chain.hash = (chain.hash ^ (uintptr_t)code ^ place.at << 48) * 0x9E3779B97F4A7C15u;
-            chain.hash ^= chain.hash >> 32;
-            Py_DECREF(frame);
-            frame = next;
-        }
-        Py_XDECREF(frame);
-        if (PyErr_Occurred()) PyErr_Clear();    /* no memory for a frame object */
-        bfc_chain *c = bfc_slot(w, chain.hash, label, places, chain.depth);
-        if (c->places) return c->number;
-        if (w->count < w->most) return bfc_tell(w, top, chain, places);
-        w->missed++;
-        return label;
-    }
-    static bfc_walk *bfc_walk_new(const size_t *api, PyObject *tell, uint32_t depth, size_t most) {
-        bfc_walk *w = (bfc_walk *)calloc(1, sizeof *w);
-        if (!w || !(w->chains = (bfc_chain *)calloc(1024, sizeof *w->chains))) { free(w); return NULL; }
-        bfc_find_current_state();
-        w->back = (PyObject *(*)(PyObject *))api[0];
-        w->lasti = (int (*)(PyObject *))api[1];
-        w->mask = 1023;
-        w->tell = tell;
-        w->depth = depth < BFC_DEEPEST ? depth : BFC_DEEPEST;
-        w->most = most;
-        return w;
-    }
-    static void bfc_walk_delete(bfc_walk *w) {
-        if (!w) return;
-        for (size_t i = 0; i <= w->mask; i++) {
-            bfc_chain *c = &w->chains[i];
-            if (!c->places) continue;
-            for (uint32_t k = 0; k < c->depth; k++) Py_DECREF(c->places[k].code);
-            free(c->places);
-        }
-        free(w->chains);
-        free(w);
-    }
-    """
+cdef extern from "bfcviz/live/stack_walk.h":
     ctypedef struct Walk "bfc_walk":
         size_t count
         u64 missed
 
-    Walk *bfc_walk_new(const size_t *, object, u32, size_t)
-    void bfc_walk_delete(Walk *)
-    u32 bfc_walk_number(void *, u32)
+    ctypedef void *FrameBack "bfc_frame_back"       # C functions
+    ctypedef void *FrameLasti "bfc_frame_lasti"
+
+    Walk *bfc_walk_new(FrameBack, FrameLasti, object, u32, size_t)
+    void delete "bfc_walk_delete"(Walk *) noexcept
+    u32 number "bfc_walk_number"(void *, u32)
 
 cdef inline Walk *new(object api, object tell, u32 depth, size_t most) except NULL:
-    cdef size_t pointers[2]
-    pointers[0], pointers[1] = api
-    cdef Walk *made = bfc_walk_new(pointers, tell, depth, most)
+    back, lasti = api
+    cdef Walk *made = bfc_walk_new(<FrameBack><size_t>back, <FrameLasti><size_t>lasti, tell, depth, most)
     if made == NULL:
         raise MemoryError()
     return made
 
-cdef inline void delete(Walk *walk) noexcept:
-    bfc_walk_delete(walk)
-
-cdef inline object number(Walk *walk, u32 label):
-    return bfc_walk_number(walk, label)
-
 cdef inline tuple hook(Walk *walk):
-    return <size_t><void *>walk, <size_t>&bfc_walk_number
+    return <size_t><void *>walk, <size_t>&number
