@@ -28,7 +28,9 @@ typedef struct bfc_event {
 } bfc_event;
 
 /* The parts of the sum: no padding anywhere. */
-_Static_assert(sizeof(bfc_event) == 5 * 8 + 3 * 4 + 4 * 2 + 4 * 1, "an event record is 64 bytes, without padding");
+_Static_assert(
+    sizeof(bfc_event) == 5 * 8 + 3 * 4 + 4 * 2 + 4 * 1, "an event record is 64 bytes, without padding"
+);
 _Static_assert(offsetof(bfc_event, kind) == 60, "the kind of an event is byte 60 of its record");
 
 enum bfc_kind {
