@@ -1,6 +1,9 @@
 """What the wheel holds, and that it works where it is installed, compiled or not."""
 
 import json
+import subprocess
+import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -68,6 +71,16 @@ def test_the_wheel_holds_nothing_that_only_its_making_needs(wheel):
     left_over = [name for name in names_in(wheel) if name.endswith((".c", ".h", ".pxd", ".pyc", ".html"))]
     foreign = [name for name in names_in(wheel) if not name.startswith(("bfcviz/", "bfcviz-"))]
     assert (left_over, foreign) == ([], [])
+
+
+def test_a_source_distribution_holds_the_c_that_its_making_needs(tree, tmp_path):
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, check=True)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    for suffix in ("pxd", "h"):
+        assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "bfcviz").rglob(f"*.{suffix}")} <= names
 
 
 def test_the_binaries_carry_no_debug_symbols(wheel):
