@@ -185,8 +185,8 @@ def serve_cupy(
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: bfcviz is not compiled; CuPy has no GPU, no driver or the wrong build, the device has less than
-            that, `capture` is none of these, or, on entering, it is served already.
+        LiveError: bfcviz is not compiled; CuPy has no GPU, no driver or the wrong build; the limit exceeds the device;
+            `capture` is none of these; on entering: it is served already.
         DeviceError: the driver refuses.
         InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
         ValueError: a limit that is no size.
@@ -195,11 +195,10 @@ def serve_cupy(
     _check_memory(memory)
     cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
+    logs, table = log_and_labels(log, labels)
 
     def limit_of(device: int) -> int:
         return share.of(device, cuda.room(device), memory)
-
-    logs, table = log_and_labels(log, labels)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda.sub_allocator(memory, device, stream, budget)
