@@ -27,16 +27,14 @@ class ChunkList:
     Args:
         trace: whose heap.
         pool: which of its heaps.
-        rows: on a page.
 
     Attributes:
         widget: all of it.
         listed: the chunks that are listed, in order.
     """
 
-    def __init__(self, trace: Trace, pool: int = 0, *, rows: int = ROWS) -> None:
+    def __init__(self, trace: Trace, pool: int = 0) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._rows = rows
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
         self._labels, self._step = trace.labels, 0
         self._heap = _heap_words(trace, pool)
@@ -130,9 +128,9 @@ class ChunkList:
 
     def _draw(self) -> None:
         top = self._scroller.top
-        page = self.listed.page(top, top + self._rows)
+        page = self.listed.page(top, top + ROWS)
         rows = [chunk_row(chunk, self._step, self._labels, here=self._is_selected(chunk)) for chunk in page]
-        self.page.value = page_html("chunks", COLUMNS, rows, self._order(), self._rows)
+        self.page.value = page_html("chunks", COLUMNS, rows, self._order(), ROWS)
         self._scroller.show()
         self.count.value = telling(self._count())
 
@@ -175,7 +173,7 @@ class ChunkList:
         everything.on_click(lambda _: self._clear())
         self.count = widgets.HTML()
         self.page = widgets.HTML(layout={"width": "100%"})
-        self._scroller = Scroller(self._rows, self._moved)
+        self._scroller = Scroller(ROWS, self._moved)
         style = widgets.HTML(STYLE, layout={"display": "none"})
         asking = [row([self.state, self.order, everything]), self.questions.widget]
         self.widget = widgets.VBox([style, *asking, self.count, self.page, self._scroller.widget])

@@ -36,16 +36,15 @@ class EventList:
     Args:
         trace: the events.
         pool: whose.
-        rows: on a page.
 
     Attributes:
         widget: all of it.
         found: `seq` of each event that is listed.
     """
 
-    def __init__(self, trace: Trace, pool: int = 0, *, rows: int = ROWS) -> None:
+    def __init__(self, trace: Trace, pool: int = 0) -> None:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._trace, self._pool, self._rows = trace, pool, rows
+        self._trace, self._pool = trace, pool
         self._step = 0
         self._filter = EventFilter()
         self._question = 0
@@ -70,12 +69,6 @@ class EventList:
         """Moves the page by so many rows, up where negative."""
         with self._lock:
             self._scroller.move_by(rows)
-
-    def set_pool(self, pool: int) -> None:
-        """Lists the events of another pool."""
-        with self._lock:
-            self._pool = pool
-            self._search()
 
     def trace_grew(self) -> None:
         """Takes in the events that came since, and lets go of those the trace has let go of."""
@@ -155,7 +148,7 @@ class EventList:
         here = self._place()
         listed = self._step > 0 and here < len(self.found) and int(self.found[here]) == self._step - 1
         try:
-            events = self._events(self.found[top : top + self._rows].tolist())
+            events = self._events(self.found[top : top + ROWS].tolist())
         except BfcvizError as error:
             self.count.value = telling(str(error), alert=True)
             return
@@ -167,13 +160,13 @@ class EventList:
             )
             for place, event in enumerate(events, start=top)
         ]
-        self.page.value = page_html("events", COLUMNS, rows, length=self._rows)
+        self.page.value = page_html("events", COLUMNS, rows, length=ROWS)
         self._scroller.show()
         self.count.value = telling(self._count(listed=listed))
 
     def _events(self, page: list[int]) -> list[dict[str, Any]]:
         """The events with these `seq`s, as fields by name."""
-        if page and page[-1] - page[0] < 64 * self._rows:  # near each other: one look
+        if page and page[-1] - page[0] < 64 * ROWS:  # near each other: one look
             events = self._trace.read(page[0], page[-1] + 1)[np.array(page) - page[0]]
         else:
             events = [self._trace.read(seq, seq + 1)[0] for seq in page]
@@ -211,7 +204,7 @@ class EventList:
         everything.on_click(lambda _: self._clear())
         self.count = widgets.HTML()
         self.page = widgets.HTML(layout={"width": "100%"})
-        self._scroller = Scroller(self._rows, self._moved)
+        self._scroller = Scroller(ROWS, self._moved)
         style = widgets.HTML(STYLE, layout={"display": "none"})
         asking = [row([*self.kinds.values(), everything]), self.questions.widget]
         self.widget = widgets.VBox([style, *asking, self.count, self.page, self._scroller.widget])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self
 
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.devices.tensor_memory import innermost
@@ -195,8 +195,3 @@ def freed(buffer: "TensorBuffer") -> None:
 def _tell(record: Record) -> None:
     for log in MemoryLog._under_way:  # noqa: SLF001
         log.add(record)
-
-
-def as_columns(records: "deque[Record] | list[Record]") -> dict[str, list[Any]]:
-    """The lines as columns, for a table of any library."""
-    return {name: [getattr(record, name) for record in records] for name in Record._fields}

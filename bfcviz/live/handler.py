@@ -68,11 +68,6 @@ class Handler:
         return last if last.number > 0 else None
 
 
-def label() -> int:
-    """What this thread's allocations are labelled with: number of the table * 2^32 + number of the label."""
-    return gate.label()
-
-
 def set_label(value: int) -> None:
-    """Label this thread's allocations from now on."""
+    """Label this thread's allocations from now on: number of the table * 2^32 + number of the label."""
     gate.set_label(value)

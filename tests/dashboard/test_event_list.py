@@ -215,7 +215,7 @@ def two_pools():
 def test_events_of_other_pools_are_left_out_aloud():
     listed = EventList(two_pools())
     assert count(listed) == "10 of 20 events: pool 'pool 0'"
-    listed.set_pool(1)
+    listed = EventList(two_pools(), 1)
     assert column(listed, "step") == [f"{step}" for step in range(2, 21, 2)]
     assert count(listed) == "10 of 20 events: pool 'pool 1'"
 

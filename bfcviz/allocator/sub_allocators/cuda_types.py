@@ -4,7 +4,6 @@ import ctypes
 from typing import Final
 
 # CUresult
-INVALID_VALUE: Final = 1
 OUT_OF_MEMORY: Final = 2
 NOT_INITIALIZED: Final = 3  # also in a forked child of a process that started CUDA
 DEINITIALIZED: Final = 4  # at the end of the process the driver may be gone before us
