@@ -29,7 +29,7 @@ from bfcviz.live.lent import OPTIONS
 from bfcviz.live.observed import log_and_labels
 from bfcviz.live.stacks import Capture, Chosen
 from bfcviz.live.torch_observed import TorchObserved
-from bfcviz.live.torch_served import TorchServed, Way
+from bfcviz.live.torch_served import Mechanism, TorchServed
 
 
 def serve_torch(
@@ -37,7 +37,7 @@ def serve_torch(
     *,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
-    way: Way = "pool",
+    mechanism: Mechanism = "pool",
     fraction: float | None = None,
     headroom: int | str | None = None,
     memory: Memory = "device",
@@ -57,7 +57,7 @@ def serve_torch(
         log: where events of the first stream's heap go; a recording brings its labels along. By default, and for the
             heaps of further streams, a ring in memory.
         labels: where the names that `labels.label` gives are interned.
-        way: `pool`, or `replace`; see above.
+        mechanism: `pool`, or `replace`; see above.
         fraction: the limit as a share of all memory of the device; give at most one of the three.
         headroom: bytes, or text, to be left of what is free.
         memory: `device`, `managed`, which may exceed the device, or `virtual`, whose regions grow in place.
@@ -66,12 +66,12 @@ def serve_torch(
 
     Raises:
         ValueError: a limit that is no size.
-        InvalidRequest: a way there is not; memory there is not, or `async`, which belongs to one stream.
+        InvalidRequest: a mechanism there is not; memory there is not, or `async`, which belongs to one stream.
         LiveError: bfcviz is not compiled; stacks are wanted, which PyTorch's functions cannot see; on entering:
-            PyTorch is not there, sees no GPU, has less than the limit, or cannot be served this way now.
+            PyTorch is not there, sees no GPU, has less than the limit, or cannot be served by this mechanism now.
     """
     require_compiled("Serving PyTorch")
-    _check(way, memory)
+    _check(mechanism, memory)
     share = _share(limit, fraction, headroom)
     log, labels = log_and_labels(log, labels)
     captured = Capture(labels, capture)
@@ -80,7 +80,7 @@ def serve_torch(
             "PyTorch was to be served with Python's stack at each allocation, but it asks for memory without Python's "
             "lock, where there is no stack to be seen: give capture='label', or observe it, observe_torch"
         )
-    return TorchServed(share, way, log, captured, options, _memory(memory))
+    return TorchServed(share, mechanism, log, captured, options, _memory(memory))
 
 
 def observe_torch(
@@ -124,9 +124,9 @@ def observe_torch(
     return TorchObserved(log, labels, every_s, max_entries, capture, devices)
 
 
-def _check(way: str, memory: str) -> None:
-    if way not in ("pool", "replace"):
-        raise InvalidRequest(f"PyTorch was to be served by way {way!r}; there are 'pool' and 'replace'")
+def _check(mechanism: str, memory: str) -> None:
+    if mechanism not in ("pool", "replace"):
+        raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
     if memory not in ("device", "managed", "virtual"):
         raise InvalidRequest(
             f"PyTorch was to be served with memory {memory!r}; there are 'device', 'managed' and 'virtual'. A heap is "

@@ -80,7 +80,7 @@ def replace(torch: Any, allocator: Any) -> None:
         raise LiveError(
             "PyTorch's allocator was to be replaced, but it has been used already, and PyTorch swaps none "
             "in use: do so "
-            "before the first CUDA tensor, or give way='pool', which can begin at any time"
+            "before the first CUDA tensor, or give mechanism='pool', which can begin at any time"
         ) from error
 
 
@@ -137,7 +137,7 @@ def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
     except (OSError, AttributeError) as error:
         raise LiveError(
             "PyTorch's allocator was to be replaced, but no libstdc++.so.6 was found, whose exceptions tell it "
-            "that memory has run out: give way='pool'"
+            "that memory has run out: give mechanism='pool'"
         ) from error
 
 

@@ -21,7 +21,7 @@ class TorchPool:
         if make is None or self._end is None or not hasattr(self._api, "_cuda_beginAllocateToPool"):
             raise LiveError(
                 f"PyTorch {torch.__version__} has no memory pools to serve it by (since 2.8 it does): give "
-                "way='replace' "
+                "mechanism='replace' "
                 "before CUDA is first used, or observe it: observe_torch"
             )
         self._torch = torch

@@ -19,7 +19,7 @@ from bfcviz.live.torch_pool import TorchPool
 from bfcviz.live.torch_sharing import refuse_to_share
 from bfcviz.units import format_bytes
 
-Way = Literal["pool", "replace"]
+Mechanism = Literal["pool", "replace"]
 
 _SAYS: Final = {
     "pool": "PyTorch is served by bfcviz through a memory pool: its own caching allocator stays, and every segment it "
@@ -48,7 +48,7 @@ class TorchServed:
     def __init__(
         self,
         share: Share,
-        by: Way,
+        mechanism: Mechanism,
         log: EventLog | None,
         capture: Capture,
         options: AllocatorOptions,
@@ -56,7 +56,7 @@ class TorchServed:
     ) -> None:
         self.labels = capture.labels
         self._capture = capture
-        self._by = by
+        self._mechanism = mechanism
         self._lanes = Lanes(next(TorchServed._numbers), capture.use())
         self._heaps = Heaps(self._lanes, share, log, capture.labels, options, memory)
         self._torch: Any = None
@@ -67,7 +67,7 @@ class TorchServed:
     @property
     def says(self) -> str:
         """Which way, and what that means."""
-        return _SAYS[self._by]
+        return _SAYS[self._mechanism]
 
     @property
     def trace_sources(self) -> list[TorchHeap]:
@@ -99,7 +99,7 @@ class TorchServed:
 
     def memory_allocated(self, device: int | None = None) -> int:
         """Bytes that tensors have of a device, by default of the current one; like torch.cuda.memory_allocated()."""
-        if self._by == "pool" and self._torch is not None:
+        if self._mechanism == "pool" and self._torch is not None:
             return int(self._torch.cuda.memory_allocated(device))
         return sum(heap.stats().bytes_in_use for heap in self._heaps_of(device))
 
@@ -171,11 +171,11 @@ class TorchServed:
         for device in range(torch.cuda.device_count()):
             self._heaps.budget(device)
         throws = 0
-        if self._by == "replace":
+        if self._mechanism == "replace":
             throws = torch_api.thrower(torch, self._lanes.thrower)
         else:
             torch_api.refuse_async(
-                torch, "served by a pool", ", or give way='replace' before CUDA is first used"
+                torch, "served by a pool", ", or give mechanism='replace' before CUDA is first used"
             )
             torch.cuda.init()
         allocator = torch_api.allocator_of(torch, self._lanes.functions())
@@ -186,14 +186,14 @@ class TorchServed:
             self._keeper = Keeper(
                 self._lanes, self._heaps.add, torch_api.TorchStreams(torch), self._heaps.trim
             )
-        if self._by == "replace":
+        if self._mechanism == "replace":
             self._replace(allocator, throws)
         if is_new:
             current = torch.cuda.current_device()
             for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
                 for _ in range(SPARE):
                     self._heaps.add(device)
-        if self._by == "pool":
+        if self._mechanism == "pool":
             pool = TorchPool(torch, allocator)
             self._lanes.serve(throws, self._keeper)
             pool.begin()

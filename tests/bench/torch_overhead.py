@@ -6,8 +6,8 @@ Each way runs in a process of its own, for an allocator stays; the ways take tur
 `cached`    PyTorch's caching allocator, as it is
 `history`   the same, keeping a memory history with Python stacks that nobody reads
 `observed`  `observe_torch`, which reads that history meanwhile
-`pool`      `serve_torch(way="pool")`
-`replaced`  `serve_torch(way="replace")`
+`pool`      `serve_torch(mechanism="pool")`
+`replaced`  `serve_torch(mechanism="replace")`
 `bare`      cudaMalloc and cudaFree for each tensor: why there are pools (PYTORCH_NO_CUDA_MEMORY_CACHING=1)
 ==========  =====================================================================================================
 
@@ -41,8 +41,12 @@ def way_in(torch, way, folder):
         stack.callback(memory._record_memory_history, None)
     elif way in ("observed", "pool", "replaced"):
         recording = stack.enter_context(Recording(folder))
-        served = "replace" if way == "replaced" else "pool"
-        source = observe_torch(log=recording) if way == "observed" else serve_torch(log=recording, way=served)
+        mechanism = "replace" if way == "replaced" else "pool"
+        source = (
+            observe_torch(log=recording)
+            if way == "observed"
+            else serve_torch(log=recording, mechanism=mechanism)
+        )
         stack.enter_context(source)
     return stack
 

@@ -156,7 +156,7 @@ def test_training_is_the_same_on_our_heap_alone():
     code = (
         REPLACED
         + """
-with serve_torch(way="replace") as served:
+with serve_torch(mechanism="replace") as served:
     losses = trained()
     heap = served.trace_sources[0]
     assert heap.stats().num_allocs > 10 * len(losses)  # PyTorch 2.11: 734; how many differs by version
@@ -172,7 +172,7 @@ def test_replaced_out_of_memory_is_an_error_and_goes_on():
     code = (
         REPLACED
         + """
-with serve_torch("64MiB", way="replace") as served:
+with serve_torch("64MiB", mechanism="replace") as served:
     kept = torch.ones(1000, device="cuda")
     try:
         torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
@@ -189,7 +189,7 @@ def test_replaced_memory_that_another_stream_reads_is_not_used_again():
     code = (
         REPLACED
         + """
-with serve_torch(way="replace"):
+with serve_torch(mechanism="replace"):
     side, wrong = torch.cuda.Stream(), 0
     for _ in range(20):
         read = torch.full((1 << 20,), 1.0, device="cuda")

@@ -278,7 +278,7 @@ def test_served_memory_is_not_shared_with_other_processes(torch):
 
 
 def test_replaced_it_serves_every_tensor_for_good(torch):
-    served = serve_torch("8MiB", way="replace")
+    served = serve_torch("8MiB", mechanism="replace")
     with served:
         assert "until the process ends" in served.says
         first = torch.empty(1000)
@@ -294,7 +294,7 @@ def test_replaced_it_serves_every_tensor_for_good(torch):
 
 
 def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkeypatch):
-    served = serve_torch("8MiB", way="replace")
+    served = serve_torch("8MiB", mechanism="replace")
     with monkeypatch.context() as broken:
         broken.setattr(torch.host, "source", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
@@ -305,7 +305,7 @@ def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkey
 
 
 def test_replaced_it_honours_record_stream(torch):
-    with serve_torch("8MiB", way="replace") as served:
+    with serve_torch("8MiB", mechanism="replace") as served:
         address = torch.empty(1000)
         torch.current_allocator.record(address, 99)
         torch.delete(address, 1000)
@@ -322,7 +322,7 @@ def test_replaced_it_honours_record_stream(torch):
 def test_an_allocator_in_use_cannot_be_replaced(torch):
     torch.empty(1)
     with pytest.raises(LiveError, match="has been used already"):
-        serve_torch(way="replace").__enter__()
+        serve_torch(mechanism="replace").__enter__()
     assert torch.current_allocator is None
     with serve_torch() as served:
         torch.empty(1)
@@ -358,15 +358,15 @@ def test_the_drivers_allocator_is_refused(torch):
 
 def test_the_drivers_allocator_can_be_replaced(torch):
     torch.backend = "cudaMallocAsync"
-    with serve_torch("8MiB", way="replace") as served:
+    with serve_torch("8MiB", mechanism="replace") as served:
         torch.empty(1000)
     assert served.memory_allocated() == 1024
 
 
 def test_a_limit_above_the_device_is_refused(torch):
-    for way in ("pool", "replace"):
+    for mechanism in ("pool", "replace"):
         with pytest.raises(LiveError, match=r"at most 65\.0 MiB were asked for, and device 0 has 64\.0 MiB"):
-            serve_torch("65MiB", way=way).__enter__()
+            serve_torch("65MiB", mechanism=mechanism).__enter__()
     assert (torch.current_allocator, torch.pools, torch.made) == (None, {}, [])
 
 
@@ -386,7 +386,7 @@ def test_an_older_pytorch_says_what_it_lacks(torch):
         ({"fraction": 0}, InvalidRequest),
         ({"limit": "1GiB", "headroom": "1GiB"}, InvalidRequest),
         ({"memory": "host"}, InvalidRequest),
-        ({"way": "both"}, InvalidRequest),
+        ({"mechanism": "both"}, InvalidRequest),
         ({"limit": "much"}, ValueError),
         ({"limit": -1}, ValueError),
     ],
