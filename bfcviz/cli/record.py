@@ -13,22 +13,9 @@ from typing import Any, Final
 import bfcviz
 from bfcviz.cli import child
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.errors import BfcvizError, FileError, OtherFiles
+from bfcviz.cli.framework_options import Selection, add_framework_arguments, selection_of
+from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.terminal import say
-from bfcviz.units import parse_bytes
-
-FRAMEWORKS: Final = {
-    "numpy": (("serve",), "NumPy: served"),
-    "cupy": (
-        ("serve", "observe"),
-        "CuPy: served; the default where it is installed and there is a GPU, else NumPy is",
-    ),
-    "torch": (("observe", "serve"), "PyTorch: observed, by the history it keeps"),
-    "rmm": (("observe", "serve"), "RMM, and what has its memory from there: observed, by its log"),
-    "jax": (("observe",), "JAX: observed, by its totals, many times a second"),
-    "tensorflow": (("observe",), "TensorFlow: observed, in windows of its own profiler"),
-}
-"""Framework -> the ways in, the usual one first, and what is said of it."""
 
 EPILOG: Final = """\
 Recording begins in the first Python process that imports the framework, after that import, and ends with Python. The
@@ -38,13 +25,6 @@ workers, what the program starts) run as ever and are counted, not recorded. A p
 with -I, -E or -S, runs unrecorded, and that is said. With CuPy, PyTorch, RMM and JAX the GPU is first used as recording
 begins: what a program does between the import and its own first use (fork workers, configure JAX) may then come too
 late."""
-
-_WITHOUT_STACKS: Final = {
-    ("torch", "serve"),
-    ("rmm", "observe"),
-    ("jax", "observe"),
-    ("tensorflow", "observe"),
-}
 
 _PACKAGE: Final = Path(bfcviz.__file__).parent
 
@@ -66,28 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove a recording that is there and has ended; refused where the folder holds anything else",
     )
-    which = parser.add_mutually_exclusive_group()
-    for name, (_, what) in FRAMEWORKS.items():
-        which.add_argument(f"--{name}", dest="framework", action="store_const", const=name, help=what)
-    parser.add_argument(
-        "--way",
-        choices=("serve", "observe"),
-        help="another than the usual: serve it from a heap of ours, or observe its own allocator",
-    )
-    parser.add_argument(
-        "--limit",
-        type=_size,
-        metavar="SIZE",
-        help="of a heap that serves, such as 512MiB; beyond it memory runs out (default: all there is)",
-    )
-    parser.add_argument(
-        "--small", type=_size, default=0, metavar="SIZE", help="leave smaller arrays to NumPy, unrecorded"
-    )
-    parser.add_argument(
-        "--stack",
-        action="store_true",
-        help="record the Python stack of each allocation: for NumPy 60 ns and 8 to 35 ns a frame more",
-    )
+    add_framework_arguments(parser)
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -106,13 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         arguments.refuse("no command was given; write it last: bfcviz record -o run.bfc -- python train.py")
-    if problem := _contradiction(arguments):
-        arguments.refuse(problem)
+    selection = _selection(arguments)
     folder = arguments.out.absolute()
     # The lock and --force bring NumPy along, and it threads.
     with _place_for_words() as told, child.signals_kept() as mask, _held(folder, force=arguments.force):
         try:
-            status = child.run(words, _environment(_order(arguments, folder, told)), mask)
+            status = child.run(words, _environment(_order(selection, folder, told)), mask)
             is_recorded = _sum_up(arguments.out, Path(told))
         finally:
             with suppress(OSError):  # it holds something, or the program has taken it away
@@ -145,19 +103,12 @@ def _place_for_words() -> Iterator[str]:
         yield told
 
 
-def _contradiction(arguments: argparse.Namespace) -> str | None:
-    """What is wrong with options that are right each; None where nothing is."""
-    ways, _ = FRAMEWORKS[arguments.framework or "numpy"]
-    way = arguments.way or ways[0]
-    if way not in ways:
-        return f"{arguments.framework or 'numpy'} cannot be recorded by --way {way}"
-    if way == "observe" and arguments.limit is not None:
-        return "--limit is of a heap that serves; what is observed has its own"
-    if arguments.small and arguments.framework not in {None, "numpy"}:
-        return "--small is NumPy's"
-    if arguments.stack and (arguments.framework, way) in _WITHOUT_STACKS:
-        return f"--stack cannot be had where {arguments.framework} is recorded by --way {way}"
-    return None
+def _selection(arguments: argparse.Namespace) -> Selection:
+    try:
+        return selection_of(arguments)
+    except LiveError as error:
+        arguments.refuse(str(error))
+        raise
 
 
 def _sum_up(folder: Path, told: Path) -> bool:
@@ -213,14 +164,10 @@ def _take_away(folder: Path, *, force: bool) -> None:
         raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
 
 
-def _order(arguments: argparse.Namespace, folder: Path, told: str) -> dict[str, Any]:
+def _order(selection: Selection, folder: Path, told: str) -> dict[str, Any]:
     return {
+        **selection._asdict(),
         "folder": str(folder),
-        "framework": arguments.framework,
-        "way": arguments.way or (FRAMEWORKS[arguments.framework][0][0] if arguments.framework else None),
-        "limit": arguments.limit,
-        "small": arguments.small,
-        "capture": "stack" if arguments.stack else "label",
         "told": told,
         "home": str(_PACKAGE.parent),
     }
@@ -230,10 +177,3 @@ def _environment(order: dict[str, Any]) -> dict[str, str]:
     places = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(place for place in places if place)
     return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(order)}
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

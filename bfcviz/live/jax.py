@@ -101,7 +101,8 @@ def observe_jax(
     not seen, but for the peaks that JAX keeps.
 
     Args:
-        devices: those to observe; by default all of this process that tell of their memory.
+        devices: those to observe, JAX's objects or their numbers (`id`); by default all of this process that tell of
+            their memory.
         log: where the marks of the first device go; a recording brings its labels along. Further devices have rings in
             memory.
         labels: where the names are interned.
@@ -109,7 +110,7 @@ def observe_jax(
 
     Raises:
         LiveError: JAX is not installed, or a device tells nothing of its memory, as CPUs do not.
-        InvalidRequest: a time that cannot be.
+        InvalidRequest: a time that cannot be, or a device of a number that there is not.
     """
     if not 0 < every_s < 1 << 31:
         raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
@@ -117,7 +118,8 @@ def observe_jax(
         jax = import_module("jax")
     except ImportError as error:
         raise LiveError("JAX was to be observed, but is not installed: pip install 'jax[cuda12]'") from error
-    asked = list(jax.local_devices() if devices is None else devices)
+    there = jax.local_devices()
+    asked = list(there) if devices is None else [_device(each, there) for each in devices]
     telling = [device for device in asked if device.memory_stats()]
     if not telling or (devices is not None and len(telling) < len(asked)):
         silent = ", ".join(name_of(device) for device in asked if device not in telling) or "none"
@@ -127,6 +129,18 @@ def observe_jax(
             "memory_stats() is None. NumPy can be served without a GPU: serve_numpy"
         )
     return JaxObserved(telling, *log_and_labels(log, labels), every_s)
+
+
+def _device(asked: Any, there: Sequence[Any]) -> Any:
+    """A device by its number, or as it was given; the first of that number that tells of its memory."""
+    if not isinstance(asked, int):
+        return asked
+    found = [each for each in there if each.id == asked]
+    if not found:
+        raise InvalidRequest(
+            f"device {asked} was to be observed; JAX has {', '.join(map(name_of, there))} here"
+        )
+    return next((each for each in found if each.memory_stats()), found[0])
 
 
 def name_of(device: Any) -> str:

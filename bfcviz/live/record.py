@@ -10,22 +10,18 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from bfcviz.errors import FileError, FolderTaken, LiveError
+from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.folder import remove_files
-from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, numpy_api, system_memory
+from bfcviz.frameworks.wish import Wish, resolve, way_of
+from bfcviz.live import adapters, marks, numpy_api
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
 
 Order = Mapping[str, Any]
-"""What `bfcviz record` asks for: `folder`; `way` (None: the usual one); `limit` and `small` in bytes, `capture`; and
-`told`, where to leave word."""
-
-FRAMEWORKS: Final = ("numpy", "cupy", "torch", "rmm", "jax", "tensorflow")
+"""What `bfcviz record` asks for: `folder`; `way` (None: the usual one) and its `options`; `told`, where reports go."""
 
 CLAIM: Final = ".process"
 """A file in a folder of TensorFlow's windows: the number of the one process that records there."""
@@ -83,15 +79,17 @@ def begin(order: Order, framework: str) -> bool:
     """Record this process from now on, until Python ends; False where another process is recorded already.
 
     Raises:
-        LiveError: bfcviz knows no such framework.
+        LiveError: bfcviz knows no such framework, way or option.
         BfcvizError: it cannot be served or observed.
     """
-    if framework not in FRAMEWORKS:
-        raise LiveError(f"{framework} cannot be recorded; choose one of {', '.join(FRAMEWORKS)}")
+    wish = resolve(framework, order["way"], order["options"])
+    way = way_of(wish)
+    if way.option("capture") is not None and "capture" not in wish.options:
+        wish = wish._replace(options={**wish.options, "capture": "label"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what bfcviz has to say is said by `bfcviz record`
         try:
-            recorded = _windows(order) if framework == "tensorflow" else _recorded(order, framework)
+            recorded = _recorded(order, adapters.complete(wish)) if way.has_heaps else _files(order, wish)
         except (FolderTaken, FileExistsError):
             return False
     _current.append(recorded)
@@ -103,18 +101,13 @@ _current: list[Recorded] = []
 """Kept, with the memory that the framework uses, until the process ends."""
 
 
-def _recorded(order: Order, framework: str) -> Recorded:
+def _recorded(order: Order, wish: Wish) -> Recorded:
     """Begin a recording, and what fills it; where that fails, nothing is left of either."""
-    way = order["way"] or "serve"
-    limit = order["limit"]
-    if framework == "numpy" and limit is None:
-        order = {**order, "limit": (limit := system_memory.default_limit())}
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
-    details = {"way": way, "command": command, "process": os.getpid()}
-    recording = Recording(order["folder"], [Pool(framework, limit)], details=details)
+    details = {**adapters.details_of(wish), "command": command, "process": os.getpid()}
+    recording = Recording(order["folder"], [adapters.pool_of(wish)], details=details)
     try:
-        make = getattr(import_module(f"bfcviz.live.{framework}"), f"{way}_{framework}")
-        return Recorded(order, make(log=recording, **_options(order, framework, way)), recording)
+        return Recorded(order, adapters.source_of(wish, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -122,26 +115,14 @@ def _recorded(order: Order, framework: str) -> Recorded:
         raise
 
 
-def _options(order: Order, framework: str, way: str) -> dict[str, Any]:
-    options = {}
-    if way == "serve":
-        options["limit"] = order["limit"]
-    if way == "serve" or framework in {"cupy", "torch"}:
-        options["capture"] = order["capture"]
-    if framework == "numpy":
-        options["small"] = order["small"]
-    return options
-
-
-def _windows(order: Order) -> Recorded:
-    from bfcviz.live.tensorflow import windows  # noqa: PLC0415  of use to TensorFlow's processes alone
-
+def _files(order: Order, wish: Wish) -> Recorded:
+    """Begin what writes files of its own to the folder, for one process."""
     folder = Path(order["folder"])
     claim = folder / CLAIM
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return Recorded(order, windows(folder), None)
+        return Recorded(order, adapters.source_of(wish, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

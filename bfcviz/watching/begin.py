@@ -15,29 +15,27 @@ PyTorch, RMM and JAX observed; NumPy can only be served, JAX only be observed.
 
 import os
 from collections.abc import Iterable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 
 from bfcviz.events.window import KEEP
+from bfcviz.frameworks.table import WATCHABLE
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert, check_alerts
-from bfcviz.watching.frameworks import Asked, Capture, check_capture, check_limit, plan
+from bfcviz.watching.frameworks import Asked, Capture, plan
 from bfcviz.watching.settings import Settings
 from bfcviz.watching.watched import Watch
 
 
-def watch(  # noqa: PLR0913  every framework by its name, and how
+def watch(  # noqa: PLR0913  how, and every framework by its name
     *,
-    numpy: Asked = None,
-    cupy: Asked = None,
-    torch: Asked = None,
-    rmm: Asked = None,
-    jax: Asked = None,
     limit: int | str | None = None,
     capture: Capture | None = None,
     path: str | os.PathLike[str] | None = None,
     dashboard: bool = True,
     alerts: Iterable[Alert] = (),
     keep: int = KEEP,
+    **frameworks: Asked,
 ) -> Watch:
     """Watch frameworks' memory in a `with`: *serve* them from our own heap, or *observe* what they tell of theirs.
 
@@ -45,11 +43,9 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
     is at work on a GPU.
 
     Args:
-        numpy: True; the way, "serve" or "observe"; or a mapping for its own function in `bfcviz.live`. It is served.
-        cupy: likewise. Served by default.
-        torch: likewise. Observed by default.
-        rmm: likewise. Observed by default.
-        jax: likewise. It is observed.
+        frameworks: `numpy`, `cupy`, `torch`, `rmm` or `jax`: True for the usual way; "serve" or "observe"; or a mapping
+            with the options of its function in `bfcviz.live`, and maybe `way`: `torch={"devices": [0]}`. Without `way`
+            the options choose it: `torch={"mechanism": "replace"}` serves. False: it is not watched.
         limit: what a heap that serves may grow to, in bytes or as text; beyond it the framework runs out of memory.
         capture: what is recorded with each allocation: `nothing`, the `label` in force, the Python `stack` as well,
             or `Stacks`; `bfcviz.live.stacks` tells the cost. By default the label, of PyTorch observed the stack.
@@ -65,10 +61,19 @@ def watch(  # noqa: PLR0913  every framework by its name, and how
         ValueError: a limit that is no size.
         FileError: when the `with` begins: the folder holds something already.
     """
-    asked = {"numpy": numpy, "cupy": cupy, "torch": torch, "rmm": rmm, "jax": jax}
-    found = plan(asked)
     most = None if limit is None else parse_bytes(limit)
-    check_limit(found.wishes, most)
-    check_capture(found.wishes, capture)
+    found = plan(frameworks, most, capture)
     folder = None if path is None else Path(path)
-    return Watch(Settings(found, most, capture, folder, dashboard, check_alerts(alerts), keep))
+    return Watch(Settings(found, folder, dashboard, check_alerts(alerts), keep))
+
+
+def _signature() -> Signature:
+    """Name every framework to `help` and to completion."""
+    own = signature(watch).parameters.values()
+    named = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Asked) for name in WATCHABLE]
+    return signature(watch).replace(
+        parameters=[*named, *(each for each in own if each.kind is Parameter.KEYWORD_ONLY)]
+    )
+
+
+watch.__signature__ = _signature()  # type: ignore[attr-defined]

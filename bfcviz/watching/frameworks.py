@@ -5,27 +5,16 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
-from bfcviz.live import system_memory
+from bfcviz.events.log import EventLog
+from bfcviz.events.recording import Recording
+from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.wish import Wish, find, resolve, way_of
+from bfcviz.live import adapters
 from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.units import format_bytes
-
-NAMES: Final = {"numpy": "NumPy", "cupy": "CuPy", "torch": "PyTorch", "rmm": "RMM", "jax": "JAX"}
-"""Every framework there is, as it is called in code and by people."""
-
-_WAYS: Final = {
-    "numpy": ("serve",),
-    "cupy": ("serve", "observe"),
-    "torch": ("observe", "serve"),
-    "rmm": ("observe", "serve"),
-    "jax": ("observe",),
-}
-"""The ways in, the usual one first."""
-
-_NAMELESS: Final = (("rmm", "observe"), ("jax", "observe"))
-"""What tells of no allocation who made it."""
 
 Asked = bool | str | Mapping[str, Any] | None
 """None: if nothing else is asked for, whatever is there. True: the usual way. `serve` or `observe`: that way. A
@@ -64,14 +53,6 @@ class Source(Protocol):
     ) -> None: ...
 
 
-class Wish(NamedTuple):
-    """One framework to be watched."""
-
-    framework: str
-    way: str
-    options: Mapping[str, Any]
-
-
 class Plan(NamedTuple):
     """What will be watched, and what is to be said about what will not."""
 
@@ -79,90 +60,59 @@ class Plan(NamedTuple):
     notes: list[str]
 
 
-def plan(asked: Mapping[str, Asked]) -> Plan:
+def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture | None = None) -> Plan:
     """What to watch.
 
     Args:
-        asked: for each of `NAMES`.
+        asked: for each framework; one that is not named counts as None.
+        limit: of the heaps that serve, in bytes, where their own options name none.
+        capture: what is recorded with each allocation, where their own options do not say.
 
     Raises:
-        LiveError: a way that there is not, wishes that exclude each other, or nothing to watch.
+        LiveError: a framework, way or option that there is not, wishes that exclude each other, or nothing to watch.
     """
-    wishes = [
-        _wish(name, wanted) for name, wanted in asked.items() if wanted is not None and wanted is not False
-    ]
+    for name in asked:
+        _check_watchable(name)
+    named = [name for name in WATCHABLE if asked.get(name) not in (None, False)]
+    wishes = [_wish(name, asked[name]) for name in named]
     found = (
-        Plan(wishes, []) if wishes else _what_is_there([name for name in NAMES if asked[name] is not False])
+        Plan(wishes, [])
+        if wishes
+        else _what_is_there([name for name in WATCHABLE if asked.get(name) is not False])
     )
     if not found.wishes:
-        raise LiveError(f"there is nothing to watch: leave out the False of one of {', '.join(NAMES)}")
-    serving = {wish.framework for wish in found.wishes if wish.way == "serve"}
-    if "rmm" in serving and (others := serving & {"cupy", "torch"}):
-        both = " and ".join(NAMES[name] for name in sorted(others))
-        raise LiveError(
-            f"RMM and {both} were to be served, each from a heap of its own; RMM's heap takes {both} along: ask for "
-            "rmm='serve' alone, and let them use rmm.allocators"
-        )
-    return found
+        raise LiveError(f"there is nothing to watch: leave out the False of one of {', '.join(WATCHABLE)}")
+    _check_sharing(found.wishes)
+    wishes = _with_capture(_with_limit(found.wishes, limit), capture)
+    serving = [wish for wish in wishes if wish.way == "serve"]
+    if len(serving) == 1:  # else the limit may be meant for the larger memory
+        adapters.check_limit(serving[0])
+    return found._replace(wishes=wishes)
 
 
-def check_limit(wishes: list[Wish], limit: int | None) -> None:
-    """Refuse a limit that no heap of these can have; raises LiveError."""
-    if limit is None:
-        return
-    serving = [wish.framework for wish in wishes if wish.way == "serve"]
-    if not serving:
-        watched = " and ".join(NAMES[wish.framework] for wish in wishes)
-        raise LiveError(
-            f"a limit of {format_bytes(limit)} was asked for, but {watched} would only be observed and keeps its own "
-            "memory: leave the limit out, or ask for way 'serve'"
-        )
-    if serving == ["numpy"] and limit > (there := system_memory.total_memory()):
-        raise LiveError(
-            f"a heap of at most {format_bytes(limit)} was asked for NumPy, and this machine has {format_bytes(there)} "
-            "of memory: give a lower limit, or none"
-        )
-
-
-def check_capture(wishes: list[Wish], capture: Capture | None) -> None:
-    """Refuse to capture stacks of what tells of none; raises LiveError."""
-    if capture is None or capture in ("nothing", "label"):
-        return
-    for wish in wishes:
-        if (wish.framework, wish.way) in _NAMELESS:
-            raise LiveError(
-                f"stacks were asked for, but {NAMES[wish.framework]}, observed, does not tell who allocates: leave "
-                "capture out"
-            )
-
-
-def source_of(wish: Wish, limit: int | None, capture: Capture | None, log: Any) -> Source:
+def source_of(wish: Wish, log: EventLog | Recording | None) -> Source:
     """What watches a framework, not begun yet.
 
     Args:
         wish: which one, and how.
-        limit: of the heap, in bytes, where it is served.
-        capture: what is recorded with each allocation; None: what is usual for it.
         log: where events go; None: to a ring that it makes.
 
     Raises:
         LiveError: it cannot be watched here; says why.
         BfcvizError: whatever else its module says.
     """
-    name, module = NAMES[wish.framework], f"bfcviz.live.{wish.framework}"
-    options: dict[str, Any] = {"log": log, **wish.options}
-    if wish.way == "serve":
-        options["limit"] = limit
-    if capture is not None and (wish.framework, wish.way) not in _NAMELESS:
-        options["capture"] = capture
     try:
-        make = getattr(import_module(module), f"{wish.way}_{wish.framework}")
-        source: Source = make(**options)
+        source: Source = adapters.source_of(wish, log)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # whatever a framework raises where there is no GPU, driver, or fitting build
-        raise unwatchable(name, error) from error
+        raise unwatchable(title_of(wish), error) from error
     return source
+
+
+def title_of(wish: Wish) -> str:
+    """What people call the framework."""
+    return FRAMEWORKS[wish.framework].title
 
 
 def unwatchable(name: str, error: Exception) -> LiveError:
@@ -171,13 +121,64 @@ def unwatchable(name: str, error: Exception) -> LiveError:
     return LiveError(f"{name} cannot be watched here, and works on as it did: {type(error).__name__}: {text}")
 
 
-def _wish(name: str, wanted: bool | str | Mapping[str, Any]) -> Wish:  # noqa: FBT001  as it was asked for
+def _check_watchable(name: str) -> None:
+    if not find(name).is_watchable:
+        raise LiveError(
+            f"{FRAMEWORKS[name].title} has no heap that can be watched from inside: record the program, "
+            f"bfcviz record --{name}; bfcviz.watch takes {', '.join(WATCHABLE)}"
+        )
+
+
+def _wish(name: str, wanted: Asked) -> Wish:
     options = dict(wanted) if isinstance(wanted, Mapping) else {}
-    way = options.pop("way", wanted if isinstance(wanted, str) else _WAYS[name][0])
-    if way not in _WAYS[name]:
-        known = " or ".join(repr(each) for each in _WAYS[name])
-        raise LiveError(f"{name}={way!r} was asked for; {NAMES[name]} can be watched by {known}")
-    return Wish(name, way, options)
+    way = wanted if isinstance(wanted, str) else options.pop("way", None)
+    return resolve(name, way, options)
+
+
+def _check_sharing(wishes: list[Wish]) -> None:
+    """Refuse to serve a framework beside one whose heaps it would allocate from."""
+    serving = {wish.framework for wish in wishes if wish.way == "serve"}
+    for wish in wishes:
+        if others := serving.intersection(way_of(wish).serves_also):
+            both = " and ".join(FRAMEWORKS[name].title for name in sorted(others))
+            title = title_of(wish)
+            raise LiveError(
+                f"{title} and {both} were to be served, each from a heap of its own; {title}'s heap takes {both} "
+                f"along: ask for {wish.framework}='serve' alone, and let them use {wish.framework}.allocators"
+            )
+
+
+def _with_limit(wishes: list[Wish], limit: int | None) -> list[Wish]:
+    """The wishes with this limit, where they can have one and have none of their own."""
+    if limit is None:
+        return wishes
+    if all(way_of(wish).option("limit") is None for wish in wishes):
+        watched = " and ".join(title_of(wish) for wish in wishes)
+        raise LiveError(
+            f"a limit of {format_bytes(limit)} was asked for, but {watched} would only be observed and keeps its own "
+            "memory: leave the limit out, or ask for way 'serve'"
+        )
+    return [_with_default(wish, "limit", limit) for wish in wishes]
+
+
+def _with_capture(wishes: list[Wish], capture: Capture | None) -> list[Wish]:
+    """The wishes with this capture, where they can have one; refuses stacks of what tells of none."""
+    if capture is None:
+        return wishes
+    if capture not in ("nothing", "label"):
+        for wish in wishes:
+            if not way_of(wish).takes_stacks:
+                raise LiveError(
+                    f"stacks were asked for, but {title_of(wish)}, way {wish.way!r}, does not tell who allocates: "
+                    "leave capture out"
+                )
+    return [_with_default(wish, "capture", capture) for wish in wishes]
+
+
+def _with_default(wish: Wish, name: str, value: object) -> Wish:
+    if way_of(wish).option(name) is None or name in wish.options:
+        return wish
+    return resolve(wish.framework, wish.way, {**wish.options, name: value})
 
 
 def _what_is_there(names: list[str]) -> Plan:
@@ -185,14 +186,14 @@ def _what_is_there(names: list[str]) -> Plan:
     wishes, notes = [], []
     problem = _no_cupy() if "cupy" in names else "it was not wanted"
     if problem is None:
-        wishes.append(_wish("cupy", wanted=True))
+        wishes.append(resolve("cupy"))
     elif "numpy" in names:
-        wishes.append(_wish("numpy", wanted=True))
+        wishes.append(resolve("numpy"))
         if "cupy" in names and find_spec("cupy") is not None:
             notes.append(f"CuPy is installed but not watched: {problem}")
     torch = sys.modules.get("torch")
     if torch is not None and "torch" in names and torch.cuda.is_available():
-        wishes.append(_wish("torch", wanted=True))
+        wishes.append(resolve("torch"))
     return Plan(wishes, notes)
 
 

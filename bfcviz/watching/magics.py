@@ -11,10 +11,11 @@ from IPython.core.error import UsageError
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
+from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy import unserved
 from bfcviz.watching import notebook
 from bfcviz.watching.begin import watch
-from bfcviz.watching.frameworks import NAMES, Capture
+from bfcviz.watching.frameworks import Capture
 from bfcviz.watching.report import report
 from bfcviz.watching.watched import Watch
 
@@ -26,8 +27,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, add_help=False, allow_abbrev=False)
-        for framework, said in NAMES.items():
-            self.add_argument(f"--{framework}", action="store_true", help=f"watch {said}")
+        for each in WATCHABLE:
+            self.add_argument(f"--{each}", action="store_true", help=f"watch {FRAMEWORKS[each].title}")
         self.add_argument("--limit", metavar="SIZE", help="what the heap may grow to, such as 512MiB")
         self.add_argument("--stack", action="store_true", help="record the Python stack with each allocation")
         self.add_argument("--path", metavar="FOLDER", help="a new folder to record to")
@@ -157,7 +158,7 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def _watch(wanted: argparse.Namespace, *, dashboard: bool) -> Watch:
-    asked: dict[str, Any] = {name: True for name in NAMES if getattr(wanted, name)}
+    asked: dict[str, Any] = {name: True for name in WATCHABLE if getattr(wanted, name)}
     capture: Capture | None = "stack" if wanted.stack else None
     return watch(**asked, limit=wanted.limit, capture=capture, path=wanted.path, dashboard=dashboard)
 

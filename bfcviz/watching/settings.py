@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import Pool
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, system_memory
-from bfcviz.live.lent import OPTIONS
+from bfcviz.frameworks.wish import Wish
+from bfcviz.live import adapters, marks
 from bfcviz.watching.alerts import Alert
-from bfcviz.watching.frameworks import NAMES, Capture, Plan, Source, Wish, source_of, unwatchable
+from bfcviz.watching.frameworks import Plan, Source, source_of, title_of, unwatchable
 
 RING: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
@@ -24,8 +23,6 @@ class Settings:
     """How to watch; the arguments of `bfcviz.watch`, checked."""
 
     plan: Plan
-    limit: int | None
-    capture: Capture | None
     path: Path | None
     dashboard: bool
     alerts: tuple[Alert, ...]
@@ -34,15 +31,16 @@ class Settings:
 
 def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> Source:
     """What watches a framework, not begun yet, with where it writes to, which `undo` closes and `spoilt` takes away."""
-    name = wish.framework
-    limit = system_memory.default_limit() if settings.limit is None and name == "numpy" else settings.limit
-    log: Recording | EventLog | None = EventLog(RING) if name == "numpy" else None
+    wish = adapters.complete(wish)
+    log: Recording | EventLog | None = EventLog(RING) if adapters.is_on_host(wish) else None
     if settings.path is not None:
-        folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / name
-        details = {"framework": name, "way": wish.way}
-        log = undo.enter_context(Recording(folder, [_pool(wish, limit)], details=details))
+        if "log" in wish.options:
+            raise LiveError(f"{title_of(wish)} was given a log, and path={settings.path}: give one of them")
+        folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / wish.framework
+        details = {"framework": wish.framework, **adapters.details_of(wish)}
+        log = undo.enter_context(Recording(folder, [adapters.pool_of(wish)], details=details))
         spoilt.callback(log.discard)
-    return source_of(wish, limit, settings.capture, log)
+    return source_of(wish, log)
 
 
 def in_order(sources: Sequence[Source], wishes: Sequence[Wish]) -> list[tuple[Source, str]]:
@@ -50,8 +48,8 @@ def in_order(sources: Sequence[Source], wishes: Sequence[Wish]) -> list[tuple[So
 
     NumPy's is the last: the threads of the others are not the workload's.
     """
-    pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: pair[1].framework == "numpy")
-    return [(source, NAMES[wish.framework]) for source, wish in pairs]
+    pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: adapters.is_on_host(pair[1]))
+    return [(source, title_of(wish)) for source, wish in pairs]
 
 
 def begin(source: Source, name: str, undo: ExitStack) -> None:
@@ -64,11 +62,3 @@ def begin(source: Source, name: str, undo: ExitStack) -> None:
         raise unwatchable(name, error) from error
     marks.begin(source)
     undo.callback(marks.end, source)
-
-
-def _pool(wish: Wish, limit: int | None) -> Pool:
-    """What is known of the heap before there is one."""
-    if wish.framework != "numpy":
-        return Pool(wish.framework, limit if wish.way == "serve" else None)
-    options = wish.options.get("options", OPTIONS)
-    return Pool("numpy", limit, vars(options))

@@ -43,7 +43,7 @@ def operations():
 
 def work(folder, told, shared):
     """A child's whole life."""
-    order = {"folder": folder, "way": "serve", "limit": 1 << 30, "small": 0, "capture": "label", "told": told}
+    order = {"folder": folder, "way": "serve", "options": {"limit": 1 << 30}, "told": told}
     assert record.begin(order, "numpy")
     arrays = {}
     done = 0

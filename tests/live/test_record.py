@@ -8,6 +8,7 @@ from processes import needs_compiled, run_code
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.frameworks.table import FRAMEWORKS
 from bfcviz.live.startup import sitecustomize
 
 BEGIN = """
@@ -38,10 +39,9 @@ def order(folder, **more):
         "folder": str(folder / "run"),
         "told": str(folder / "told"),
         "way": None,
-        "limit": None,
-        "small": 0,
+        "options": {},
     }
-    return {**asked, "capture": "label", **more}
+    return {**asked, **more}
 
 
 def facts(folder):
@@ -55,10 +55,16 @@ def facts(folder):
 @pytest.mark.parametrize(
     ("framework", "more", "options"),
     [
-        ("cupy", {"capture": "stack"}, {"limit": None, "capture": "stack"}),
+        ("cupy", {"options": {"capture": "stack"}}, {"capture": "stack"}),
         ("cupy", {"way": "observe"}, {"capture": "label"}),
-        ("torch", {"way": "observe"}, {"capture": "label"}),
-        ("rmm", {"way": "serve", "limit": 4096}, {"limit": 4096, "capture": "label"}),
+        ("torch", {"way": "observe", "options": {"devices": [1]}}, {"devices": [1], "capture": "label"}),
+        (
+            "torch",
+            {"way": "serve", "options": {"mechanism": "replace"}},
+            {"mechanism": "replace", "capture": "label"},
+        ),
+        ("rmm", {"way": "serve", "options": {"limit": 4096}}, {"limit": 4096, "capture": "label"}),
+        ("rmm", {"way": "observe", "options": {"devices": [0, 1]}}, {"devices": [0, 1]}),
         ("jax", {"way": "observe"}, {}),
     ],
 )
@@ -76,6 +82,7 @@ print(asked == {options!r})
     trace = Trace.open(tmp_path / "run")
     assert trace.origin.status is Status.COMPLETE
     assert (trace.origin.pools[0].name, trace.origin.details["way"]) == (framework, way)
+    assert trace.origin.details.get("mechanism") == options.get("mechanism")
     events = trace.read(0, len(trace))
     assert [trace.labels.name(n) for n in events["label"][events["kind"] == Kind.MARK]] == ["step", "exit"]
     assert facts(tmp_path) == ["left out"]
@@ -103,7 +110,7 @@ for framework in ("jax", "nothing"):
 """
     first, second = run_code(BEGIN + code).splitlines()
     assert first == "no GPU"
-    assert second == "nothing cannot be recorded; choose one of numpy, cupy, torch, rmm, jax, tensorflow"
+    assert all(name in second for name in ("nothing", *FRAMEWORKS))
     assert [*(tmp_path / "run").iterdir()] == []
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import inspect
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -10,14 +11,17 @@ import pytest
 
 import bfcviz
 from bfcviz.errors import BfcvizError, LiveError
+from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
+from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.wish import Wish
 from bfcviz.live import numpy_api
 from bfcviz.live.numpy import serve_numpy
 from bfcviz.model.find import events_of
 from bfcviz.watching import frameworks
-from bfcviz.watching.frameworks import Wish, plan, source_of
+from bfcviz.watching.frameworks import plan, source_of
 
-NOTHING = dict.fromkeys(frameworks.NAMES)
+NOTHING = dict.fromkeys(WATCHABLE)
 
 
 def wishes(**asked):
@@ -120,7 +124,9 @@ def test_what_is_asked_for_is_all_that_is_watched():
     assert plan(NOTHING | {"cupy": {"memory": "managed"}}).wishes == [
         Wish("cupy", "serve", {"memory": "managed"})
     ]
-    assert plan(NOTHING | {"torch": {"way": "serve", "a": 1}}).wishes == [Wish("torch", "serve", {"a": 1})]
+    assert plan({"torch": {"way": "serve", "fraction": 0.5}}).wishes == [
+        Wish("torch", "serve", {"fraction": 0.5})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_what_is_asked_for_is_all_that_is_watched():
         ({"jax": "serve"}, r"JAX can be watched by 'observe'$"),
         ({"cupy": "both"}, r"CuPy can be watched by 'serve' or 'observe'$"),
         ({"rmm": "serve", "cupy": True}, "RMM and CuPy were to be served, .* ask for rmm='serve' alone"),
-        (dict.fromkeys(frameworks.NAMES, False), "there is nothing to watch"),
+        (dict.fromkeys(WATCHABLE, False), "there is nothing to watch"),
     ],
 )
 def test_nonsense_is_refused(asked, said):
@@ -144,12 +150,69 @@ def test_a_limit_for_what_is_only_observed_is_refused():
 
 
 def test_options_go_to_the_frameworks_own_function():
-    source = source_of(Wish("numpy", "serve", {"small": 512}), 1 << 20, None, None)
+    source = source_of(Wish("numpy", "serve", {"small": 512, "limit": 1 << 20}), None)
     with source:
         np.empty(8)
     assert source.left_to_numpy == 1
-    with pytest.raises(TypeError, match="colour"):
-        source_of(Wish("numpy", "serve", {"colour": "red"}), None, None, None)
+    assert source.allocator.memory_limit == 1 << 20
+
+
+def test_a_limit_and_capture_of_its_own_count_before_those_of_all():
+    own = {"way": "serve", "limit": "1MiB", "capture": "nothing"}
+    wishes = plan({"torch": own, "cupy": True, "jax": True}, 4096, "label").wishes
+    assert wishes == [
+        Wish("cupy", "serve", {"limit": 4096, "capture": "label"}),
+        Wish("torch", "serve", {"limit": 1 << 20, "capture": "nothing"}),
+        Wish("jax", "observe", {}),
+    ]
+
+
+def test_what_cannot_be_watched_from_inside_is_refused():
+    with pytest.raises(LiveError, match="record --tensorflow"):
+        bfcviz.watch(tensorflow=True)
+    with pytest.raises(LiveError, match="nunpy"):
+        bfcviz.watch(nunpy=True)
+
+
+def test_watch_names_every_framework():
+    named = inspect.signature(bfcviz.watch).parameters
+    assert [name for name in named if name in FRAMEWORKS] == [*WATCHABLE]
+    assert all(f"`{name}`" in bfcviz.watch.__doc__ for name in WATCHABLE)
+
+
+def test_a_log_of_its_own_and_a_folder_exclude_each_other(tmp_path):
+    with pytest.raises(LiveError, match="log"):
+        bfcviz.watch(numpy={"log": EventLog(64)}, path=tmp_path / "run").__enter__()
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"way": "replace"},
+        {"mechanism": "replace"},
+        {"way": "serve", "mechanism": "replace"},
+        {"way": "replace", "mechanism": "replace"},
+        "replace",
+    ],
+)
+def test_pytorch_can_be_served_in_place_of_its_allocator(asked, live, tmp_path):
+    made = []
+    live("torch", "serve", lambda **options: made.append(Stand(**options)) or made[-1])
+    with bfcviz.watch(torch=asked, path=tmp_path / "run") as w:
+        assert w.sources == made
+    assert made[0].options["mechanism"] == "replace"
+    details = bfcviz.open(tmp_path / "run").origin.details
+    assert details == {"framework": "torch", "way": "serve", "mechanism": "replace"}
+
+
+def test_devices_reach_those_that_observe(live):
+    made = []
+    for name in ("torch", "rmm"):
+        live(name, "observe", lambda **options: made.append(Stand(**options)) or made[-1])
+    with bfcviz.watch(torch={"devices": [1]}, rmm={"devices": (0, 2)}):
+        pass
+    assert [stand.options["devices"] for stand in made] == [[1], [0, 2]]
 
 
 def test_another_framework_is_watched_like_numpy(live, tmp_path):
@@ -259,9 +322,7 @@ def test_capture_goes_to_each_framework_that_knows_it(live):
     with bfcviz.watch(cupy=True, jax=True, capture="nothing"):
         pass
     assert [stand.options.get("capture") for stand in made] == ["nothing", None]
-    with pytest.raises(
-        LiveError, match="stacks were asked for, but JAX, observed, does not tell who allocates"
-    ):
+    with pytest.raises(LiveError, match="stacks were asked for, but JAX"):
         bfcviz.watch(jax=True, capture="stack")
 
 

@@ -48,7 +48,10 @@ def wanted(order: dict[str, Any]) -> str:
     if order["framework"]:
         return str(order["framework"])
     has_gpu = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")  # noqa: PTH110
-    return "cupy" if has_gpu and importlib.util.find_spec("cupy") else "numpy"
+    for name, needs_gpu in order["defaults"]:
+        if not needs_gpu or (has_gpu and importlib.util.find_spec(name)):
+            return str(name)
+    return "numpy"
 
 
 def borrowed(home: str) -> Any:

@@ -1,0 +1,84 @@
+"""What the options of frameworks may be: read from Python and from the words of a command line."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bfcviz.units import parse_bytes
+
+
+@dataclass(frozen=True)
+class OptionType:
+    """What values an option takes.
+
+    Attributes:
+        text: what to give, for errors.
+        check: returns a value from Python as it is passed on; raises TypeError or ValueError for others.
+        metavar: how the command line calls a value; "" where the option is for Python alone.
+        parse: makes a value of a word of the command line; raises ValueError.
+        words: all values, where they are a few words.
+    """
+
+    text: str
+    check: Callable[[Any], Any]
+    metavar: str = ""
+    parse: Callable[[str], Any] = str
+    words: tuple[str, ...] = ()
+
+
+def one_of(*words: str) -> OptionType:
+    """One of a few words."""
+
+    def check(value: Any) -> Any:
+        if value not in words:
+            raise ValueError
+        return value
+
+    return OptionType(f"one of {', '.join(words)}", check, f"{{{','.join(words)}}}", check, words)
+
+
+def _size(value: Any) -> Any:
+    return value if value is None else parse_bytes(_not_bool(value))
+
+
+def _number(value: Any) -> Any:
+    if value is not None and not isinstance(_not_bool(value), int | float):
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> Any:
+    if not isinstance(_not_bool(value), int):
+        raise TypeError
+    return value
+
+
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _devices(value: Any) -> Any:
+    if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
+        raise TypeError
+    return value if value is None else list(value)
+
+
+def _device_numbers(text: str) -> list[int]:
+    if not all(each.isdecimal() for each in text.split(",")):
+        raise ValueError(repr(text))
+    return [int(each) for each in text.split(",")]
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+SIZE: Final = OptionType("bytes, or text such as '512MiB'", _size, "SIZE", parse_bytes)
+NUMBER: Final = OptionType("a number", _number, "NUMBER", float)
+SECONDS: Final = OptionType("seconds", _number, "SECONDS", float)
+COUNT: Final = OptionType("a whole number", _count, "COUNT", int)
+DEVICES: Final = OptionType("numbers of devices, such as 0 and 1", _devices, "0,1,...", _device_numbers)
+OBJECT: Final = OptionType("an object of bfcviz", _anything)
+"""Checked by the function that gets it; not for the command line."""

@@ -1,0 +1,243 @@
+"""The table: how each framework is watched, what the functions that do it take, and what they need.
+
+A new framework is one entry in `FRAMEWORKS`, and a module `bfcviz.live.<name>` with a function `<way>_<name>` for each
+way. A test compares the options with the functions' arguments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bfcviz.frameworks.option_types import COUNT, DEVICES, NUMBER, OBJECT, SECONDS, SIZE, OptionType, one_of
+
+WayName = Literal["serve", "observe"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument of the function that serves or observes a framework.
+
+    Attributes:
+        name: in Python.
+        type: what values it takes.
+        help: what it does, for the command line.
+    """
+
+    name: str
+    type: OptionType
+    help: str = ""
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.name.removesuffix('_s').replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to watch a framework.
+
+    Attributes:
+        name: `serve`: from a heap of ours; `observe`: its own allocator, recorded.
+        help: what is recorded, for the command line.
+        options: what its function takes.
+        needs: what must be there: packages, a GPU.
+        needs_compiled: whether it needs the compiled build of bfcviz.
+        function: its name in `bfcviz.live.<framework>`; "" for `<way>_<framework>`.
+        has_heaps: False where it writes files of its own to a folder: only `bfcviz record` can begin it.
+        serves_also: frameworks that may allocate from its heaps, and so cannot be served beside it.
+    """
+
+    name: WayName
+    help: str
+    options: tuple[Option, ...]
+    needs: str = "a GPU"
+    needs_compiled: bool = False
+    function: str = ""
+    has_heaps: bool = True
+    serves_also: tuple[str, ...] = ()
+
+    def option(self, name: str) -> Option | None:
+        """The option of a name; None where there is none."""
+        return next((each for each in self.options if each.name == name), None)
+
+    @property
+    def takes_stacks(self) -> bool:
+        """Whether it can record Python's stack with each allocation."""
+        capture = self.option("capture")
+        return capture is not None and (not capture.type.words or "stack" in capture.type.words)
+
+    def has_mechanism(self, word: str) -> bool:
+        """Whether the word is one of its mechanisms."""
+        mechanism = self.option("mechanism")
+        return mechanism is not None and word in mechanism.type.words
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework, and how to watch it.
+
+    Attributes:
+        name: what it is imported by.
+        title: what people call it.
+        ways: the usual one first.
+        memory: where its arrays are.
+        is_default: whether it is recorded where none is named and its memory is there, the first such one.
+    """
+
+    name: str
+    title: str
+    ways: tuple[Way, ...]
+    memory: Literal["host", "gpu"] = "gpu"
+    is_default: bool = False
+
+    def way(self, name: str) -> Way | None:
+        """The way of a name; None where there is none."""
+        return next((each for each in self.ways if each.name == name), None)
+
+    @property
+    def is_watchable(self) -> bool:
+        """Whether `bfcviz.watch` can watch it."""
+        return any(way.has_heaps for way in self.ways)
+
+
+_LIMIT: Final = Option(
+    "limit",
+    SIZE,
+    "what a heap that serves may grow to, such as 512MiB; beyond it memory runs out (default: all)",
+)
+_DEVICES: Final = Option(
+    "devices", DEVICES, "numbers of the devices to observe (default: those in use, or all)"
+)
+_EVERY: Final = Option("every_s", SECONDS, "seconds between two readings")
+_INTO: Final = (Option("log", OBJECT), Option("labels", OBJECT))
+_SERVED: Final = (*_INTO, Option("options", OBJECT))
+_CAPTURE: Final = Option("capture", OBJECT)
+_SHARE: Final = (
+    _LIMIT,
+    Option("fraction", NUMBER, "the limit as a share of all memory of the device, such as 0.5"),
+    Option("headroom", SIZE, "what to leave of the memory that is free"),
+)
+
+
+_TORCH: Final = "a GPU, and PyTorch 2.1 or later with CUDA; to be served by a pool 2.8"
+
+
+def _memory(*kinds: str) -> Option:
+    return Option("memory", one_of(*kinds), "where the heaps' regions come from")
+
+
+_ALL: Final = (
+    Framework(
+        "numpy",
+        "NumPy",
+        (
+            Way(
+                "serve",
+                "arrays from one heap in host memory",
+                (
+                    _LIMIT,
+                    Option("small", SIZE, "leave smaller requests to NumPy, unrecorded"),
+                    _CAPTURE,
+                    *_SERVED,
+                ),
+                needs="",
+                needs_compiled=True,
+            ),
+        ),
+        memory="host",
+        is_default=True,
+    ),
+    Framework(
+        "cupy",
+        "CuPy",
+        (
+            Way(
+                "serve",
+                "arrays from a heap for each stream",
+                (*_SHARE, _memory("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+                needs_compiled=True,
+            ),
+            Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
+        ),
+        is_default=True,
+    ),
+    Framework(
+        "torch",
+        "PyTorch",
+        (
+            Way(
+                "observe",
+                "the history that its allocator keeps",
+                (
+                    _EVERY,
+                    Option(
+                        "max_entries", COUNT, "events of each device that PyTorch keeps between two readings"
+                    ),
+                    Option("capture", one_of("nothing", "label", "stack")),
+                    _DEVICES,
+                    *_INTO,
+                ),
+                needs=_TORCH,
+            ),
+            Way(
+                "serve",
+                "tensors, or the segments of its cache, from a heap for each stream",
+                (
+                    *_SHARE,
+                    _memory("device", "managed", "virtual"),
+                    Option(
+                        "mechanism",
+                        one_of("pool", "replace"),
+                        "a memory pool under its own cache, or in place of its allocator for good",
+                    ),
+                    Option("capture", one_of("nothing", "label")),
+                    *_SERVED,
+                ),
+                needs=_TORCH,
+                needs_compiled=True,
+            ),
+        ),
+    ),
+    Framework(
+        "rmm",
+        "RMM",
+        (
+            Way("observe", "the log of its resources", (_EVERY, _DEVICES, *_INTO)),
+            Way(
+                "serve",
+                "buffers from a heap for each stream, with those of whatever allocates through RMM",
+                (*_SHARE, _memory("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
+                serves_also=("cupy", "torch"),
+            ),
+        ),
+    ),
+    Framework(
+        "jax",
+        "JAX",
+        (Way("observe", "its totals, several times a second", (_DEVICES, _EVERY, *_INTO), "a GPU or TPU"),),
+    ),
+    Framework(
+        "tensorflow",
+        "TensorFlow",
+        (
+            Way(
+                "observe",
+                "windows of its own profiler",
+                (
+                    Option("seconds", SECONDS, "how long a window of TensorFlow's profiler is"),
+                    Option("every_s", SECONDS, "from the start of a window to that of the next"),
+                ),
+                needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
+                function="windows",
+                has_heaps=False,
+            ),
+        ),
+    ),
+)
+
+FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in _ALL}
+"""Every framework there is, by the name it is imported by."""
+
+WATCHABLE: Final = tuple(each.name for each in _ALL if each.is_watchable)
+"""Those that `bfcviz.watch` takes."""

@@ -1,0 +1,74 @@
+"""From a wish to what serves or observes the framework, by the table in `bfcviz.frameworks`."""
+
+from importlib import import_module
+from os import PathLike
+from typing import Any
+
+from bfcviz.errors import LiveError
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Pool
+from bfcviz.events.recording import Recording
+from bfcviz.frameworks.table import FRAMEWORKS
+from bfcviz.frameworks.wish import Wish, way_of
+from bfcviz.live import system_memory
+from bfcviz.live.lent import OPTIONS
+from bfcviz.units import format_bytes
+
+
+def complete(wish: Wish) -> Wish:
+    """The wish with a limit where the heap is in host memory: by default what is available now."""
+    if not is_on_host(wish) or wish.options.get("limit") is not None:
+        return wish
+    return wish._replace(options={**wish.options, "limit": system_memory.default_limit()})
+
+
+def check_limit(wish: Wish) -> None:
+    """Refuse a heap in host memory that may grow beyond it; raises LiveError."""
+    limit, there = wish.options.get("limit"), system_memory.total_memory()
+    if limit is not None and is_on_host(wish) and limit > there:
+        raise LiveError(
+            f"a heap of at most {format_bytes(limit)} was asked for {FRAMEWORKS[wish.framework].title}, and this "
+            f"machine has {format_bytes(there)} of memory: give a lower limit, or none"
+        )
+
+
+def is_on_host(wish: Wish) -> bool:
+    """Whether the framework's memory is the machine's, and not a device's."""
+    return FRAMEWORKS[wish.framework].memory == "host"
+
+
+def pool_of(wish: Wish) -> Pool:
+    """What a recording says of the heap before there is one."""
+    options = wish.options.get("options", OPTIONS) if is_on_host(wish) else None
+    limit = wish.options.get("limit")
+    return Pool(wish.framework, limit) if options is None else Pool(wish.framework, limit, vars(options))
+
+
+def details_of(wish: Wish) -> dict[str, Any]:
+    """What a recording says of how it came about."""
+    mechanism = wish.options.get("mechanism")
+    return {"way": wish.way} if mechanism is None else {"way": wish.way, "mechanism": mechanism}
+
+
+def source_of(
+    wish: Wish,
+    log: EventLog | Recording | None = None,
+    folder: str | PathLike[str] | None = None,
+) -> Any:
+    """What watches the framework; its `with` has not begun.
+
+    Args:
+        wish: the framework, the way and the options.
+        log: where events go, unless the wish has a log; None: to a ring in memory.
+        folder: where a way without heaps writes its files.
+
+    Raises:
+        Exception: what the framework's module or the framework itself raises.
+    """
+    way = way_of(wish)
+    make = getattr(
+        import_module(f"bfcviz.live.{wish.framework}"), way.function or f"{way.name}_{wish.framework}"
+    )
+    if not way.has_heaps:
+        return make(folder, **wish.options)
+    return make(**{"log": log, **wish.options})
