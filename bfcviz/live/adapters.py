@@ -1,5 +1,6 @@
 """From a wish to what serves or observes the framework, by the table in `bfcviz.frameworks`."""
 
+from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -12,6 +13,7 @@ from bfcviz.frameworks.table import FRAMEWORKS
 from bfcviz.frameworks.wish import Wish, way_of
 from bfcviz.live import system_memory
 from bfcviz.live.lent import OPTIONS
+from bfcviz.live.provider import HeapProvider
 from bfcviz.units import format_bytes
 
 
@@ -54,7 +56,7 @@ def source_of(
     wish: Wish,
     log: EventLog | Recording | None = None,
     folder: str | PathLike[str] | None = None,
-) -> Any:
+) -> HeapProvider:
     """What watches the framework; its `with` has not begun.
 
     Args:
@@ -66,7 +68,7 @@ def source_of(
         Exception: what the framework's module or the framework itself raises.
     """
     way = way_of(wish)
-    make = getattr(
+    make: Callable[..., HeapProvider] = getattr(
         import_module(f"bfcviz.live.{wish.framework}"), way.function or f"{way.name}_{wish.framework}"
     )
     if not way.has_heaps:

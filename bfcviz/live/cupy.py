@@ -12,8 +12,7 @@
 import atexit
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 from weakref import WeakSet
 
 from bfcviz.allocator.bfc import BFCAllocator
@@ -24,7 +23,7 @@ from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import cupy_api, marks
+from bfcviz.live import cupy_api
 from bfcviz.live.compiled import require_compiled
 from bfcviz.live.cupy_desk import Desk
 from bfcviz.live.cupy_hook import CupyHook
@@ -33,6 +32,7 @@ from bfcviz.live.headroom import Share
 from bfcviz.live.lent import OPTIONS, LentHeap
 from bfcviz.live.maker import Maker
 from bfcviz.live.observed import log_and_labels
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.units import format_bytes
 
@@ -52,7 +52,7 @@ class CupyHeap(LentHeap):
     advice = "leave serve_cupy's `with` and drop them first; without arrays the heap closes by itself"
 
 
-class CupyServed:
+class CupyServed(HeapProvider):
     """What `serve_cupy` returns. As a context manager it serves all threads; it can be entered again.
 
     Attributes:
@@ -60,8 +60,8 @@ class CupyServed:
         labels: where names are interned.
     """
 
-    way: Final = "serve"
-    _under_way: ClassVar["CupyServed | None"] = None
+    way = "serve"
+    title = "CuPy"
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CupyServed:
         words: str,
     ) -> None:
         self.labels = capture.labels
-        self.says = words
+        self._says = words
         self._capture = capture
         self._cuda = cuda
         self._desk = Desk(cuda, make)
@@ -85,7 +85,12 @@ class CupyServed:
         _hooks.add(self._hook)
 
     @property
-    def trace_sources(self) -> list[BFCAllocator]:
+    def says(self) -> str:
+        """How CuPy is watched, in words."""
+        return self._says
+
+    @property
+    def heaps(self) -> list[BFCAllocator]:
         """A heap for each stream of each device that came; more may come. The log that was given is the first one's."""
         return list(self._desk.heaps.values())
 
@@ -121,9 +126,7 @@ class CupyServed:
 
     # -- for the length of a `with` -----------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        if CupyServed._under_way is not None:
-            raise LiveError("CuPy is served already: leave that `with` first; it has one allocator at a time")
+    def _start(self) -> None:
         self._capture.use()
         before = self._cuda.get_allocator()
         self._cuda.set_allocator(self._hook.serve)
@@ -131,15 +134,8 @@ class CupyServed:
             self._before = self._hook.plain = before
         self._hook.is_open = True
         self._serving(on=True)
-        CupyServed._under_way = self
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
-        CupyServed._under_way = None
+    def _stop(self, error: BaseException | None) -> None:
         self._hook.is_open = False  # whoever still asks it is passed on to what was there before
         self._serving(on=False)
         if self._cuda.get_allocator() == self._hook.serve:

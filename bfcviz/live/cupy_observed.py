@@ -1,18 +1,17 @@
 """CupyObserved: what CuPy's own memory pools do, as its memory hooks tell it."""
 
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any
 
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.live import marks
 from bfcviz.live.cupy_api import Cuda
 from bfcviz.live.observed import ObservedHeap
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Capture
 from bfcviz.live.threads import Inheritance
 
 
-class CupyObserved:
+class CupyObserved(HeapProvider):
     """What `observe_cupy` returns: as a context manager it observes this thread, and threads begun in it.
 
     CuPy calls the hooks of the thread that acts, so what threads do that were there before is not seen. Nor is it told
@@ -23,8 +22,8 @@ class CupyObserved:
         way: how CuPy is watched.
     """
 
-    way: Final = "observe"
-    _under_way: ClassVar["CupyObserved | None"] = None
+    way = "observe"
+    title = "CuPy"
 
     def __init__(self, cuda: Cuda, log: EventLog, capture: Capture) -> None:
         self.labels = capture.labels
@@ -51,7 +50,7 @@ class CupyObserved:
         return f"{seen}. But CuPy's allocator is no method of a memory pool now, and only of pools is anything told"
 
     @property
-    def trace_sources(self) -> list[ObservedHeap]:
+    def heaps(self) -> list[ObservedHeap]:
         """A heap for each device that came; more may come."""
         return list(self._heaps.values())
 
@@ -62,28 +61,19 @@ class CupyObserved:
 
     def settle(self) -> None:
         """Wait until all that was reported is recorded."""
-        for heap in self.trace_sources:
+        for heap in self.heaps:
             heap.settle()
 
-    def __enter__(self) -> Self:
-        if CupyObserved._under_way is not None:
-            raise LiveError("CuPy is observed already: leave that `with` first")
+    def _start(self) -> None:
         self._capture.use()
         self._observe_thread()
         self._is_open = True
         self._inheritance.begin()
-        CupyObserved._under_way = self
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
-        CupyObserved._under_way = None
+    def _stop(self, _error: BaseException | None) -> None:
         self._is_open = False  # in threads that go on, the hook stays, and tells nothing
         self._inheritance.end()
-        self._hook.__exit__(kind, error, trace)
+        self._hook.__exit__()
         self.settle()
 
     # -- what the hooks tell ------------------------------------------------------------------------------------

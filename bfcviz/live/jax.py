@@ -2,21 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks
 from bfcviz.live.observed import ObservedHeap, log_and_labels
 from bfcviz.live.polling import Polling
+from bfcviz.live.provider import HeapProvider
 
 _LIMITS: Final = ("bytes_limit", "bytes_reservable_limit")
 
 
-class JaxObserved:
+class JaxObserved(HeapProvider):
     """What `observe_jax` returns; observes for the length of a `with`.
 
     Attributes:
@@ -25,7 +24,9 @@ class JaxObserved:
         latest: by device name, the totals of the last reading, as JAX tells them.
     """
 
-    way: Final = "observe"
+    way = "observe"
+    title = "JAX"
+    is_shared = True
 
     def __init__(self, devices: Sequence[Any], log: EventLog, labels: Labels, every_s: float) -> None:
         self.latest: dict[str, Mapping[str, int]] = {}
@@ -51,7 +52,7 @@ class JaxObserved:
         return text if self._polling.error is None else f"{text}. It ended early: {self._polling.error}"
 
     @property
-    def trace_sources(self) -> list[ObservedHeap]:
+    def heaps(self) -> list[ObservedHeap]:
         """A heap without chunks for each device, and its marks. The log that was given is the first device's."""
         return list(self._heaps.values())
 
@@ -64,17 +65,11 @@ class JaxObserved:
         """Ask for the totals now."""
         self._polling.now()
 
-    def __enter__(self) -> Self:
-        self._polling.refuse_twice("JAX")
+    def _start(self) -> None:
         self._polling.now()
         self._polling.start()
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
+    def _stop(self, error: BaseException | None) -> None:
         self._polling.stop()
         self._polling.last(error)
 

@@ -11,10 +11,10 @@ from bfcviz.live.labels import checked_name, label
 
 
 class Marked(Protocol):
-    """A source, of which `trace_sources` are heaps with `labels` and `mark(label, value)`."""
+    """A source, of which `heaps` are heaps with `labels` and `mark(label, value)`."""
 
     @property
-    def trace_sources(self) -> list[Any]:
+    def heaps(self) -> list[Any]:
         """The heaps there are now."""
 
 
@@ -92,7 +92,7 @@ class phase(ContextDecorator):  # noqa: N801  used as a word: `with phase("forwa
 
 def _put(name: str, value: int, **details: str) -> None:
     for source in _sources:
-        for heap in source.trace_sources:
+        for heap in source.heaps:
             heap.mark(heap.labels.intern(name, **details), value)
 
 

@@ -8,19 +8,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
-from typing import ClassVar, Final, Self
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory, PoolTotals
+from bfcviz.errors import InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
-from bfcviz.live import marks, numpy_api, system_memory
+from bfcviz.live import numpy_api, system_memory
 from bfcviz.live.compiled import require_compiled
 from bfcviz.live.handler import Handler
 from bfcviz.live.lent import OPTIONS, LentHeap
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Capture, Chosen, Stacks
 from bfcviz.live.threads import Inheritance
 from bfcviz.units import format_bytes, parse_bytes
@@ -33,7 +32,7 @@ class NumpyAllocator(LentHeap):
     advice = "leave serve_numpy's `with` and drop them first; without arrays the heap closes by itself"
 
 
-class Served:
+class Served(HeapProvider):
     """What `serve_numpy` returns. As a context manager it serves this context, and threads and tasks begun in it.
 
     It can be entered again, and goes on with the same heap.
@@ -44,8 +43,8 @@ class Served:
         way: how NumPy is watched.
     """
 
-    way: Final = "serve"
-    _under_way: ClassVar["Served | None"] = None
+    way = "serve"
+    title = "NumPy"
 
     def __init__(self, allocator: NumpyAllocator, small: int, capture: Capture) -> None:
         self.allocator = allocator
@@ -61,7 +60,7 @@ class Served:
         self._failures = 0
 
     @property
-    def trace_sources(self) -> list[NumpyAllocator]:
+    def heaps(self) -> list[NumpyAllocator]:
         """What a `LiveDashboard` can watch: the heap."""
         return [self.allocator]
 
@@ -92,35 +91,21 @@ class Served:
         """Record frees that were put off."""
         self._handler.settle()
 
-    def __enter__(self) -> Self:
-        if Served._under_way is not None:
-            limit = format_bytes(Served._under_way.allocator.memory_limit)
-            raise LiveError(
-                f"NumPy is served already, by a heap of {limit}: leave that `with` first; there is one heap for NumPy "
-                "at a time"
-            )
-        Served._under_way = self
+    def _start(self) -> None:
         self.capture.use()
         last = self._handler.failure()
         self._failures = last.number if last else 0
         self.allocator.is_serving = self._handler.is_open = True
         self._previous = numpy_api.set_handler(self._capsule)
         self._inheritance.begin()
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
+    def _stop(self, error: BaseException | None) -> None:
         self._inheritance.end()
         if _is_here(self._capsule):
             numpy_api.set_handler(self._previous)
         self._previous = None
         self.allocator.is_serving = self._handler.is_open = False
         self.settle()
-        if Served._under_way is self:
-            Served._under_way = None
         last = self._handler.failure()
         if isinstance(error, MemoryError) and last is not None and last.number > self._failures:
             error.add_note(f"bfcviz, of the heap NumPy was served from: {self.out_of_memory}")
@@ -194,7 +179,7 @@ def serve_numpy(
 
 def _forget_parent() -> None:
     """In a forked process: it is the parent that is served, the child may be by a heap of its own."""
-    Served._under_way = None  # noqa: SLF001
+    Served._active = ()  # noqa: SLF001
 
 
 os.register_at_fork(after_in_child=_forget_parent)

@@ -9,15 +9,16 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.folder import remove_files
 from bfcviz.events.recording import Recording
 from bfcviz.frameworks.wish import Wish, resolve, way_of
 from bfcviz.live import adapters, marks, numpy_api
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.startup.sitecustomize import UNWRITTEN, tell
 
 Order = Mapping[str, Any]
@@ -25,10 +26,6 @@ Order = Mapping[str, Any]
 
 CLAIM: Final = ".process"
 """A file in a folder of TensorFlow's windows: the number of the one process that records there."""
-
-
-class Source(marks.Marked, AbstractContextManager["Source"], Protocol):
-    """What every module of `bfcviz.live` makes of a framework."""
 
 
 class Recorded:
@@ -39,7 +36,7 @@ class Recorded:
         recording: where it goes; None where the source sees to that.
     """
 
-    def __init__(self, order: Order, source: Source, recording: Recording | None) -> None:
+    def __init__(self, order: Order, source: HeapProvider, recording: Recording | None) -> None:
         self.source = source
         self.recording = recording
         self._order = dict(order)
@@ -60,10 +57,10 @@ class Recorded:
                 self._order, "left out", "what was done outside the thread or task that first imported NumPy"
             )
         try:
-            self.source.__exit__(None, None, None)
+            self.source.close()
         finally:
-            for heap in self.source.trace_sources[1:]:
-                tell(self._order, "left out", str(heap.name))
+            for name in self.source.names[1:]:
+                tell(self._order, "left out", name)
             if self.recording is not None:
                 self._close(self.recording)
 

@@ -4,13 +4,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 
-from bfcviz.errors import LiveError, OutOfMemory
-from bfcviz.live import marks
+from bfcviz.errors import OutOfMemory
 from bfcviz.live.observed import ObservedHeap, devices_in_order
 from bfcviz.live.polling import Polling
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.rmm_api import Rmm
 
 UNIT: Final = 256
@@ -89,7 +88,7 @@ class LogFile:
         return self._streams.setdefault(handle, min(len(self._streams) - 1, 0xFFFF))
 
 
-class RmmObserved:
+class RmmObserved(HeapProvider):
     """What `observe_rmm` returns; observes devices for the length of a `with`.
 
     An adaptor is made with its device current, which creates a context there (some 400 MiB). So only devices that were
@@ -97,11 +96,11 @@ class RmmObserved:
 
     Attributes:
         way: `observe`.
-        logs: one for each device.
+        files: the log file of each device.
     """
 
-    way: Final = "observe"
-    _under_way: ClassVar["RmmObserved | None"] = None
+    way = "observe"
+    title = "RMM"
 
     def __init__(
         self,
@@ -110,7 +109,7 @@ class RmmObserved:
         every_s: float,
         devices: Iterable[int] | None = None,
     ) -> None:
-        self.logs: dict[int, LogFile] = {}
+        self.files: dict[int, LogFile] = {}
         self._devices = None if devices is None else list(devices)
         self._unused: list[int] = []
         self._rmm = rmm
@@ -133,29 +132,27 @@ class RmmObserved:
                 f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
                 "have it observed from the beginning"
             )
-        if words := "; ".join(filter(None, (log.heap.inconsistencies.words() for log in self.logs.values()))):
+        if words := "; ".join(filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))):
             text += f". {words}"
         if self._polling.error is not None:
             text += f". It ended early: {self._polling.error}"
         return text
 
     @property
-    def trace_sources(self) -> list[ObservedHeap]:
+    def heaps(self) -> list[ObservedHeap]:
         """A heap for each device. The log that was given is the current device's."""
-        return [log.heap for log in self.logs.values()]
+        return [log.heap for log in self.files.values()]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
         """The numbers of the last failure, on the first device where there was one; None while there was none."""
-        return next((log.out_of_memory for log in self.logs.values() if log.out_of_memory is not None), None)
+        return next((log.out_of_memory for log in self.files.values() if log.out_of_memory is not None), None)
 
     def settle(self) -> None:
         """Read the logs now."""
         self._polling.now()
 
-    def __enter__(self) -> Self:
-        if RmmObserved._under_way is not None:
-            raise LiveError("RMM is observed already: leave that `with` first")
+    def _start(self) -> None:
         chosen = self._choose()
         self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
         try:
@@ -165,16 +162,9 @@ class RmmObserved:
             self._put_back()
             self._forget()
             raise
-        RmmObserved._under_way = self
         self._polling.start()
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
-        RmmObserved._under_way = None
+    def _stop(self, error: BaseException | None) -> None:
         self._polling.stop()
         self._put_back()
         try:
@@ -207,16 +197,16 @@ class RmmObserved:
         before = self._rmm.mr.get_per_device_resource(device)
         with self._rmm.on(device):
             adaptor = self._rmm.mr.LoggingResourceAdaptor(before, str(folder / "rmm.csv"))
-        heap = self.logs[device].heap if device in self.logs else self._make(device)
+        heap = self.files[device].heap if device in self.files else self._make(device)
         path = Path(adaptor.get_file_name())
-        self.logs[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
+        self.files[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
         self._before[device], self._adaptors[device] = before, adaptor
         self._rmm.mr.set_per_device_resource(device, adaptor)
 
     def _read(self) -> None:
         for device, adaptor in self._adaptors.items():
             adaptor.flush()
-            self.logs[device].read()
+            self.files[device].read()
 
 
 def _now_of(heap: ObservedHeap) -> int:

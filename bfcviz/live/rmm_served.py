@@ -3,15 +3,14 @@
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 from weakref import ref
 
 from bfcviz import _forks
 from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
-from bfcviz.live import marks
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lent import LentHeap
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.rmm_api import Rmm, number_of
 from bfcviz.live.stacks import Capture
 
@@ -141,7 +140,7 @@ class Device:
         """All of this is Python: it asks each time."""
 
 
-class RmmServed:
+class RmmServed(HeapProvider):
     """What `serve_rmm` returns; serves all devices and threads for the length of a `with`, and can be entered again.
 
     Attributes:
@@ -149,13 +148,13 @@ class RmmServed:
         labels: where names are interned.
     """
 
-    way: Final = "serve"
+    way = "serve"
+    title = "RMM"
     says: Final = (
         "RMM is served: its buffers, and those of whatever allocates through RMM, have their memory from "
         "bfcviz's heaps, one "
         "a stream; every request runs some Python"
     )
-    _under_way: ClassVar["RmmServed | None"] = None
 
     def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.labels = capture.labels
@@ -172,7 +171,7 @@ class RmmServed:
         self._devices[current].heap_of(0)
 
     @property
-    def trace_sources(self) -> list[RmmHeap]:
+    def heaps(self) -> list[RmmHeap]:
         """A heap for each stream that came; more may come. The log that was given is the default stream's."""
         return [heap for device in self._devices.values() for heap in list(device.heaps.values())]
 
@@ -186,24 +185,13 @@ class RmmServed:
         for device in self._devices.values():
             device.settle()
 
-    def __enter__(self) -> Self:
-        if RmmServed._under_way is not None:
-            raise LiveError(
-                "RMM is served already: leave that `with` first; a device has one resource at a time"
-            )
+    def _start(self) -> None:
         self._capture.use()
         for device, resource in self._resources.items():
             self._before[device] = self._rmm.mr.get_per_device_resource(device)
             self._rmm.mr.set_per_device_resource(device, resource)
-        RmmServed._under_way = self
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
-        RmmServed._under_way = None
+    def _stop(self, error: BaseException | None) -> None:
         for device, before in self._before.items():
             if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:
                 self._rmm.mr.set_per_device_resource(device, before)

@@ -11,18 +11,18 @@
 import os
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.live.numpy import unserved
+from bfcviz.live.provider import HeapProvider
 from bfcviz.periodic import Periodic
 
 WINDOW: Final = "window-"
 """What the folders of windows begin with; those that are not whole yet have a dot before it."""
 
 
-class Windows:
+class Windows(HeapProvider):
     """What `windows` returns; records windows for the length of a `with`.
 
     Attributes:
@@ -33,7 +33,9 @@ class Windows:
         error: what ended it early, None where nothing did.
     """
 
-    way: Final = "observe"
+    way = "observe"
+    title = "TensorFlow"
+    is_shared = True
 
     def __init__(self, folder: Path, seconds: float, every_s: float) -> None:
         self.folder = folder
@@ -41,7 +43,6 @@ class Windows:
         self.error: Exception | None = None
         self._seconds = seconds
         self._every_s = every_s
-        self._began = False
         self._periodic = Periodic(self._next_window, "bfcviz-tensorflow", failed=self._keep)
         self._profiler: Any = None
 
@@ -58,7 +59,7 @@ class Windows:
         return text if self.error is None else f"{text}. It ended early: {self.error}"
 
     @property
-    def trace_sources(self) -> list[Any]:
+    def heaps(self) -> list[Any]:
         """None of its own: see the folder."""
         return []
 
@@ -70,9 +71,7 @@ class Windows:
     def settle(self) -> None:
         """A window is there when it is whole: there is nothing to be hastened."""
 
-    def __enter__(self) -> Self:
-        if self._began:
-            raise LiveError("TensorFlow's windows are being recorded already: leave that `with` first")
+    def _start(self) -> None:
         try:
             self._profiler = import_module("tensorflow").profiler.experimental
         except ImportError as error:
@@ -82,14 +81,9 @@ class Windows:
         self.folder.mkdir(parents=True, exist_ok=True)
         with unserved():
             self._periodic.start()
-        self._began = True
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _stop(self, _error: BaseException | None) -> None:
         self._periodic.stop()
-        self._began = False
 
     def _keep(self, error: Exception) -> None:
         self.error = error

@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any
 
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live import marks, torch_api
+from bfcviz.live import torch_api
 from bfcviz.live.observed import ObservedHeap, devices_in_order
 from bfcviz.live.polling import Polling
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Chosen
 from bfcviz.live.torch_blocks import UNIT
 from bfcviz.live.torch_history import DeviceHistory
 
 
-class TorchObserved:
+class TorchObserved(HeapProvider):
     """What `observe_torch` returns; observes devices for the length of a `with`.
 
     Where somebody keeps a history already, it is read as it is, and goes on after the end.
@@ -26,7 +26,9 @@ class TorchObserved:
         devices: the history of each.
     """
 
-    way: Final = "observe"
+    way = "observe"
+    title = "PyTorch"
+    is_shared = True
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class TorchObserved:
         return text
 
     @property
-    def trace_sources(self) -> list[ObservedHeap]:
+    def heaps(self) -> list[ObservedHeap]:
         """A heap for each device. The log that was given is the current device's."""
         return [device.heap for device in self.devices]
 
@@ -83,8 +85,7 @@ class TorchObserved:
         """Read the history now."""
         self._polling.now()
 
-    def __enter__(self) -> Self:
-        self._polling.refuse_twice("PyTorch")
+    def _start(self) -> None:
         torch = torch_api.torch_with_cuda("observed")
         torch_api.refuse_async(torch, "observed", "")
         torch.cuda.init()  # asked before it, PyTorch looks for its history where nothing is yet
@@ -111,13 +112,8 @@ class TorchObserved:
             self._end_history()
             raise
         self._polling.start()
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
+    def _stop(self, error: BaseException | None) -> None:
         self._polling.stop()
         try:
             self._polling.last(

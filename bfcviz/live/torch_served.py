@@ -3,16 +3,16 @@
 import atexit
 from collections.abc import Iterator
 from itertools import count
-from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Self, cast
+from typing import Any, ClassVar, Final, Literal, cast
 
 from bfcviz.allocator.options import AllocatorOptions
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.live import marks, torch_api
+from bfcviz.live import torch_api
 from bfcviz.live.headroom import Share
 from bfcviz.live.keeper import Keeper
 from bfcviz.live.lanes import Lanes
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Capture
 from bfcviz.live.torch_heaps import SPARE, DeviceMemory, Heaps, TorchHeap
 from bfcviz.live.torch_pool import TorchPool
@@ -32,7 +32,7 @@ _SAYS: Final = {
 }
 
 
-class TorchServed:
+class TorchServed(HeapProvider):
     """What `serve_torch` returns; serves for the length of a `with`, all threads and devices.
 
     Attributes:
@@ -40,9 +40,9 @@ class TorchServed:
         labels: where names are interned.
     """
 
-    way: Final = "serve"
+    way = "serve"
+    title = "PyTorch"
     _numbers: ClassVar[Iterator[int]] = count(1)
-    _under_way: ClassVar["TorchServed | None"] = None
     _replaced: ClassVar["TorchServed | None"] = None
 
     def __init__(
@@ -70,7 +70,7 @@ class TorchServed:
         return _SAYS[self._mechanism]
 
     @property
-    def trace_sources(self) -> list[TorchHeap]:
+    def heaps(self) -> list[TorchHeap]:
         """A heap for each stream that came; more may come. The log that was given is the first one's."""
         return self._heaps.in_use()
 
@@ -112,29 +112,22 @@ class TorchServed:
             device = 0 if self._torch is None else self._torch.cuda.current_device()
         return self._heaps.of(device)
 
-    def __enter__(self) -> Self:
-        if TorchServed._under_way not in (None, *([self] if TorchServed._replaced is self else [])):
-            raise LiveError(
-                "PyTorch is served already: leave that `with` first; one service at a time is in place"
-            )
+    def _refuse_second(self) -> None:
+        if TorchServed._replaced is not self:  # one that replaced the allocator may be entered within itself
+            super()._refuse_second()
         if TorchServed._replaced not in (None, self):
             raise LiveError(
                 "PyTorch's allocator was replaced in this process before, and stays so: enter that service again"
             )
+
+    def _start(self) -> None:
         self._torch = torch_api.torch_with_cuda("served")
         self._capture.use()
         self._failures = self._heaps.number_of_failures()
         if TorchServed._replaced is not self:
             self._begin()
-        TorchServed._under_way = self
-        marks.begin(self)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        marks.end(self)
-        TorchServed._under_way = None
+    def _stop(self, error: BaseException | None) -> None:
         failed = isinstance(error, RuntimeError) and self._heaps.number_of_failures() > self._failures
         notes = self._notes() if failed else []
         if self._pool is not None:

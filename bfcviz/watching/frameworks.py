@@ -4,15 +4,15 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple
 
-from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
 from bfcviz.frameworks.wish import Wish, find, resolve, way_of
 from bfcviz.live import adapters
+from bfcviz.live.provider import HeapProvider
 from bfcviz.live.stacks import Chosen, Stacks
 from bfcviz.units import format_bytes
 
@@ -22,35 +22,6 @@ mapping: the arguments of the constructor in `bfcviz.live`, and maybe `way`."""
 
 Capture = Chosen | Stacks
 """What is recorded with each allocation: `nothing`, `label`, `stack`, or which frames of it."""
-
-
-class Source(Protocol):
-    """A framework that is watched for the length of a `with`; each module of `bfcviz.live` makes one."""
-
-    @property
-    def way(self) -> str:
-        """`serve` or `observe`."""
-
-    @property
-    def says(self) -> str:
-        """Which way, and what that means, in a sentence."""
-
-    @property
-    def trace_sources(self) -> list[Any]:
-        """The heaps there are now, each something that `LiveDashboard` can watch; more may come."""
-
-    @property
-    def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed; None: none has."""
-
-    def settle(self) -> None:
-        """Record what was put off."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 class Plan(NamedTuple):
@@ -90,7 +61,7 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     return found._replace(wishes=wishes)
 
 
-def source_of(wish: Wish, log: EventLog | Recording | None) -> Source:
+def source_of(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
     """What watches a framework, not begun yet.
 
     Args:
@@ -102,7 +73,7 @@ def source_of(wish: Wish, log: EventLog | Recording | None) -> Source:
         BfcvizError: whatever else its module says.
     """
     try:
-        source: Source = adapters.source_of(wish, log)
+        source: HeapProvider = adapters.source_of(wish, log)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # whatever a framework raises where there is no GPU, driver, or fitting build

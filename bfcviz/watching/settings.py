@@ -11,8 +11,9 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.recording import Recording
 from bfcviz.frameworks.wish import Wish
 from bfcviz.live import adapters, marks
+from bfcviz.live.provider import HeapProvider
 from bfcviz.watching.alerts import Alert
-from bfcviz.watching.frameworks import Plan, Source, source_of, title_of, unwatchable
+from bfcviz.watching.frameworks import Plan, source_of, title_of, unwatchable
 
 RING: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
@@ -29,7 +30,7 @@ class Settings:
     keep: int
 
 
-def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> Source:
+def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> HeapProvider:
     """What watches a framework, not begun yet, with where it writes to, which `undo` closes and `spoilt` takes away."""
     wish = adapters.complete(wish)
     log: Recording | EventLog | None = EventLog(RING) if adapters.is_on_host(wish) else None
@@ -43,7 +44,7 @@ def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack)
     return source_of(wish, log)
 
 
-def in_order(sources: Sequence[Source], wishes: Sequence[Wish]) -> list[tuple[Source, str]]:
+def in_order(sources: Sequence[HeapProvider], wishes: Sequence[Wish]) -> list[tuple[HeapProvider, str]]:
     """Sources as they are to begin, and what their frameworks are called.
 
     NumPy's is the last: the threads of the others are not the workload's.
@@ -52,7 +53,7 @@ def in_order(sources: Sequence[Source], wishes: Sequence[Wish]) -> list[tuple[So
     return [(source, title_of(wish)) for source, wish in pairs]
 
 
-def begin(source: Source, name: str, undo: ExitStack) -> None:
+def begin(source: HeapProvider, name: str, undo: ExitStack) -> None:
     """Begin to watch the framework called `name`, until `undo`; marks of the program go there as well."""
     try:
         undo.enter_context(source)

@@ -12,11 +12,11 @@ from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.live.labels import checked_name
 from bfcviz.live.numpy import unserved
+from bfcviz.live.provider import HeapProvider
 from bfcviz.watching import notebook
 from bfcviz.watching.alerts import Alarm
 from bfcviz.watching.board import WatchDashboard
 from bfcviz.watching.failure import Failure, is_for_want_of_memory, last_failure
-from bfcviz.watching.frameworks import Source
 from bfcviz.watching.guard import Guard
 from bfcviz.watching.lookout import Lookout
 from bfcviz.watching.report import Report, report
@@ -39,7 +39,7 @@ class Watch:
     _under_way: ClassVar["Watch | None"] = None
 
     def __init__(self, settings: Settings) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[HeapProvider] = []
         self.traces: list[Trace] = []
         self.alarms: list[Alarm] = []
         self.failure: Failure | None = None
@@ -86,7 +86,7 @@ class Watch:
         """Put a mark into the trace of each heap: a step, a phase, a note."""
         self._refuse_before()
         checked_name(name)  # a heap would take a number for that of a label
-        for heap in (heap for source in self.sources for heap in source.trace_sources):
+        for heap in (heap for source in self.sources for heap in source.heaps):
             heap.mark(name, value)
 
     def tell(self, error: BaseException) -> None:
@@ -159,9 +159,7 @@ class Watch:
     def _join(self) -> None:
         """Take in the heaps that came: there is one for each stream or device that is used."""
         settings = self._settings
-        for heap in (heap for source in self.sources for heap in source.trace_sources):
-            if any(heap is known for known in self._heaps):
-                continue
+        for heap in [heap for source in self.sources for heap in source.new_heaps(self._heaps)]:
             trace = trace_of(heap, settings.keep)
             if settings.alerts:
                 self._guards.append((Guard(trace_of(heap, _GUARDED), settings.alerts), heap))
@@ -235,7 +233,7 @@ class Watch:
         if not is_for_want_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
-        heaps = [heap for source in failed for heap in source.trace_sources]
+        heaps = [heap for source in failed for heap in source.heaps]
         for trace, heap in zip(self.traces, self._heaps, strict=True):
             found = last_failure(trace) if heap in heaps else None
             if found is None or found == self.failure:

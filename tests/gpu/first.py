@@ -121,7 +121,7 @@ def values():
         with serve_cupy("2GiB", memory=kind) as served:
             wrong = wrong_bytes(cupy)
             served.settle()
-            heaps = served.trace_sources
+            heaps = served.heaps
             in_use = sum(heap.stats().chunks_in_use for heap in heaps)
             print(f"{kind:8} wrong bytes {wrong}, heaps {len(heaps)}, chunks in use {in_use}")
             for heap in heaps:

@@ -24,7 +24,7 @@ def served(limit="1GiB", **options):
 
 def assert_sound(source):
     source.settle()
-    for heap in source.trace_sources:
+    for heap in source.heaps:
         heap.check_invariants()
         if heap.log.oldest == 0:
             assert_model_agrees(heap)
@@ -36,7 +36,7 @@ def test_a_network_is_trained_as_on_cupys_own_pool(memory):
     with served(memory=memory) as source:
         ours = trained()
         assert_sound(source)
-    assert source.trace_sources[0].stats().num_allocs > 500
+    assert source.heaps[0].stats().num_allocs > 500
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-4)
     for one, other in zip(ours[1:], plain[1:], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
@@ -49,7 +49,7 @@ def test_arrays_outlive_it_and_the_pool_is_back():
     assert cupy.cuda.get_allocator() == before
     assert int((array + 1).sum()) == 500_500
     del array
-    assert source.trace_sources[0].stats().chunks_in_use == 0
+    assert source.heaps[0].stats().chunks_in_use == 0
 
 
 @pytest.mark.parametrize("memory", KINDS)
@@ -68,7 +68,7 @@ def test_memory_that_a_stream_still_reads_is_not_handed_out(memory):
             stream.synchronize()
             assert (result.get() == np.arange(count) + turn).all()
             del junk, result
-        assert len(source.trace_sources) >= 1
+        assert len(source.heaps) >= 1
         assert_sound(source)
 
 
@@ -85,7 +85,7 @@ def test_streams_side_by_side():
             stream.synchronize()
         assert all(float(got) == want for got, want in sums)
         sums.clear()
-        assert len(source.trace_sources) == 5
+        assert len(source.heaps) == 5
         assert_sound(source)
 
 
@@ -171,7 +171,7 @@ def test_every_device():
                 made = cupy.full(10_000, number + 1)
                 assert int((made + made).sum()) == 20_000 * (number + 1)
                 del made
-        assert {heap.name for heap in source.trace_sources} == {f"cupy:{number}" for number in range(count)}
+        assert {heap.name for heap in source.heaps} == {f"cupy:{number}" for number in range(count)}
         assert_sound(source)
 
 
@@ -182,7 +182,7 @@ def test_its_own_pool_is_observed():
         before = pool.used_bytes()
         trained(20)
         held = [cupy.zeros(1000 * number + 1) for number in range(50)]
-        (heap,) = source.trace_sources
+        (heap,) = source.heaps
         assert heap.stats().bytes_in_use == pool.used_bytes() - before
         pool.free_all_blocks()
         held.extend(cupy.zeros(77_777) for _ in range(10))

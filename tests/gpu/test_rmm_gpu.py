@@ -26,7 +26,7 @@ def test_buffers_keep_their_bytes():
     before = rmm.mr.get_current_device_resource()
     with serve_rmm() as served:
         buffers = [rmm.DeviceBuffer.to_device(given) for _ in range(5)]
-        assert served.trace_sources[0].stats().requested_bytes_in_use == 5 * len(given)
+        assert served.heaps[0].stats().requested_bytes_in_use == 5 * len(given)
         assert all(buffer.tobytes() == given for buffer in buffers)
         del buffers[1:4]
         buffers += [rmm.DeviceBuffer.to_device(given) for _ in range(3)]
@@ -34,8 +34,8 @@ def test_buffers_keep_their_bytes():
     assert all(buffer.tobytes() == given for buffer in buffers)
     del buffers
     served.settle()
-    assert sum(heap.stats().chunks_in_use for heap in served.trace_sources) == 0
-    for heap in served.trace_sources:
+    assert sum(heap.stats().chunks_in_use for heap in served.heaps) == 0
+    for heap in served.heaps:
         heap.check_invariants()
 
 
@@ -45,7 +45,7 @@ def test_streams_have_heaps_of_their_own():
     with serve_rmm() as served:
         streams = [Stream() for _ in range(3)]
         buffers = [rmm.DeviceBuffer(size=1000, stream=stream) for stream in streams]
-        assert len(served.trace_sources) == 4  # and the default one's
+        assert len(served.heaps) == 4  # and the default one's
         del buffers
 
 
@@ -66,7 +66,7 @@ def test_cupy_is_seen_through_it():
             cupy.cuda.set_allocator(allocator)
             array = cupy.arange(1_000_000)
             assert int(array.sum()) == 499_999_500_000
-            assert served.trace_sources[0].stats().bytes_in_use >= array.nbytes
+            assert served.heaps[0].stats().bytes_in_use >= array.nbytes
             del array
     finally:
         cupy.cuda.set_allocator(before)
@@ -78,7 +78,7 @@ def test_its_log_is_read_as_it_grows():
         del kept
         kept = rmm.DeviceBuffer(size=700)
         source.settle()
-        (heap,) = source.trace_sources[:1]
+        (heap,) = source.heaps[:1]
         assert heap.stats().requested_bytes_in_use == kept.size == 700
         assert heap.stats().num_allocs == 2
-    assert source.logs[0].unreadable == 0
+    assert source.files[0].unreadable == 0

@@ -60,7 +60,7 @@ def test_training_is_the_same_in_a_pool_of_ours():
     plain = trained()
     with serve_torch(log=EventLog(1 << 16)) as served:
         assert trained() == plain
-        heap = served.trace_sources[0]
+        heap = served.heaps[0]
         ours = [s for s in torch.cuda.memory_snapshot() if tuple(s["segment_pool_id"]) != (0, 0)]
         assert sum(segment["total_size"] for segment in ours) == heap.stats().requested_bytes_in_use > 0
     torch.cuda.empty_cache()
@@ -72,10 +72,10 @@ def test_training_is_the_same_in_a_pool_of_ours():
 def test_autograds_threads_are_served_too():
     with serve_torch() as served:
         left = torch.randn(2000, 2000, device="cuda", requires_grad=True)
-        before = served.trace_sources[0].stats().bytes_in_use
+        before = served.heaps[0].stats().bytes_in_use
         (left @ left @ left).sum().backward()
         assert left.grad is not None
-        assert served.trace_sources[0].stats().bytes_in_use > before
+        assert served.heaps[0].stats().bytes_in_use > before
         elsewhere = [s for s in torch.cuda.memory_snapshot() if tuple(s["segment_pool_id"]) == (0, 0)]
         assert sum(segment["active_size"] for segment in elsewhere) <= 64 * MIB  # cuBLAS's own, at most
 
@@ -83,7 +83,7 @@ def test_autograds_threads_are_served_too():
 def test_tensors_outlive_the_pool():
     with serve_torch() as served:
         tensor = torch.arange(1_000_000, device="cuda")
-    heap = served.trace_sources[0]
+    heap = served.heaps[0]
     torch.cuda.empty_cache()
     assert heap.stats().chunks_in_use == 1
     assert int(tensor.sum()) == 499_999_500_000
@@ -136,7 +136,7 @@ def test_threads_and_streams_in_a_pool():
 
     with serve_torch() as served:
         in_threads(work, 6)
-        assert len(served.trace_sources) > 1
+        assert len(served.heaps) > 1
     assert not wrong
 
 
@@ -158,7 +158,7 @@ def test_training_is_the_same_on_our_heap_alone():
         + """
 with serve_torch(mechanism="replace") as served:
     losses = trained()
-    heap = served.trace_sources[0]
+    heap = served.heaps[0]
     assert heap.stats().num_allocs > 10 * len(losses)  # PyTorch 2.11: 734; how many differs by version
     heap.check_invariants()
 print(losses)
@@ -228,7 +228,7 @@ def test_its_history_ends_in_its_state():
         losses = trained()
         kept = torch.randn(12345, device="cuda")
         source.settle()
-        heap = source.trace_sources[0]
+        heap = source.heaps[0]
         chunks = heap.moment().chunks
         chunks = chunks[chunks["in_use"]]
         assert [(int(chunk["address"]), int(chunk["size"])) for chunk in chunks] == blocks()

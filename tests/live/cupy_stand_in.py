@@ -155,8 +155,8 @@ def served(limit=None, **options):
 
 
 def heap_of(source, number=0):
-    return source.trace_sources[number]
+    return source.heaps[number]
 
 
 def in_use(source):
-    return [heap.stats().chunks_in_use for heap in source.trace_sources]
+    return [heap.stats().chunks_in_use for heap in source.heaps]

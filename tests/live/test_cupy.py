@@ -281,7 +281,7 @@ def test_within_using_allocator_it_is_refused(gpu):
         served().__enter__()
     with served() as source:
         cupy.empty(10)
-        assert source.trace_sources
+        assert source.heaps
 
 
 def test_a_heap_cannot_be_closed_under_arrays(gpu):
@@ -302,7 +302,7 @@ def test_a_limit_above_the_device_is_refused(gpu):
         served(0)
     with pytest.raises(LiveError, match="memory='pinned' was asked for; choose one of device, managed"):
         served(memory="pinned")
-    assert served("1GiB", memory="managed").trace_sources
+    assert served("1GiB", memory="managed").heaps
 
 
 def test_an_error_of_the_driver_reaches_whoever_asked(gpu):
@@ -323,4 +323,4 @@ def test_a_heap_that_cannot_be_made_says_why(gpu):
         gpu.sub_allocator = make
         with gpu.on(stream=0x55):
             assert cupy.empty(10).data.ptr
-        assert len(source.trace_sources) == 2
+        assert len(source.heaps) == 2

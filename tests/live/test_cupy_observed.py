@@ -59,7 +59,7 @@ def observed():
 
 
 def events_of(source, number=0):
-    return Reader(source.trace_sources[number].log, 0).read(1000)
+    return Reader(source.heaps[number].log, 0).read(1000)
 
 
 def test_what_a_pool_does_becomes_events(gpu):
@@ -77,7 +77,7 @@ def test_what_a_pool_does_becomes_events(gpu):
     first = events[2]
     assert (first["requested"], first["size"], first["stream"]) == (700, 1024, 1)
     assert source.labels.name(int(first["label"])) == "weights"
-    (heap,) = source.trace_sources
+    (heap,) = source.heaps
     assert (heap.name, heap.memory_limit, heap.inconsistencies.words()) == ("cupy:0", 64 * MIB, "")
 
 
@@ -109,7 +109,7 @@ def test_threads_begun_inside_are_observed_until_the_end(gpu):
         go.wait()
     over.set()
     thread.join()
-    assert source.trace_sources[0].stats().chunks_in_use == 1
+    assert source.heaps[0].stats().chunks_in_use == 1
 
 
 def test_a_request_that_fails(gpu):
@@ -130,7 +130,7 @@ def test_what_it_cannot_know_is_counted(gpu):
         pool.free(BASE + 4096, 512)
         pool.grant(BASE, MIB)
         pool.grant(BASE, 2 * MIB)  # so the pool gave the first one back
-    doubts = source.trace_sources[0].inconsistencies
+    doubts = source.heaps[0].inconsistencies
     assert (doubts.unknown_frees, doubts.unseen_releases) == (1, 1)
     assert "not seen" in source.says
 
@@ -146,8 +146,8 @@ def test_each_device_has_its_own(gpu):
         with gpu.on(device=1):
             Pool(1).grant(BASE, MIB)
         Pool(0).grant(BASE, MIB)
-    assert [heap.name for heap in source.trace_sources] == ["cupy:0", "cupy:1"]
-    dashboard = LiveDashboard(source.trace_sources, start=False)
+    assert [heap.name for heap in source.heaps] == ["cupy:0", "cupy:1"]
+    dashboard = LiveDashboard(source.heaps, start=False)
     dashboard.refresh()
     dashboard.close()
 
@@ -159,7 +159,7 @@ def test_the_current_device_is_believed_not_what_cupy_14_tells(gpu):
             pool.grant(BASE, MIB)
             pool.malloc(BASE, 700)
         pool.free(BASE, 1024)  # while another device is current
-    first, second = source.trace_sources
+    first, second = source.heaps
     assert (first.stats().num_allocs, second.stats().num_allocs) == (0, 1)
     assert (second.stats().chunks_in_use, second.inconsistencies.words()) == (0, "")
 

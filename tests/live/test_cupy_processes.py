@@ -86,7 +86,7 @@ def test_a_forked_process_leaves_the_parents_books_alone(tmp_path):
     code = """
 with serve_cupy("8MiB") as source:
     kept, dropped = cupy.empty(1000), cupy.empty(500)
-    heap = source.trace_sources[0]
+    heap = source.heaps[0]
     before = heap.log.head
     child = os.fork()
     if child == 0:

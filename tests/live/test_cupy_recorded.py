@@ -38,9 +38,9 @@ def test_stacks_are_recorded_if_wanted(gpu, watch):
             hook.malloc_postprocess(device_id=0, size=512, mem_size=512, mem_ptr=1 << 20, pmem_id=1)
         else:
             cupy.empty(512, np.uint8)
-    events = Reader(source.trace_sources[0].log, 0).read(100)
+    events = Reader(source.heaps[0].log, 0).read(100)
     number = int(events[events["kind"] == Kind.ALLOCATE]["label"][0])
-    told = str(source.trace_sources[0].labels[number])
+    told = str(source.heaps[0].labels[number])
     assert "test_stacks_are_recorded_if_wanted" in told
     assert "_creation" not in told  # CuPy's own frames are left out
     with pytest.raises(LiveError, match="capture='all' was asked for"):
@@ -80,7 +80,7 @@ def test_a_recording_takes_it_all(gpu, tmp_path):
 def test_a_dashboard_watches_it(gpu):
     with served() as source:
         array = cupy.empty(1000)
-        dashboard = LiveDashboard(source.trace_sources, start=False)
+        dashboard = LiveDashboard(source.heaps, start=False)
         dashboard.refresh()
         assert dashboard.trace.origin.pools[0].name == "cupy:0"
         dashboard.close()

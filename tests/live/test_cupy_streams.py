@@ -26,7 +26,7 @@ def test_each_stream_has_a_heap_of_its_own(gpu):
             two = cupy.empty(1000, np.uint8)
             del two
             three = cupy.empty(1000, np.uint8)
-        assert [heap.name for heap in source.trace_sources] == ["cupy:0", "cupy:0 stream 1"]
+        assert [heap.name for heap in source.heaps] == ["cupy:0", "cupy:0 stream 1"]
         assert in_use(source) == [1, 1]
         assert heap_of(source, 0).requested_size(one.data.ptr) == 1000
         assert heap_of(source, 1).requested_size(three.data.ptr) == 1000
@@ -74,7 +74,7 @@ def test_memory_in_use_on_one_stream_never_goes_to_another_unsynchronised(gpu):
         assert len(gpu.recorded) > 500
         assert gpu.waited
         users.held.clear()
-    for heap in source.trace_sources:
+    for heap in source.heaps:
         heap.check_invariants()
 
 
@@ -265,7 +265,7 @@ def test_the_default_stream_has_two_names(gpu):
         cupy.empty(10)
         with gpu.on(stream=1):
             cupy.empty(10)
-        assert len(source.trace_sources) == 1
+        assert len(source.heaps) == 1
 
 
 def test_the_default_stream_of_a_thread_is_its_own(gpu):
@@ -279,7 +279,7 @@ def test_the_default_stream_of_a_thread_is_its_own(gpu):
 
     with served() as source:
         in_threads(work, 2)
-        assert len(source.trace_sources) == 3
+        assert len(source.heaps) == 3
         assert seen[0][0] == seen[0][1] != seen[1][0] == seen[1][1]
 
 
@@ -293,8 +293,8 @@ def test_the_heaps_of_threads_that_ended_are_used_again(gpu):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-        assert len(source.trace_sources) == 2
-        assert sum(heap.stats().pool_bytes for heap in source.trace_sources) <= 2 * MIB
+        assert len(source.heaps) == 2
+        assert sum(heap.stats().pool_bytes for heap in source.heaps) <= 2 * MIB
         assert gpu.waited == [-1] * 49
 
 
@@ -313,14 +313,14 @@ def test_a_thread_that_lives_keeps_its_heap(gpu):
         for thread in threads:
             thread.start()
         here.wait()
-        assert len(source.trace_sources) == 4
+        assert len(source.heaps) == 4
         assert gpu.waited == []
         done.set()
         for thread in threads:
             thread.join()
         with gpu.on(stream=0x55):
             cupy.empty(1000)
-        pools = [heap.stats().pool_bytes for heap in source.trace_sources]
+        pools = [heap.stats().pool_bytes for heap in source.heaps]
         assert sorted(pools) == [0, 0, 0, 2 * MIB]  # the main thread's has none yet, two gave theirs back
 
 
@@ -336,7 +336,7 @@ def test_while_a_graph_is_captured_no_heap_of_a_thread_that_ended_is_used_again(
                 thread = threading.Thread(target=work)
                 thread.start()
                 thread.join()
-            assert len(source.trace_sources) == 3
+            assert len(source.heaps) == 3
         gpu.captured = set()
 
 
@@ -348,17 +348,17 @@ def test_a_heap_goes_on_with_another_stream_when_its_own_is_gone(gpu):
                 assert cupy.empty(10).data.ptr
                 del array
             gpu.streams.pop(0x100 + turn)
-        assert len(source.trace_sources) == 2
+        assert len(source.heaps) == 2
         assert len(gpu.waited) == 49
         with gpu.on(stream=0x200):
             kept = cupy.empty(1000)
         gpu.streams.pop(0x200)
         with gpu.on(stream=0x300):  # memory of the last is in use still
             assert cupy.empty(1000).data.ptr != kept.data.ptr
-        assert len(source.trace_sources) == 3
+        assert len(source.heaps) == 3
         with gpu.on(stream=0x200):
             del kept
-    for heap in source.trace_sources:
+    for heap in source.heaps:
         heap.check_invariants()
         assert_model_agrees(heap)
 
@@ -371,7 +371,7 @@ def test_a_foreign_stream_that_is_gone_is_waited_for_with_its_device(gpu, monkey
         with gpu.on(stream=0x66):
             assert cupy.empty(1000).data.ptr
         assert gpu.waited == [-1]
-        assert len(source.trace_sources) == 2
+        assert len(source.heaps) == 2
 
 
 def test_each_device_has_its_own_heaps(gpu):
@@ -379,7 +379,7 @@ def test_each_device_has_its_own_heaps(gpu):
         with gpu.on(device=1):
             array = cupy.empty(10)
             assert array.data.device_id == 1
-        assert [heap.name for heap in source.trace_sources] == ["cupy:0", "cupy:1"]
+        assert [heap.name for heap in source.heaps] == ["cupy:0", "cupy:1"]
         assert in_use(source) == [0, 1]
         with gpu.on(device=1):
             del array
@@ -421,8 +421,8 @@ def test_many_threads(gpu):
             assert errors == []
             source.settle()  # some were freed when their stream was current no more
             assert sum(in_use(source)) == 0
-            assert len(source.trace_sources) == 4
-            for heap in source.trace_sources:
+            assert len(source.heaps) == 4
+            for heap in source.heaps:
                 heap.check_invariants()
     finally:
         sys.setswitchinterval(interval)

@@ -24,7 +24,7 @@ class Source:
     """Two heaps that are watched in a `with`."""
 
     def __init__(self):
-        self.trace_sources = [new_heap(), new_heap()]
+        self.heaps = [new_heap(), new_heap()]
 
     def __enter__(self):
         marks.begin(self)
@@ -51,7 +51,7 @@ def test_marks_go_into_every_heap_that_is_watched():
             mark("step", 2)
         mark("step", 3)
     mark("after")
-    assert [marks_of(heap) for heap in first.trace_sources] == [[("step", 1), ("step", 2), ("step", 3)]] * 2
+    assert [marks_of(heap) for heap in first.heaps] == [[("step", 1), ("step", 2), ("step", 3)]] * 2
     assert marks_of(service.allocator) == [("step", 2)]
 
 
@@ -89,7 +89,7 @@ def test_it_decorates_recurs_and_ends_with_an_error():
 
     with Source() as source, pytest.raises(KeyError):
         dive(2)
-    names, values = zip(*marks_of(source.trace_sources[0]), strict=True)
+    names, values = zip(*marks_of(source.heaps[0]), strict=True)
     assert names == ("dive begins",) * 3 + ("dive ends",) * 3
     assert values[:3] == values[:2:-1]
 
@@ -101,8 +101,8 @@ def test_each_end_belongs_to_a_beginning():
         half = phase("half")
         half.__enter__()
     half.__exit__(None, None, None)
-    assert [name for name, _ in marks_of(source.trace_sources[0])] == ["inside begins", "inside ends"]
-    assert [name for name, _ in marks_of(other.trace_sources[0])] == ["half begins"]
+    assert [name for name, _ in marks_of(source.heaps[0])] == ["inside begins", "inside ends"]
+    assert [name for name, _ in marks_of(other.heaps[0])] == ["half begins"]
 
 
 def test_threads_share_a_decorator():
@@ -118,7 +118,7 @@ def test_threads_share_a_decorator():
             thread.start()
         for thread in threads:
             thread.join()
-    found = marks_of(source.trace_sources[0])
+    found = marks_of(source.heaps[0])
     assert [name for name, _ in found] == ["work begins"] * 2 + ["work ends"] * 2
     assert {value for _, value in found[:2]} == {value for _, value in found[2:]}
 
@@ -127,7 +127,7 @@ def test_a_source_that_begins_twice_is_marked_once():
     with Source() as source:
         marks.begin(source)
         mark("step")
-    assert marks_of(source.trace_sources[0]) == [("step", 0)]
+    assert marks_of(source.heaps[0]) == [("step", 0)]
 
 
 @needs_compiled
@@ -142,7 +142,7 @@ def test_what_is_watched_is_marked_once():
 def test_a_name_that_is_no_text_is_refused(wrong):
     with Source() as source, pytest.raises(LiveError, match="3 was given as a name"):
         wrong(3)
-    assert [marks_of(heap) for heap in source.trace_sources] == [[], []]
+    assert [marks_of(heap) for heap in source.heaps] == [[], []]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -151,7 +151,7 @@ def test_a_forked_process_marks_nothing():
         child = os.fork()
         if child == 0:
             mark("of the child")
-            os._exit(len(marks_of(source.trace_sources[0])))
+            os._exit(len(marks_of(source.heaps[0])))
         assert os.waitpid(child, 0)[1] == 0
 
 

@@ -233,9 +233,7 @@ def test_it_can_be_entered_again():
 def test_a_second_heap_is_refused():
     with served("64MiB") as service:
         for other in (served("1MiB"), service):
-            with pytest.raises(
-                LiveError, match=r"served already, by a heap of 64\.0 MiB: leave that `with` first"
-            ):
+            with pytest.raises(LiveError, match=r"served already .*64\.0 MiB"):
                 other.__enter__()
         assert is_ours(np.ones(10), service.allocator)
     with served("1MiB") as other:
@@ -378,7 +376,7 @@ def test_the_heap_behaves_as_told():
 
 def test_it_says_how_numpy_is_watched():
     with served("512MiB") as service:
-        assert service.trace_sources == [service.allocator]
+        assert service.heaps == [service.allocator]
         assert service.way == "serve"
         assert service.says == (
             "NumPy is served: new arrays have their memory from bfcviz's own heap of at most 512.0 MiB, so every "

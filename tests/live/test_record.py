@@ -15,17 +15,17 @@ BEGIN = """
 import os, sys, types, json
 from bfcviz.errors import LiveError
 from bfcviz.live import record
+from bfcviz.live.provider import HeapProvider
 from heaps import new_heap
 asked = {}
-class Source:
-    way = "observe"
+class Source(HeapProvider):
+    way, title = "observe", "stand-in"
+    heaps = says = out_of_memory = None
     def __init__(self, log=None, **options):
         asked.update(options)
         self.heaps = [new_heap(log=log.log, labels=log.labels), new_heap()]
-    @property
-    def trace_sources(self): return self.heaps
-    def __enter__(self): print("entered"); return self
-    def __exit__(self, *how): self.heaps[0].mark("exit"); print("exited")
+    def _start(self): print("entered")
+    def _stop(self, error): self.heaps[0].mark("exit"); print("exited")
 def broken(**options): raise LiveError("no GPU")
 def stand_in(framework, **functions):
     sys.modules["bfcviz.live." + framework] = types.SimpleNamespace(**functions)
@@ -91,7 +91,7 @@ print(asked == {options!r})
 def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path):
     code = f"""
 class Failing(Source):
-    def __exit__(self, *how): raise RuntimeError("cudaErrorIllegalAddress")
+    def _stop(self, error): raise RuntimeError("cudaErrorIllegalAddress")
 stand_in("cupy", serve_cupy=Failing)
 record.begin({order(tmp_path)!r}, "cupy")
 try: record._current[0].end()

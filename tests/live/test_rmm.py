@@ -48,7 +48,7 @@ def test_buffers_are_chunks_of_our_heap(rmm):
         with label("join"):
             first = rmm.buffer(1000)
         second = rmm.buffer(300)
-        (heap,) = served.trace_sources
+        (heap,) = served.heaps
         assert (heap.name, heap.memory_limit) == ("rmm:0", (512 - 225) << 20)  # of 512 MiB that are free
         assert heap.requested_size(first[1]) == 1000
         assert heap.labels.names[1] == "join"
@@ -66,7 +66,7 @@ def test_buffers_are_chunks_of_our_heap(rmm):
 def test_stacks_are_recorded_if_wanted(rmm):
     with serve_rmm(log=EventLog(1 << 10), capture="stack") as served, label("join"):
         rmm.buffer(1000)
-        heap = served.trace_sources[0]
+        heap = served.heaps[0]
         found = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
     assert found.name == "join"
     assert "test_stacks_are_recorded_if_wanted (" in found.details["stack"]
@@ -75,7 +75,7 @@ def test_stacks_are_recorded_if_wanted(rmm):
 def test_a_stream_has_a_heap_of_its_own(rmm):
     with serve_rmm() as served:
         buffers = {stream: rmm.buffer(1000, stream) for stream in (0, 7, 9)}
-        assert [heap.name for heap in served.trace_sources] == ["rmm:0", "rmm:0 stream 1", "rmm:0 stream 2"]
+        assert [heap.name for heap in served.heaps] == ["rmm:0", "rmm:0 stream 1", "rmm:0 stream 2"]
         rmm.drop(buffers[7], 7)
         assert rmm.buffer(1000, 9)[1] != buffers[7][1]
         assert rmm.buffer(1000, 7)[1] == buffers[7][1]
@@ -107,7 +107,7 @@ def test_per_thread_streams_are_told_apart(rmm):
         thread = threading.Thread(target=lambda: addresses.append(rmm.buffer(1000, 2)))
         thread.start()
         thread.join()
-        assert len(served.trace_sources) == 3  # and the default one's
+        assert len(served.heaps) == 3  # and the default one's
         rmm.drop(addresses[1], 2)  # the other thread's memory, under this one's stream
         assert rmm.events == [[2, False]]
 
@@ -121,8 +121,8 @@ def test_the_heaps_of_threads_that_ended_are_used_again(rmm):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-        assert len(served.trace_sources) == 2
-        assert sum(heap.stats().pool_bytes for heap in served.trace_sources) <= 2 << 20
+        assert len(served.heaps) == 2
+        assert sum(heap.stats().pool_bytes for heap in served.heaps) <= 2 << 20
         assert rmm.waited == [0] * 19  # for what the thread's stream was told
 
 
@@ -154,7 +154,7 @@ def test_an_event_is_asked_in_relaxed_mode(rmm):
 def test_heaps_may_come_while_they_are_looked_at(rmm):
     with serve_rmm() as served:
         assert_survives_growth(
-            served._devices[0].heaps, served.trace_sources[0], lambda: served.trace_sources, range(1, 20_000)
+            served._devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
         )
 
 
@@ -228,7 +228,7 @@ def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
     rmm.runtime.cudaDeviceSynchronize = lambda: (Status.cudaErrorInvalidResourceHandle,)
     with serve_rmm() as served:
         rmm.drop(rmm.buffer(1000, 7), 9)
-        assert [heap.stats().chunks_in_use for heap in served.trace_sources] == [0, 1]
+        assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
         assert served._devices[0].lost_frees == 1
 
 
@@ -238,8 +238,8 @@ def test_all_devices_are_served_and_a_recording_gets_the_current_one(rmm, tmp_pa
         with serve_rmm(log=recording) as served:
             rmm.buffer(1000, device=1)
             rmm.buffer(1000, device=0)
-            assert [heap.name for heap in served.trace_sources] == ["rmm:1", "rmm:0"]
-        assert len(recording.trace()) == served.trace_sources[0].log.head > 0
+            assert [heap.name for heap in served.heaps] == ["rmm:1", "rmm:0"]
+        assert len(recording.trace()) == served.heaps[0].log.head > 0
     assert rmm.device == 1
 
 
@@ -260,7 +260,7 @@ def test_the_log_is_read_as_it_grows(rmm):
     before = rmm.resources[0]
     with observe_rmm(log=EventLog(1 << 10), every_s=1000) as source:
         assert isinstance(rmm.resources[0], LoggingResourceAdaptor)
-        (heap,) = source.trace_sources
+        (heap,) = source.heaps
         assert (source.way, heap.name, heap.memory_limit) == ("observe", "rmm:0", 1 << 30)
         buffer = rmm.buffer(1000, 7)
         source.settle()
@@ -293,7 +293,7 @@ def test_what_was_there_before_is_said(rmm):
     assert found.words() in source.says
     with source:  # it goes on with the same heap
         rmm.buffer(1000)
-    assert source.trace_sources[0].stats().num_allocs == 1
+    assert source.heaps[0].stats().num_allocs == 1
 
 
 def test_where_one_device_cannot_be_observed_none_is(rmm):
@@ -325,7 +325,7 @@ def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, dr
     with driver.on(2):
         pass
     with observe_rmm(every_s=1000) as source:
-        assert [heap.name for heap in source.trace_sources] == ["rmm:0", "rmm:2"]
+        assert [heap.name for heap in source.heaps] == ["rmm:0", "rmm:2"]
         assert "Device 1, 3 was not in use" in source.says
     assert rmm.contexts == {0, 2}
 
@@ -333,7 +333,7 @@ def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, dr
 def test_the_devices_that_are_named_are_observed(rmm, driver):
     rmm.devices = 4
     with observe_rmm(every_s=1000, devices=[3]) as source:
-        assert [heap.name for heap in source.trace_sources] == ["rmm:3"]
+        assert [heap.name for heap in source.heaps] == ["rmm:3"]
         assert "not in use" not in source.says
     assert rmm.contexts == {0, 3}
     with pytest.raises(InvalidRequest, match="device 4 was to be observed; there are 4"):

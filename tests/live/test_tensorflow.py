@@ -70,7 +70,7 @@ def test_windows_land_whole_and_are_opened(profiler, tmp_path):
     assert [each.path.name for each in found] == names(tmp_path / "run")
     assert all(len(each.trace) > 0 and each.error is None for each in found)
     assert "in windows of 0.001 s, one every 0.001 s" in source.says
-    assert (source.way, source.trace_sources, source.out_of_memory) == ("observe", [], None)
+    assert (source.way, source.heaps, source.out_of_memory) == ("observe", [], None)
 
 
 def test_the_end_cuts_a_window_short_and_numbers_go_on(profiler, tmp_path):
@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused(profiler, monkeypatch, tmp_path):
     for seconds, every_s in ((0, 1), (2, 1), (float("nan"), 1)):
         with pytest.raises(InvalidRequest):
             windows(tmp_path, seconds=seconds, every_s=every_s)
-    with windows(tmp_path) as source, pytest.raises(LiveError, match="being recorded already"):
+    with windows(tmp_path) as source, pytest.raises(LiveError, match="observed already"):
         source.__enter__()
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(LiveError, match="pip install tensorflow"):

@@ -9,6 +9,7 @@ from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
 from heaps import MIB, assert_model_agrees
 from processes import needs_compiled
 
+import bfcviz
 from bfcviz.allocator.sub_allocators import cuda_driver
 from bfcviz.allocator.sub_allocators.cuda import Budget
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
@@ -41,7 +42,7 @@ def torch(monkeypatch):
 def test_segments_are_chunks_of_our_heap(torch):
     with serve_torch(log=EventLog(1 << 10)) as served:
         assert (served.way, "memory pool" in served.says) == ("serve", True)
-        (heap,) = served.trace_sources
+        (heap,) = served.heaps
         assert (heap.name, heap.memory_limit) == ("torch cuda:0", torch.total)
         with label("encoder"):
             first = torch.empty(100)
@@ -55,6 +56,25 @@ def test_segments_are_chunks_of_our_heap(torch):
     assert_model_agrees(heap)
 
 
+def test_watch_gives_what_serves_it(torch):
+    """Its `empty_cache` gives back what PyTorch's own does not."""
+    with bfcviz.watch(torch="serve", limit="16MiB", dashboard=False) as w:
+        (served,) = w.sources
+        torch.empty(1)
+        torch.empty_cache()
+        assert served.heaps[0].stats().chunks_in_use == 1
+        served.empty_cache()
+        assert served.heaps[0].stats().pool_bytes == 0
+
+
+@compiled_only
+def test_watch_serves_it_in_place_of_its_allocator(torch):
+    with bfcviz.watch(torch={"way": "replace"}, limit="8MiB", dashboard=False) as w:
+        torch.empty(1000)
+        assert "until the process ends" in w.says
+    assert w.report().stats.requested_bytes_in_use == 1000
+
+
 def test_every_device_and_stream_is_served(monkeypatch, torch):
     torch.devices, torch.device = 2, 1
     with serve_torch("16MiB") as served:
@@ -62,7 +82,7 @@ def test_every_device_and_stream_is_served(monkeypatch, torch):
         torch.stream = 77
         torch.empty(1, device=1)
         torch.empty(1, device=0)
-        assert [heap.name for heap in served.trace_sources] == [
+        assert [heap.name for heap in served.heaps] == [
             "torch cuda:1",
             "torch cuda:1",
             "torch cuda:0",
@@ -75,7 +95,7 @@ def test_a_recording_gets_the_first_heap(torch, tmp_path):
         with serve_torch(log=recording) as served:
             torch.empty(1)
         assert served.labels is recording.labels
-        assert len(recording.trace()) == served.trace_sources[0].log.head > 0
+        assert len(recording.trace()) == served.heaps[0].log.head > 0
 
 
 def test_out_of_memory_is_pytorchs_error_with_our_numbers(torch):
@@ -112,7 +132,7 @@ def test_the_limit_is_for_all_heaps_of_a_device(torch):
             torch.empty(5 * MIB)
         served._pool.renew()  # no heap is trimmed by this
         torch.empty(5 * MIB)  # what the other heap does not use any more is given back for it
-    assert [heap.stats().pool_bytes for heap in served.trace_sources] == [0, 8 * MIB]
+    assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 8 * MIB]
 
 
 def test_pytorch_asks_without_its_lock_meanwhile(torch):
@@ -133,9 +153,9 @@ def test_tensors_outlive_the_with_and_it_can_be_entered_again(torch):
         with pytest.raises(ZeroDivisionError), served:  # noqa: PT012
             torch.empty(1)
             print(1 // 0)
-        assert served.trace_sources[0].stats().num_allocs == number
+        assert served.heaps[0].stats().num_allocs == number
         assert not torch.pools
-    heap = served.trace_sources[0]
+    heap = served.heaps[0]
     with pytest.raises(AllocatorError, match=r"2 chunks \(4\.0 MiB\) are in use by PyTorch"):
         heap.close()
     torch.empty_cache()
@@ -148,12 +168,12 @@ def test_a_second_service_is_refused(torch):
             with pytest.raises(LiveError, match="PyTorch is served already"):
                 other.__enter__()
         torch.empty(1)
-        assert served.trace_sources[0].stats().num_allocs == 1
+        assert served.heaps[0].stats().num_allocs == 1
 
 
 def test_empty_cache_gives_back_what_no_tensor_uses(torch):
     with serve_torch("8MiB") as served:
-        (heap,) = served.trace_sources
+        (heap,) = served.heaps
         torch.kept.add(torch.empty(2 * MIB))
         torch.empty(5 * MIB)
         with pytest.raises(OutOfMemoryError):
@@ -179,7 +199,7 @@ def test_an_empty_cache_that_fails_leaves_pytorch_served(torch):
         with pytest.raises(RuntimeError, match="illegal memory"):
             served.empty_cache()
         torch.empty(1)
-        assert served.trace_sources[0].stats().chunks_in_use == 1
+        assert served.heaps[0].stats().chunks_in_use == 1
     assert not torch.pools
 
 
@@ -225,7 +245,7 @@ def test_by_default_memory_is_left_to_cudas_libraries(torch):
     )  # as TensorFlow for compute capability 8; as asked for; as what a half leaves
     for options, left in zip(({}, {"headroom": "1GiB"}, {"fraction": 0.25}), kept, strict=True):
         with serve_torch(**options) as served:
-            assert served.trace_sources[0].memory_limit == torch.free - (left << 20)
+            assert served.heaps[0].memory_limit == torch.free - (left << 20)
 
 
 def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
@@ -247,12 +267,12 @@ def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
 def test_the_kind_of_memory_is_chosen(torch, memory):
     with serve_torch(memory=memory) as served:
         torch.empty(1)
-    assert (torch.host.kind, served.trace_sources[0].stats().chunks_in_use) == (memory, 1)
+    assert (torch.host.kind, served.heaps[0].stats().chunks_in_use) == (memory, 1)
 
 
 def test_managed_memory_may_exceed_the_device(torch):
     with serve_torch("65MiB", memory="managed") as served:
-        assert served.trace_sources[0].memory_limit == 65 * MIB
+        assert served.heaps[0].memory_limit == 65 * MIB
 
 
 # -- sharing with other processes -----------------------------------------------------------------------------------
@@ -271,7 +291,7 @@ def test_served_memory_is_not_shared_with_other_processes(torch):
     del torch.UntypedStorage
     with serve_torch() as again:
         torch.empty(1)
-    assert again.trace_sources[0].stats().chunks_in_use == 1
+    assert again.heaps[0].stats().chunks_in_use == 1
 
 
 # -- in place of its allocator --------------------------------------------------------------------------------------
@@ -283,7 +303,7 @@ def test_replaced_it_serves_every_tensor_for_good(torch):
         assert "until the process ends" in served.says
         first = torch.empty(1000)
     second = torch.empty(1000)
-    heap = served.trace_sources[0]
+    heap = served.heaps[0]
     assert [heap.requested_size(address) for address in (first, second)] == [1000, 1000]
     with served:  # again: nothing is to be done
         torch.delete(first, 1000)
@@ -301,7 +321,7 @@ def test_replaced_it_serves_even_if_a_heap_could_not_be_made_ahead(torch, monkey
             served.__enter__()
     torch.current_allocator.free(torch.empty(1000), 1000, 0, None)
     with served:
-        assert served.trace_sources[0].stats().num_allocs == 1
+        assert served.heaps[0].stats().num_allocs == 1
 
 
 def test_replaced_it_honours_record_stream(torch):
@@ -311,12 +331,12 @@ def test_replaced_it_honours_record_stream(torch):
         torch.delete(address, 1000)
         (event,) = torch.events
         assert event.stream == (0, 99)
-        assert served.trace_sources[0].stats().chunks_in_use == 1
+        assert served.heaps[0].stats().chunks_in_use == 1
         served.settle()
-        assert served.trace_sources[0].stats().chunks_in_use == 1
+        assert served.heaps[0].stats().chunks_in_use == 1
         event.done = True
         served.settle()
-        assert served.trace_sources[0].stats().chunks_in_use == 0
+        assert served.heaps[0].stats().chunks_in_use == 0
 
 
 def test_an_allocator_in_use_cannot_be_replaced(torch):
@@ -326,7 +346,7 @@ def test_an_allocator_in_use_cannot_be_replaced(torch):
     assert torch.current_allocator is None
     with serve_torch() as served:
         torch.empty(1)
-    assert served.trace_sources[0].stats().num_allocs == 1
+    assert served.heaps[0].stats().num_allocs == 1
 
 
 def test_stacks_cannot_be_seen(torch):

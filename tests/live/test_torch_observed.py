@@ -356,7 +356,7 @@ def test_it_observes_from_the_state_it_finds(torch):
     ]
     with observe_torch(every_s=1000) as source:
         assert torch.history == {"context": "alloc", "stacks": "python", "max_entries": 100_000}
-        (heap,) = source.trace_sources
+        (heap,) = source.heaps
         assert (source.way, heap.name, heap.memory_limit) == ("observe", "torch cuda:0", torch.total)
         assert [size for _, size, _ in chunks(heap)] == [512]
         source.settle()
@@ -406,7 +406,7 @@ def test_where_it_cannot_begin_no_history_is_kept(torch):
 
 def test_entered_twice_it_refuses_and_goes_on(torch):
     with observe_torch(every_s=1000) as source:
-        with pytest.raises(LiveError, match="PyTorch is observed by this already"):
+        with pytest.raises(LiveError, match="PyTorch is observed already"):
             source.__enter__()
         assert torch.history is not None
     assert torch.history is None
@@ -423,7 +423,7 @@ def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_p
     torch.devices, torch.device = 2, 1
     torch.snapshots = [shown(entry("snapshot"), blocks=[512], device=1, devices=2)]
     with Recording(tmp_path / "run") as recording, observe_torch(log=recording, capture="label") as source:
-        assert [heap.name for heap in source.trace_sources] == ["torch cuda:1", "torch cuda:0"]
+        assert [heap.name for heap in source.heaps] == ["torch cuda:1", "torch cuda:0"]
         assert (
             np.count_nonzero(recording.trace().read(0, len(recording.trace()))["kind"] == Kind.ALLOCATE) == 1
         )
@@ -440,7 +440,7 @@ def test_observing_creates_no_context_on_devices_that_are_not_used(torch):
 def test_the_devices_that_are_named_are_observed(torch):
     torch.devices, torch.device = 4, 3
     with observe_torch(every_s=1000, devices=[1, 3, 1]) as source:
-        assert [heap.name for heap in source.trace_sources] == ["torch cuda:3", "torch cuda:1"]
+        assert [heap.name for heap in source.heaps] == ["torch cuda:3", "torch cuda:1"]
     for devices, says in (([4], "device 4 was to be observed; there are 4"), ([], "no device was named")):
         with pytest.raises(InvalidRequest, match=says):
             observe_torch(devices=devices).__enter__()
@@ -456,7 +456,7 @@ def test_what_was_lost_is_said(torch):
     with observe_torch(every_s=1000) as source:
         source.settle()
     assert "1 times entries were overwritten before they were read" in source.says
-    assert [size for _, size, _ in chunks(source.trace_sources[0])] == [1024]
+    assert [size for _, size, _ in chunks(source.heaps[0])] == [1024]
 
 
 def test_the_thread_reads_by_itself_and_its_end_is_said(torch):

@@ -17,6 +17,7 @@ from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
 from bfcviz.frameworks.wish import Wish
 from bfcviz.live import numpy_api
 from bfcviz.live.numpy import serve_numpy
+from bfcviz.live.provider import HeapProvider
 from bfcviz.model.find import events_of
 from bfcviz.watching import frameworks
 from bfcviz.watching.frameworks import plan, source_of
@@ -50,29 +51,25 @@ def torch(*, has_gpu):
     return module
 
 
-class Stand:
+class Stand(HeapProvider):
     """A framework's source that can fail to begin."""
 
-    way = "serve"
-    out_of_memory = None
+    way, title, is_shared = "serve", "CuPy", True
+    heaps = says = out_of_memory = None
 
     def __init__(self, *, fails=None, **options):
         self.options, self.fails, self.began, self.ended, self.handler = options, fails, 0, 0, None
         self._heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stand")
-        self.trace_sources = [self._heap]
+        self.heaps = [self._heap]
         self.says = "CuPy is served by a stand-in"
 
-    def settle(self):
-        pass
-
-    def __enter__(self):
+    def _start(self):
         if self.fails is not None:
             raise self.fails
         self.began += 1
         self.handler = numpy_api.get_handler()
-        return self
 
-    def __exit__(self, *how):
+    def _stop(self, error):
         self.ended += 1
 
 
@@ -264,7 +261,7 @@ def test_a_heap_that_comes_later_joins(live):
         dashboard = w.dashboard
         assert dashboard._menu not in dashboard._bar.children
         other = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stream 7")
-        made[0].trace_sources.append(other)
+        made[0].heaps.append(other)
         other.allocate(10_000)
         w.mark("step 1")
     assert [trace.origin.pools[0].name for trace in w.traces] == ["stand", "stream 7"]
@@ -286,7 +283,7 @@ def test_every_frameworks_own_error_of_memory_is_one(live, error):
     live("torch", "serve", lambda **options: made.append(Stand(**options)) or made[0])
     w = bfcviz.watch(torch="serve", dashboard=False)
     with contextlib.suppress(type(error)), w:
-        made[0].trace_sources[0].try_allocate(1 << 30, label="attention")
+        made[0].heaps[0].try_allocate(1 << 30, label="attention")
         made[0].out_of_memory = object()
         raise error
     assert w.failure.words.startswith("A request by attention for 1.0 GiB failed")

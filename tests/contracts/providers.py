@@ -1,0 +1,105 @@
+"""Every provider of heaps, each made new, with stand-ins for the frameworks that want a GPU."""
+
+import sys
+import types
+from functools import partial
+from pathlib import Path
+
+from fake_cuda import FakeCuda
+from fake_rmm import FakeRmm
+from fake_torch import FakeTorch, HostMemory
+from live.cupy_stand_in import StandIn, cupy
+
+from bfcviz.allocator.sub_allocators import cuda_driver
+from bfcviz.live import cupy_api
+from bfcviz.live import rmm as live_rmm
+from bfcviz.live import torch as live_torch
+from bfcviz.live.cupy import observe_cupy, serve_cupy
+from bfcviz.live.headroom import Room
+from bfcviz.live.jax import observe_jax
+from bfcviz.live.numpy import serve_numpy
+from bfcviz.live.rmm import observe_rmm, serve_rmm
+from bfcviz.live.tensorflow import windows
+from bfcviz.live.torch import observe_torch, serve_torch
+
+
+def _numpy(_patch, _folder):
+    return partial(serve_numpy, "64MiB")
+
+
+def _cupy(make):
+    def put(patch, _folder):
+        gpu = StandIn()
+        patch.setattr(cupy_api, "Cuda", lambda _: gpu)
+        return make
+
+    return put
+
+
+def _torch(make):
+    def put(patch, _folder):
+        fake = FakeTorch()
+        patch.setitem(sys.modules, "torch", fake)
+        room = lambda _: Room(fake.total, fake.free, 8)  # noqa: E731
+        host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
+        patch.setattr(live_torch, "_memory", lambda _: host)
+        return make
+
+    return put
+
+
+def _rmm(make):
+    def put(patch, _folder):
+        FakeRmm().put(patch)
+        driver = cuda_driver.Driver(FakeCuda(devices=2))
+        patch.setattr(cuda_driver, "load", lambda: driver)
+        patch.setattr(
+            live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
+        )
+        return make
+
+    return put
+
+
+def _jax(patch, _folder):
+    device = types.SimpleNamespace(id=0, platform="gpu", memory_stats=lambda: {"bytes_in_use": 1})
+    jax = types.ModuleType("jax")
+    jax.local_devices = lambda: [device]
+    patch.setitem(sys.modules, "jax", jax)
+    return partial(observe_jax, every_s=1000)
+
+
+class _Profiler:
+    """tf.profiler.experimental, which leaves an empty profile."""
+
+    def ProfilerOptions(self, **options):  # noqa: N802
+        return options
+
+    def start(self, folder, options):
+        self.folder = Path(folder)
+
+    def stop(self):
+        self.folder.mkdir()
+
+
+def _tensorflow(patch, folder):
+    tensorflow = types.ModuleType("tensorflow")
+    tensorflow.profiler = types.SimpleNamespace(experimental=_Profiler())
+    patch.setitem(sys.modules, "tensorflow", tensorflow)
+    return partial(windows, folder)
+
+
+PROVIDERS = {
+    "numpy serve": _numpy,
+    "torch serve": _torch(partial(serve_torch, "16MiB")),
+    "torch observe": _torch(partial(observe_torch, every_s=1000)),
+    "rmm serve": _rmm(partial(serve_rmm, "16MiB")),
+    "rmm observe": _rmm(partial(observe_rmm, every_s=1000)),
+    "jax observe": _jax,
+    "tensorflow observe": _tensorflow,
+}
+"""By framework and way, what puts a stand-in for it and returns what makes the provider."""
+
+if cupy is not None:
+    PROVIDERS["cupy serve"] = _cupy(partial(serve_cupy, "16MiB"))
+    PROVIDERS["cupy observe"] = _cupy(observe_cupy)
