@@ -13,8 +13,9 @@ In: a limit, options, where to record. Out: arrays as ever, and events in the he
 Those have no Python twin: serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`compiled`).
 
 Every allocation carries what a thread is busy with (`labels`) and, if wanted, who called (`stacks`, by `walker` and
-`walk`); `marks` are the program's steps and phases. `record`, with `startup` in Python's own, is what `bfcviz record`
-does in a process. May import allocator, events, errors, units; never the model or pictures.
+`walk`); `marks` are the program's steps and phases. `provider` is the base of all that serves or observes, `adapters`
+begins one by the table in `bfcviz.frameworks`. `record`, with `startup` in Python's own, is what `bfcviz record` does
+in a process. May import allocator, events, frameworks, errors, units; never the model or pictures.
 """
 
 from bfcviz import _compiled
