@@ -1,8 +1,6 @@
 """Device: a place where tensors lie and work is done, with the allocators of its memory."""
 
-from types import TracebackType
-from typing import Self
-
+from bfcviz._closing import Closing
 from bfcviz.allocator.attributes import DEFAULT, AllocatorAttributes
 from bfcviz.allocator.protocol import Allocator
 from bfcviz.devices.names import DeviceName
@@ -14,7 +12,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes
 
 
-class Device:
+class Device(Closing):
     """What all devices have; made by a factory.
 
     Attributes:
@@ -104,14 +102,6 @@ class Device:
 
     def release(self) -> None:
         """Give back what the device has; called once."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""

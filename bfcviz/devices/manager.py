@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
+from bfcviz._closing import Closing
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.registry import AllocatorRegistry
 from bfcviz.devices.device import Device
@@ -20,7 +20,7 @@ from bfcviz.devices.settings import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 
 
-class DeviceManager:
+class DeviceManager(Closing):
     """Owns devices and finds them by name.
 
     Args:
@@ -147,14 +147,6 @@ class DeviceManager:
 
     def __len__(self) -> int:
         return len(self._devices)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<DeviceManager {'closed, ' if self._closed else ''}{', '.join(map(repr, self._devices.values()))}>"

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from bfcviz._closing import Closing
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.files import open_regular, replacing
 from bfcviz.events.folder import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end, remove_files
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bfcviz.events.trace import Trace
 
 
-class Recording:
+class Recording(Closing):
     """A folder that takes events and labels; whatever kills this process, what was written can be read.
 
     ::
@@ -123,14 +123,6 @@ class Recording:
         remove_files(self.folder)
         with suppress(OSError):  # one that was given may not be ours to take away, or holds more
             self.folder.rmdir()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _is_there(self) -> bool:
         """Whether the folder still holds this recording: another may have taken its place."""

@@ -1,17 +1,17 @@
 """AllocatorWrapper: an allocator that hands everything on to another; the base of all wrappers."""
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import DTypeLike
 
+from bfcviz._closing import Closing
 from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.protocol import Allocator, bytes_of
 from bfcviz.allocator.stats import Stats
 from bfcviz.errors import OutOfMemory
 
 
-class AllocatorWrapper:
+class AllocatorWrapper(Closing):
     """Does what the allocator inside does. A wrapper overrides `allocate` and `free`; the other ways lead there.
 
     Args:
@@ -129,14 +129,6 @@ class AllocatorWrapper:
             return label or ""
         labels = getattr(self.base, "labels", None)
         return str(label) if labels is None else str(labels.name(label))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.wrapped!r})"
