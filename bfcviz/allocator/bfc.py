@@ -353,9 +353,9 @@ class BFCAllocator:
         wait: bool,
     ) -> int:
         """Wait for another thread's free where the options say so; else raise what happened."""
-        if reason == native.FAILED_MEMORY and wait and self.options.retry_seconds > 0:
+        if reason == native.FAILED_MEMORY and wait and self.options.retry_s > 0:
             address = allocate_after_free(
-                self.heap, self.options.retry_seconds, num_bytes, alignment, freed_before, label, stream
+                self.heap, self.options.retry_s, num_bytes, alignment, freed_before, label, stream
             )
             if address >= native.MIN_CHUNK:
                 return address

@@ -14,7 +14,7 @@ class AllocatorOptions:
         garbage_collection: before failing, release wholly free regions and extend once more.
         fragmentation_fraction: split a chunk whose waste would reach this share of the memory limit, besides the
             rule that halves are always split off; 0 = when the waste would reach 128 MiB.
-        retry_seconds: how long a failed request waits for another thread's free before it raises (TensorFlow's
+        retry_s: how long a failed request waits for another thread's free before it raises (TensorFlow's
             allow_retry_on_failure waits 10 s); 0 = not at all.
         timestamps: number every free, and merge a freed chunk only once `set_safe_frontier` has passed its number.
         honour_alignment: alignment above 256 is kept, by cutting padding off the chunk's front, as XLA's main
@@ -24,7 +24,7 @@ class AllocatorOptions:
     allow_growth: bool = False
     garbage_collection: bool = False
     fragmentation_fraction: float = 0.0
-    retry_seconds: float = 0.0
+    retry_s: float = 0.0
     timestamps: bool = False
     honour_alignment: bool = True
 
@@ -34,9 +34,9 @@ class AllocatorOptions:
                 f"fragmentation_fraction {self.fragmentation_fraction} was asked for; it is a share of the memory "
                 "limit: give a number from 0 to 1"
             )
-        if not 0 <= self.retry_seconds < float("inf"):
+        if not 0 <= self.retry_s < float("inf"):
             raise InvalidRequest(
-                f"retry_seconds {self.retry_seconds} was asked for; give a finite number from 0 up"
+                f"retry_s {self.retry_s} was asked for; give a finite number from 0 up"
             )
 
     def max_waste(self, memory_limit: int) -> int:

@@ -64,7 +64,9 @@ def dashboard(file: str, theme: str) -> Any:
     from bfcviz.dashboard.follow import follow  # noqa: PLC0415  widgets; the server needs none
 
     try:
-        return _windows(Path(file), theme) if _has_windows(Path(file)) else follow(file, wait=0, theme=theme)
+        return (
+            _windows(Path(file), theme) if _has_windows(Path(file)) else follow(file, wait_s=0, theme=theme)
+        )
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None

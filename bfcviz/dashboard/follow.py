@@ -10,7 +10,7 @@ from bfcviz.events.awaiting import await_recording
 WAIT_S: Final = 30.0
 
 
-def follow(path: str | os.PathLike[str], *, wait: float = WAIT_S, **options: Any) -> LiveDashboard:
+def follow(path: str | os.PathLike[str], *, wait_s: float = WAIT_S, **options: Any) -> LiveDashboard:
     """The dashboard of another process's heap, live, from its recording.
 
     ::
@@ -21,12 +21,12 @@ def follow(path: str | os.PathLike[str], *, wait: float = WAIT_S, **options: Any
 
     Args:
         path: the recording's folder.
-        wait: seconds to wait for a recording that has not begun.
+        wait_s: seconds to wait for a recording that has not begun.
         options: of the LiveDashboard.
 
     Raises:
         FileError: the path is no recording.
         BfcvizError: none has begun in that time.
     """
-    await_recording(Path(path), wait)
+    await_recording(Path(path), wait_s)
     return LiveDashboard(path, **options)

@@ -46,7 +46,7 @@ class GPUOptions:
         gpu_system_memory_size_in_mb: MiB kept back, in place of the rule; 0 = by the rule.
         garbage_collection: before failing, give wholly free regions back and ask once more.
         internal_fragmentation_fraction: see `AllocatorOptions.fragmentation_fraction`.
-        retry_seconds: how long a failed request waits for a free; 0 = not at all (TensorFlow waits 10 s).
+        retry_s: how long a failed request waits for a free; 0 = not at all (TensorFlow waits 10 s).
         force_gpu_compatible: all memory of the host is pinned.
         gpu_host_mem_limit_in_mb: MiB that the pool of pinned memory may grow to; 0 = 64 GiB.
         gpu_host_mem_disallow_growth: that pool takes its limit at once.
@@ -61,7 +61,7 @@ class GPUOptions:
     gpu_system_memory_size_in_mb: int = 0
     garbage_collection: bool = True
     internal_fragmentation_fraction: float = 0.0
-    retry_seconds: float = 0.0
+    retry_s: float = 0.0
     force_gpu_compatible: bool = False
     gpu_host_mem_limit_in_mb: int = 0
     gpu_host_mem_disallow_growth: bool = False
@@ -77,8 +77,8 @@ class GPUOptions:
             raise SettingError(
                 f"internal_fragmentation_fraction {self.internal_fragmentation_fraction} was given; give 0 to 1"
             )
-        if not _number(self.retry_seconds, "retry_seconds") >= 0:
-            raise SettingError(f"retry_seconds {self.retry_seconds} was given; give 0 or more")
+        if not _number(self.retry_s, "retry_s") >= 0:
+            raise SettingError(f"retry_s {self.retry_s} was given; give 0 or more")
         for name in ("gpu_system_memory_size_in_mb", "gpu_host_mem_limit_in_mb"):
             _check_mib(name, getattr(self, name))
         names = (

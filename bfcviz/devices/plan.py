@@ -79,7 +79,7 @@ def plan_gpus(state: State) -> list[Planned]:
         allow_growth=growth.on,
         garbage_collection=_collects(state),
         fragmentation_fraction=state.options.internal_fragmentation_fraction,
-        retry_seconds=state.options.retry_seconds,
+        retry_s=state.options.retry_s,
     )
     limits = [(gpu, limit) for gpu in gpus for limit in _limits(state, gpu)]
     return [

@@ -12,25 +12,25 @@ from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE
 _LOOK_S: Final = 0.05
 
 
-def await_recording(path: Path, wait: float, begun: Callable[[Path], bool] | None = None) -> None:
+def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | None = None) -> None:
     """Return once there is a recording, that may have ended as well.
 
     Args:
         path: the folder, which need not be there.
-        wait: seconds, at most.
+        wait_s: seconds, at most.
         begun: says whether there is, by default `has_begun`.
 
     Raises:
         FileError: there is something else.
         BfcvizError: none has begun in that time.
     """
-    until = time.monotonic() + wait
+    until = time.monotonic() + wait_s
     begun = begun or has_begun
     while not begun(path):
         left = until - time.monotonic()
         if left <= 0:
             raise BfcvizError(
-                f"{path}: no recording has begun there, {wait:g} seconds were waited; one begins when the recorded "
+                f"{path}: no recording has begun there, {wait_s:g} seconds were waited; one begins when the recorded "
                 "program has imported its framework. Start it, or wait longer"
             )
         time.sleep(min(_LOOK_S, left))

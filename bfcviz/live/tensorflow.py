@@ -37,11 +37,11 @@ class Windows(HeapProvider):
     title = "TensorFlow"
     is_shared = True
 
-    def __init__(self, folder: Path, seconds: float, every_s: float) -> None:
+    def __init__(self, folder: Path, window_s: float, every_s: float) -> None:
         self.folder = folder
         self.count = self.missed = 0
         self.error: Exception | None = None
-        self._seconds = seconds
+        self._window_s = window_s
         self._every_s = every_s
         self._periodic = Periodic(self._next_window, "bfcviz-tensorflow", failed=self._keep)
         self._profiler: Any = None
@@ -50,7 +50,7 @@ class Windows(HeapProvider):
     def says(self) -> str:
         """Which way, and what that means."""
         text = (
-            f"TensorFlow is observed in windows of {self._seconds:g} s, one every {self._every_s:g} s, by "
+            f"TensorFlow is observed in windows of {self._window_s:g} s, one every {self._every_s:g} s, by "
             "its own profiler: "
             f"{self.count} so far; what happens between them is not seen"
         )
@@ -91,7 +91,7 @@ class Windows(HeapProvider):
     def _next_window(self) -> float:
         """Record a window; returns the seconds until the next."""
         self._record()
-        return max(self._every_s - self._seconds, 0)
+        return max(self._every_s - self._window_s, 0)
 
     def _record(self) -> None:
         """One window; cut short where the end comes."""
@@ -107,7 +107,7 @@ class Windows(HeapProvider):
                 raise
             self.missed += 1
             return
-        self._periodic.sleep(self._seconds)
+        self._periodic.sleep(self._window_s)
         self._profiler.stop()
         made.replace(self.folder / name)
         self.count += 1
@@ -145,7 +145,7 @@ def _is_of_profile(path: Path) -> bool:
     return is_file and path.name.endswith((".pb", ".json.gz", ".json", ".profile-empty", ".SSTABLE"))
 
 
-def windows(folder: str | os.PathLike[str], *, seconds: float = 2.0, every_s: float = 30.0) -> Windows:
+def windows(folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: float = 30.0) -> Windows:
     """Record windows of TensorFlow's allocations into a folder, for the length of a `with`, in the process that trains.
 
     Every allocation of TensorFlow's BFC pools in a window is recorded, and costs something; between windows nothing is.
@@ -155,15 +155,15 @@ def windows(folder: str | os.PathLike[str], *, seconds: float = 2.0, every_s: fl
 
     Args:
         folder: where they go, each in a folder of its own; made where it is not there.
-        seconds: how long a window is.
-        every_s: from the beginning of one window to that of the next.
+        window_s: how long a window is, in seconds.
+        every_s: seconds from the beginning of one window to that of the next.
 
     Raises:
         InvalidRequest: times that cannot be.
         LiveError: on entering: TensorFlow is not installed.
     """
-    if not 0 < seconds <= every_s < 1 << 31:
+    if not 0 < window_s <= every_s < 1 << 31:
         raise InvalidRequest(
-            f"windows of {seconds} s every {every_s} s were asked for; give times above 0, the window's the shorter"
+            f"windows of {window_s} s every {every_s} s were asked for; give times above 0, the window's the shorter"
         )
-    return Windows(Path(folder), seconds, every_s)
+    return Windows(Path(folder), window_s, every_s)

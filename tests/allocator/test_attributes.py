@@ -114,7 +114,7 @@ def test_the_frontier_is_asked_anew_for_each_request():
 
 
 def test_a_request_that_wants_no_retry_fails_at_once():
-    heap = new_heap(KIB, retry_seconds=60)
+    heap = new_heap(KIB, retry_s=60)
     heap.allocate(KIB)
     begin = time.monotonic()
     assert heap.try_allocate(1, attributes=AllocationAttributes(no_retry_on_failure=True)) is None

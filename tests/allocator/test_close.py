@@ -27,9 +27,7 @@ def closed_heap(source=None, **options):
     return heap, address
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"allow_growth": True}, {"timestamps": True}, {"retry_seconds": 5.0}]
-)
+@pytest.mark.parametrize("options", [{}, {"allow_growth": True}, {"timestamps": True}, {"retry_s": 5.0}])
 def test_a_closed_heap_gives_everything_back_and_refuses(options):
     heap, address = closed_heap(**options)
     assert heap.sub_allocator.used == 0
@@ -117,7 +115,7 @@ def test_a_waiting_thread_hears_of_the_end():
 import threading, time
 from heaps import new_heap
 from bfcviz.errors import AllocatorError
-heap = new_heap(1024, retry_seconds=60)
+heap = new_heap(1024, retry_s=60)
 heap.allocate(1024)
 def wait():
     try:

@@ -213,9 +213,9 @@ def test_a_sub_allocator_is_one(source):
         {"fragmentation_fraction": -0.1},
         {"fragmentation_fraction": 1.1},
         {"fragmentation_fraction": float("nan")},
-        {"retry_seconds": -1},
-        {"retry_seconds": float("inf")},
-        {"retry_seconds": float("nan")},
+        {"retry_s": -1},
+        {"retry_s": float("inf")},
+        {"retry_s": float("nan")},
     ],
 )
 def test_options_that_cannot_be(options):

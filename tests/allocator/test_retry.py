@@ -35,7 +35,7 @@ def wait_until(condition):
 
 
 def test_a_free_serves_a_waiting_thread():
-    heap = new_heap(KIB, retry_seconds=30)
+    heap = new_heap(KIB, retry_s=30)
     address = heap.allocate(KIB)
     thread, result = in_thread(heap.allocate, KIB)
     wait_until(lambda: heap.log.head >= 4)  # both tries of the other thread failed
@@ -47,7 +47,7 @@ def test_a_free_serves_a_waiting_thread():
 
 
 def test_a_free_that_does_not_help_lets_it_wait_on():
-    heap = new_heap(2 * KIB, retry_seconds=30)
+    heap = new_heap(2 * KIB, retry_s=30)
     small, large = heap.allocate(512), heap.allocate(1536)
     thread, result = in_thread(heap.allocate, 2 * KIB)
     wait_until(lambda: heap.log.head >= 5)
@@ -60,7 +60,7 @@ def test_a_free_that_does_not_help_lets_it_wait_on():
 
 
 def test_time_runs_out():
-    heap = new_heap(KIB, retry_seconds=0.2)
+    heap = new_heap(KIB, retry_s=0.2)
     heap.allocate(KIB)
     begin = time.monotonic()
     with pytest.raises(OutOfMemory):
@@ -78,7 +78,7 @@ def test_without_it_nobody_waits():
 
 
 def test_a_free_through_a_c_pointer_serves_too():
-    heap = new_heap(KIB, retry_seconds=30)
+    heap = new_heap(KIB, retry_s=30)
     functions = heap.c_functions()
     free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(functions.free)
     address = heap.allocate(KIB)
@@ -91,7 +91,7 @@ def test_a_free_through_a_c_pointer_serves_too():
 
 def test_many_waiters_are_all_served():
     """Each gets the one block in turn: no free may be slept through, or this takes until the time is up."""
-    heap = new_heap(KIB, retry_seconds=60)
+    heap = new_heap(KIB, retry_s=60)
     turns = 40
 
     def work():
@@ -111,7 +111,7 @@ def test_many_waiters_are_all_served():
 
 def test_waiters_of_different_sizes_do_not_take_each_others_call():
     """A free wakes all: the one whom it helps is among them, whoever else wakes first and finds too little."""
-    heap = new_heap(4 * KIB, retry_seconds=30)
+    heap = new_heap(4 * KIB, retry_s=30)
     blocks = [heap.allocate(KIB) for _ in range(4)]
     large = [in_thread(heap.allocate, 4 * KIB) for _ in range(3)]
     wait_until(lambda: heap.log.head >= 1 + 3 + 4 + 6)

@@ -49,7 +49,7 @@ def until(dashboard, true):
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_it_tells_how_the_process_ended(killed, recorded, tmp_path):
-    dashboard = bfcviz.follow(tmp_path / "run.bfc", wait=0, start=False)
+    dashboard = bfcviz.follow(tmp_path / "run.bfc", wait_s=0, start=False)
     until(dashboard, lambda: dashboard.inspector.step > 50)
     assert "live: " in dashboard._words.value
     if killed:
@@ -67,4 +67,4 @@ def test_it_tells_how_the_process_ended(killed, recorded, tmp_path):
 
 def test_a_recording_that_does_not_come_is_said(tmp_path):
     with pytest.raises(BfcvizError, match="no recording has begun there"):
-        bfcviz.follow(tmp_path / "run.bfc", wait=0)
+        bfcviz.follow(tmp_path / "run.bfc", wait_s=0)

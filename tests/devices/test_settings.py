@@ -184,12 +184,12 @@ def test_a_fraction_that_cannot_be_is_refused(fraction):
         {"memory_fraction": 0.5},
         {"garbage_collection": 1},
         {"internal_fragmentation_fraction": 1.5},
-        {"retry_seconds": -1},
+        {"retry_s": -1},
         {"gpu_system_memory_size_in_mb": -1},
         {"gpu_system_memory_size_in_mb": 1.5},
         {"gpu_host_mem_limit_in_mb": True},
         {"use_unified_memory": None},
-        {"per_process_gpu_memory_fraction": 0.5, "retry_seconds": float("nan")},
+        {"per_process_gpu_memory_fraction": 0.5, "retry_s": float("nan")},
     ],
 )
 def test_wrong_gpu_options_are_refused_and_none_of_them_set(options):
@@ -201,12 +201,10 @@ def test_wrong_gpu_options_are_refused_and_none_of_them_set(options):
 
 def test_options_of_the_heap_reach_it():
     settings, _ = simulated()
-    settings.set_gpu_options(
-        garbage_collection=False, internal_fragmentation_fraction=0.25, retry_seconds=0.5
-    )
+    settings.set_gpu_options(garbage_collection=False, internal_fragmentation_fraction=0.25, retry_s=0.5)
     with DeviceManager.create(settings) as manager:
         options = manager.gpu().heap.options
-        assert (options.garbage_collection, options.fragmentation_fraction, options.retry_seconds) == (
+        assert (options.garbage_collection, options.fragmentation_fraction, options.retry_s) == (
             False,
             0.25,
             0.5,

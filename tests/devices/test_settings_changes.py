@@ -21,7 +21,7 @@ def limit(mib):
 def test_after_devices_are_made_nothing_can_be_changed_but_what_is_so_already_can_be_said():
     settings, gpus = simulated()
     (cpu,) = settings.list_physical_devices("CPU")
-    settings.set_gpu_options(retry_seconds=0.5)
+    settings.set_gpu_options(retry_s=0.5)
     with DeviceManager.create(settings):
         before = settings.state
         for call, what in (
@@ -38,7 +38,7 @@ def test_after_devices_are_made_nothing_can_be_changed_but_what_is_so_already_ca
                 call()
         settings.set_visible_devices(gpus, "GPU")
         settings.set_memory_growth(gpus[0], False)
-        settings.set_gpu_options(retry_seconds=0.5)
+        settings.set_gpu_options(retry_s=0.5)
         assert settings.state == before
     with pytest.raises(RuntimeError):  # the devices are closed, the settings stay what they were made with
         settings.set_memory_growth(gpus[0], True)

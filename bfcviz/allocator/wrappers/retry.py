@@ -16,17 +16,17 @@ class RetryAllocator(AllocatorWrapper):
 
     Args:
         wrapped: the allocator inside.
-        seconds: how long a request may wait; TensorFlow's 10 by default.
+        retry_s: how long a request may wait, in seconds; TensorFlow's 10 by default.
 
     Raises:
         InvalidRequest: a time below 0, or without end.
     """
 
-    def __init__(self, wrapped: Allocator, seconds: float = 10.0) -> None:
+    def __init__(self, wrapped: Allocator, retry_s: float = 10.0) -> None:
         super().__init__(wrapped)
-        if not 0 <= seconds < float("inf"):
-            raise InvalidRequest(f"a wait of {seconds} seconds was asked for; give a finite number from 0 up")
-        self.seconds = seconds
+        if not 0 <= retry_s < float("inf"):
+            raise InvalidRequest(f"a wait of {retry_s} seconds was asked for; give a finite number from 0 up")
+        self.retry_s = retry_s
         self._frees = FreeSignal()
 
     @property
@@ -50,10 +50,10 @@ class RetryAllocator(AllocatorWrapper):
         try:
             return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         except OutOfMemory:
-            if self.seconds == 0 or (attributes and attributes.no_retry_on_failure):
+            if self.retry_s == 0 or (attributes and attributes.no_retry_on_failure):
                 raise
         attempt = partial(self.wrapped.try_allocate, num_bytes, alignment, label, attributes=attributes)
-        address: int | None = self._frees.try_after_frees(attempt, self.seconds)
+        address: int | None = self._frees.try_after_frees(attempt, self.retry_s)
         if address is not None:
             return address
         return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
