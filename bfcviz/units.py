@@ -1,12 +1,15 @@
 """Bytes to text and back, the one way all texts and pictures use."""
 
+import operator
 import re
+from typing import SupportsIndex
 
 KiB = 1 << 10
 MiB = 1 << 20
 GiB = 1 << 30
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_FORMS = "give an integer, or text such as '512MiB' or '2 GiB'"
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGTPE]?)(i?B)?\s*", re.IGNORECASE)
 
 
@@ -22,16 +25,24 @@ def format_bytes(num_bytes: float) -> str:
     return f"{sign}{value:.0f} B" if unit == 0 else f"{sign}{value:.1f} {_UNITS[unit]}"
 
 
-def parse_bytes(text: str | int) -> int:
-    """Bytes from text such as `512MiB`, `2 GiB`, `1.5g` or `4096` (all units are binary).
+def parse_bytes(size: str | SupportsIndex, name: str = "size") -> int:
+    """Bytes from an integer, or from text such as `512MiB`, `2 GiB`, `1.5g` or `4096` (all units are binary).
+
+    Args:
+        size: what the user gave.
+        name: of the parameter it was given for, named in errors.
 
     Raises:
         ValueError: the text is not a size; the message shows the forms that are.
+        TypeError: it is neither text nor an integer.
     """
-    if isinstance(text, int):
-        return text
-    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    if not isinstance(size, str):
+        try:
+            return operator.index(size)
+        except TypeError:
+            raise TypeError(f"{name}={size!r} is not a size in bytes; {_FORMS}") from None
+    match = _SIZE.fullmatch(size)
     if match is None:
-        raise ValueError(f"not a size in bytes: {text!r}; write it as 4096, '512MiB' or '2 GiB'")
+        raise ValueError(f"{name}={size!r} is not a size in bytes; {_FORMS}")
     power = " KMGTPE".index(match[2].upper() or " ")
     return int(float(match[1]) * 1024**power)

@@ -41,7 +41,7 @@ def snapshot(heap):
 def model_of(heap, events=None):
     """The model after all events of a heap (those its log still has, which must be all)."""
     events = Reader(heap.log, 0).read(1 << 24) if events is None else events
-    origin = Origin("bfcviz", "", Status.COMPLETE, (), (Pool(heap.name, heap.memory_limit, {}),), {})
+    origin = Origin("bfcviz", "", Status.COMPLETE, (), (Pool(heap.name, heap.limit, {}),), {})
     model = Model(Trace.from_events(events, heap.labels, origin))
     model.seek(len(events))
     return model

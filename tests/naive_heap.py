@@ -222,7 +222,7 @@ class NaiveTrace:
     def __init__(self, events: np.ndarray, names: list[str], limits: list[int | None]) -> None:
         self.events = events
         self.labels = SimpleNamespace(name=names.__getitem__)
-        pools = tuple(SimpleNamespace(name=f"pool{i}", bytes_limit=n) for i, n in enumerate(limits))
+        pools = tuple(SimpleNamespace(name=f"pool{i}", limit=n) for i, n in enumerate(limits))
         self.origin = SimpleNamespace(pools=pools)
         self.keyframes: dict[int, bytes] = {}
 

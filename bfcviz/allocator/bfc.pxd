@@ -14,7 +14,7 @@ cdef class BFCAllocator:
     cdef readonly object sub_allocator
     cdef readonly EventLog log
     cdef readonly Heap heap
-    cdef readonly u64 memory_limit
+    cdef readonly u64 limit
     cdef object closing
     cdef object __weakref__     # whoever only looks at a heap must not keep its memory
 

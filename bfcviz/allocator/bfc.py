@@ -43,6 +43,7 @@ from bfcviz.allocator.trimming import return_free_pages, trim_heap
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.units import parse_bytes
 
 
 class CFunctions(NamedTuple):
@@ -64,7 +65,7 @@ class BFCAllocator:
 
     Args:
         sub_allocator: where regions come from; not shared with another heap.
-        memory_limit: what the pool may grow to, in bytes, 1..2^62.
+        limit: what the pool may grow to: bytes, 1..2^62, or text such as `512MiB`.
         options: how it behaves.
         name: what this memory is called.
         log: where events go; by default a ring of 16,384 in memory.
@@ -72,13 +73,14 @@ class BFCAllocator:
 
     Raises:
         InvalidRequest: a limit that cannot be.
+        ValueError: a text that is no size.
         TypeError: the sub-allocator is none.
     """
 
     def __init__(
         self,
         sub_allocator: SubAllocator,
-        memory_limit: int,
+        limit: int | str,
         options: AllocatorOptions | None = None,
         *,
         name: str = "bfc",
@@ -87,24 +89,22 @@ class BFCAllocator:
     ) -> None:
         if not isinstance(sub_allocator, SubAllocator):
             raise TypeError(f"{sub_allocator!r} is no sub-allocator: derive it from PythonSubAllocator")
-        memory_limit = operator.index(memory_limit)
-        if not 1 <= memory_limit <= 1 << 62:
-            raise InvalidRequest(
-                f"a memory limit of {memory_limit} bytes was asked for; give one from 1 to 2^62"
-            )
+        most = parse_bytes(limit, "limit")
+        if not 1 <= most <= 1 << 62:
+            raise InvalidRequest(f"a limit of {limit} bytes was asked for; give one from 1 to 2^62")
         self.name = name
         self.options = AllocatorOptions() if options is None else options
         self.labels = Labels() if labels is None else labels
         self.log = EventLog() if log is None else log
         self.sub_allocator = sub_allocator
-        self.memory_limit = memory_limit
+        self.limit = most
         self.heap = Heap(
             sub_allocator,
-            memory_limit,
+            most,
             self.log,
             self.options.allow_growth,
             self.options.garbage_collection,
-            self.options.max_waste(memory_limit),
+            self.options.max_waste(most),
             self.options.timestamps,
             self.options.honour_alignment,
         )
@@ -125,7 +125,7 @@ class BFCAllocator:
 
     def allocate(
         self,
-        num_bytes: int,
+        num_bytes: int | str,
         alignment: int = 256,
         label: str | int | None = None,
         freed_before: int = 0,
@@ -135,7 +135,7 @@ class BFCAllocator:
         """Memory for `num_bytes`.
 
         Args:
-            num_bytes: size in bytes; 0 gets address 0 and changes nothing.
+            num_bytes: in bytes, or text such as `20MiB`; 0 gets address 0 and changes nothing.
             alignment: a power of two the address will be a multiple of, in bytes.
             label: what it is for: text, or an id from `labels.intern`.
             freed_before: with timestamps: only chunks freed at or before this count will do; 0 = any.
@@ -148,8 +148,12 @@ class BFCAllocator:
         Raises:
             OutOfMemory: no chunk can serve it; carries the numbers.
             InvalidRequest: a size or alignment no heap can serve.
+            ValueError: a text that is no size.
             SubAllocatorError: the sub-allocator granted what it may not.
         """
+        if type(num_bytes) is str:  # isinstance would cost every request some nanoseconds
+            size = parse_bytes(num_bytes, "num_bytes")
+            return self.allocate(size, alignment, label, freed_before, stream, attributes)
         if attributes is not None:
             freed_before = attributes.freed_before() or freed_before
         number = 0 if label is None else self.label_id(label)
@@ -164,7 +168,7 @@ class BFCAllocator:
 
     def try_allocate(
         self,
-        num_bytes: int,
+        num_bytes: int | str,
         alignment: int = 256,
         label: str | int | None = None,
         freed_before: int = 0,
@@ -345,7 +349,7 @@ class BFCAllocator:
     def _recover(
         self,
         reason: int,
-        num_bytes: int,
+        num_bytes: Any,
         alignment: int,
         label: int,
         freed_before: int,

@@ -35,12 +35,10 @@ class AllocatorOptions:
                 "limit: give a number from 0 to 1"
             )
         if not 0 <= self.retry_s < float("inf"):
-            raise InvalidRequest(
-                f"retry_s {self.retry_s} was asked for; give a finite number from 0 up"
-            )
+            raise InvalidRequest(f"retry_s {self.retry_s} was asked for; give a finite number from 0 up")
 
-    def max_waste(self, memory_limit: int) -> int:
+    def max_waste(self, limit: int) -> int:
         """Bytes of waste from which a chunk is split; at least 1, so that an exact fit is never split."""
         if self.fragmentation_fraction == 0:
             return 128 << 20
-        return max(int(self.fragmentation_fraction * memory_limit), 1)
+        return max(int(self.fragmentation_fraction * limit), 1)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import ipywidgets as widgets
+import traitlets
 
 from bfcviz.dashboard.layouts import LAYOUTS
 from bfcviz.dashboard.moves import MOVES, TARGETS
 from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.units import format_bytes
+from bfcviz.units import format_bytes, parse_bytes
 
 SPEEDS: Final = {
     "1 event a tick": 1,
@@ -152,6 +153,20 @@ class Controls:
         button.add_class(f"bfcviz-{name}")
         button.on_click(lambda _: self._act(name))
         return button
+
+
+class Size(traitlets.Int[int, int | str]):
+    """Bytes, or text such as `64MiB`."""
+
+    def validate(self, obj: Any, value: Any) -> int:
+        """The bytes; raises TraitError where it is no size."""
+        if isinstance(value, str):
+            try:
+                value = parse_bytes(value, self.name or "size")
+            except ValueError as error:
+                raise traitlets.TraitError(str(error)) from None
+        number: int = super().validate(obj, value)
+        return number
 
 
 def nearest_size(num_bytes: int) -> int:

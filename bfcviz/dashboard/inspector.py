@@ -11,7 +11,7 @@ import traitlets
 
 from bfcviz.dashboard import lifetime
 from bfcviz.dashboard.chunk_list import ChunkList
-from bfcviz.dashboard.controls import Controls, bind, nearest_size
+from bfcviz.dashboard.controls import Controls, Size, bind, nearest_size
 from bfcviz.dashboard.event_list import EventList
 from bfcviz.dashboard.exporter import Exporter
 from bfcviz.dashboard.hearing import hear
@@ -70,7 +70,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         views: which panels are shown: `heap`, `time` or `everything`.
         colour: what chunks are coloured by, one of `bfcviz.figures.colouring.COLOURINGS`.
         axis: what timelines run over: `step` or `time`.
-        wanted: bytes of a request; the share of free memory of no use to it is drawn. 0: none.
+        wanted: size of a request, in bytes or as text; the share of free memory of no use to it is drawn. 0: none.
         follow: whether the newest event is shown as the trace grows; a move ends it.
         look: everything else that was chosen: what is zoomed to, and which chunk is selected.
         page_theme, width: what the page has told of itself.
@@ -84,7 +84,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     views = traitlets.Enum(list(LAYOUTS), "heap")
     colour = traitlets.Enum(list(COLOURINGS), "state")
     axis = traitlets.Enum(["step", "time"], "step")
-    wanted = traitlets.Int(0, min=0)
+    wanted = Size(0, min=0)
     follow = traitlets.Bool(False)  # noqa: FBT003  its first value
     look = traitlets.Instance(Look, ())
     page_theme = traitlets.Enum(["light", "dark"], "light")

@@ -17,7 +17,7 @@ from bfcviz.model import keyframes
 from bfcviz.model.beginning import beginning
 
 # The allocator is told by what it has: pictures must not import it.
-_HEAP: Final = ("log", "labels", "name", "memory_limit", "options", "moment")
+_HEAP: Final = ("log", "labels", "name", "limit", "options", "moment")
 
 
 def trace_of(source: Any, keep: int = KEEP) -> Trace:
@@ -63,7 +63,7 @@ def _recorded(log: EventLog) -> Trace | None:
 
 
 def _heap(heap: Any, keep: int) -> Trace:
-    pool = Pool(heap.name, heap.memory_limit, vars(heap.options))
+    pool = Pool(heap.name, heap.limit, vars(heap.options))
     return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_asking(heap), keep=keep)
 
 

@@ -200,7 +200,7 @@ def _simulated(number: int, ordinal: int, size: int, asked: _Asked) -> PhysicalD
 
 def _size(size: int | str, what: str, least: int = 1) -> int:
     try:
-        number = parse_bytes(size) if isinstance(size, str) else operator.index(size)
+        number = parse_bytes(size, what)
     except (TypeError, ValueError) as error:
         raise SettingError(
             f"{size!r} was given as {what}; give bytes, such as 16 * GiB, or '16 GiB'"

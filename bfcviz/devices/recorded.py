@@ -39,7 +39,7 @@ class Recorded(NamedTuple):
                 f"{head:,} events happened in {self.heap.name}, and its ring keeps {log.capacity:,}: give the session "
                 "a folder with record=, or a larger capacity="
             )
-        pool = Pool(self.heap.name, self.heap.memory_limit, vars(self.heap.options))
+        pool = Pool(self.heap.name, self.heap.limit, vars(self.heap.options))
         return Trace.from_events(
             events, self.heap.labels, Origin(pools=(pool,), details=self.details, source=self.heap.name)
         )

@@ -10,6 +10,7 @@ from typing import TypeVar
 from bfcviz.errors import TraceError
 from bfcviz.events.details import check_details
 from bfcviz.events.files import loads
+from bfcviz.units import parse_bytes
 
 T = TypeVar("T")
 
@@ -29,13 +30,28 @@ class Status(StrEnum):
     DEGRADED = "degraded"  # something inside is missing or was guessed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Pool:
-    """One heap of the trace: what it is called, its limit in bytes (None: not known), how it was set up."""
+    """What a trace says of one heap.
+
+    Args:
+        name: what it is called.
+        limit: what it may grow to, in bytes or as text; None: not known.
+        options: how it was set up.
+
+    Raises:
+        ValueError: a text that is no size.
+    """
 
     name: str
-    bytes_limit: int | None = None
-    options: Mapping[str, object] = field(default_factory=dict)
+    limit: int | None
+    options: Mapping[str, object]
+
+    def __init__(
+        self, name: str, limit: int | str | None = None, options: Mapping[str, object] | None = None
+    ) -> None:
+        given = {"name": name, "limit": None if limit is None else parse_bytes(limit, "limit")}
+        vars(self).update(given, options={} if options is None else options)
 
 
 @dataclass(frozen=True)
@@ -68,9 +84,7 @@ class Origin:
         Raises:
             TraceError: options or details hold what JSON cannot say.
         """
-        pools = [
-            {"name": p.name, "bytes_limit": p.bytes_limit, "options": dict(p.options)} for p in self.pools
-        ]
+        pools = [{"name": p.name, "bytes_limit": p.limit, "options": dict(p.options)} for p in self.pools]
         origin = {"bfcviz": VERSION, **vars(self), "pools": pools, "details": dict(self.details), **more}
         try:
             text = json.dumps(origin, indent=1, allow_nan=False, default=_plain)

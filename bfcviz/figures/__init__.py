@@ -27,6 +27,7 @@ from bfcviz.figures.region_map import region_map
 from bfcviz.figures.stats_timeline import stats_timeline
 from bfcviz.figures.touched import last_event
 from bfcviz.model import Model
+from bfcviz.units import parse_bytes
 
 __all__ = [
     "FIGURES",
@@ -100,14 +101,16 @@ def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, **l
         trace: the events.
         step: how many of them have happened.
         pool: which heap of the trace.
-        look: the fields of `Look`, such as `theme="dark"`.
+        look: the fields of `Look`, such as `theme="dark"`; `wanted` may be text, such as `64MiB`.
 
     Raises:
-        ValueError: there is no such picture; the message lists those there are.
+        ValueError: there is no such picture; the message lists those there are. Or `wanted` is text that is no size.
         TraceError: the trace has no such step.
     """
     if name not in FIGURES:
         raise ValueError(f"no figure {name!r}; there are: {', '.join(FIGURES)}")
+    if isinstance(wanted := look.get("wanted"), str):
+        look["wanted"] = parse_bytes(wanted, "wanted")
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
     return FIGURES[name].draw(model, last_event(model), Look(**look))

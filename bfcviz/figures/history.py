@@ -67,7 +67,7 @@ class History:
     @property
     def bytes_limit(self) -> int | None:
         """The heap's memory limit, None where it is not known."""
-        return self.trace.origin.pools[self.pool].bytes_limit
+        return self.trace.origin.pools[self.pool].limit
 
     @property
     def xaxis(self) -> dict[str, Any]:

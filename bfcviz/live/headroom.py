@@ -63,10 +63,10 @@ class Share(NamedTuple):
             raise InvalidRequest(f"{' and '.join(names)} were given; each sets the limit: give one of them")
         if fraction is not None and not 0 < fraction < 1 << 20:
             raise InvalidRequest(f"fraction={fraction} was given; give a share above 0, such as 0.8")
-        left = None if headroom is None else parse_bytes(headroom)
+        left = None if headroom is None else parse_bytes(headroom, "headroom")
         if left is not None and left < 0:
             raise InvalidRequest(f"a headroom of {left} bytes was given; give 0 or more")
-        return cls(None if limit is None else parse_bytes(limit), fraction, left)
+        return cls(None if limit is None else parse_bytes(limit, "limit"), fraction, left)
 
     def of(self, device: int, room: Room, memory: Memory) -> int:
         """Bytes of a device.

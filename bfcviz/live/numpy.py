@@ -69,7 +69,7 @@ class Served(HeapProvider):
         """How NumPy is watched, in words."""
         return (
             "NumPy is served: new arrays have their memory from bfcviz's own heap of at most "
-            f"{format_bytes(self.allocator.memory_limit)}, so every split, merge and extension is seen"
+            f"{format_bytes(self.allocator.limit)}, so every split, merge and extension is seen"
         )
 
     @property
@@ -83,7 +83,7 @@ class Served(HeapProvider):
         failure = self._handler.failure()
         if failure is None:
             return None
-        limit = self.allocator.memory_limit
+        limit = self.allocator.limit
         totals = PoolTotals(failure.pool, failure.in_use, failure.largest_free_chunk, limit)
         return OutOfMemory.of(failure.requested, totals)
 
@@ -130,7 +130,7 @@ def serve_numpy(
     *,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
-    small: int = 0,
+    small: int | str = 0,
     capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> Served:
@@ -150,31 +150,32 @@ def serve_numpy(
             is available now, less an eighth of the machine's memory (`system_memory.default_limit`).
         log: where events go; a recording brings its labels along. By default a ring in memory.
         labels: where the names that `labels.label` gives are interned.
-        small: requests of fewer bytes are left to NumPy itself, unrecorded.
+        small: requests of less, in bytes or as text, are left to NumPy itself, unrecorded.
         capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames;
             see `bfcviz.live.stacks` for what each costs.
         options: how the heap behaves.
 
     Raises:
         InvalidRequest: a limit or `small` that cannot be.
-        ValueError: a limit that is no size.
+        ValueError: a text that is no size.
         LiveError: bfcviz is not compiled; `capture` is nothing of that; on entering: NumPy is served already.
     """
     require_compiled("Serving NumPy")
-    if not 0 <= small < 1 << 62:
+    least = parse_bytes(small, "small")
+    if not 0 <= least < 1 << 62:
         raise InvalidRequest(f"small={small} was asked for; give a number of bytes from 0 to 2^62")
     if isinstance(log, Recording):
         labels = log.labels if labels is None else labels
         log = log.log
     allocator = NumpyAllocator(
         HostSubAllocator(keep_available=system_memory.reserve()),
-        system_memory.default_limit() if limit is None else parse_bytes(limit),
+        system_memory.default_limit() if limit is None else parse_bytes(limit, "limit"),
         options,
         name="numpy",
         log=log,
         labels=labels,
     )
-    return Served(allocator, small, Capture(allocator.labels, capture))
+    return Served(allocator, least, Capture(allocator.labels, capture))
 
 
 def _forget_parent() -> None:

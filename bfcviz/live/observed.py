@@ -52,7 +52,7 @@ class ObservedHeap:
         unit: sizes are rounded up to multiples of it, in bytes.
 
     Attributes:
-        memory_limit: the `limit`, None where it is not known.
+        limit: in bytes, None where it is not known.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ObservedHeap:
             raise InvalidRequest(f"unit {unit} and limit {limit} were given; both are bytes, from 1 up")
         self.log, self.labels = log_and_labels(log, labels)
         self.name = name
-        self.memory_limit = limit
+        self.limit = limit
         self.options = ObservedOptions(unit)
         self._ledger = Ledger(self.log)
         self._reported: deque[tuple[int, Callable[[], object]]] = deque()
@@ -165,7 +165,7 @@ class ObservedHeap:
                 requested_bytes_in_use=ledger.requested_bytes_in_use,
                 peak_bytes_in_use=ledger.peak_bytes_in_use,
                 largest_alloc_size=ledger.largest_alloc_size,
-                bytes_limit=self.memory_limit or 0,
+                bytes_limit=self.limit or 0,
                 pool_bytes=ledger.pool_bytes,
                 peak_pool_bytes=ledger.peak_pool_bytes,
                 free_bytes=ledger.free_bytes,

@@ -108,5 +108,5 @@ class HeapProvider(ABC):
 
 def _described(heap: Any) -> str:
     """A heap by its name and limit."""
-    limit = heap.memory_limit
+    limit = heap.limit
     return str(heap.name) if limit is None else f"{heap.name} of at most {format_bytes(limit)}"

@@ -146,7 +146,7 @@ class Heaps:
             each for each in self._lanes.in_use() if each.device == lane.device and each.stream != lane.stream
         ]
         others = [(f"stream 0x{each.stream:x}", each.allocator.stats()) for each in there]
-        totals = PoolTotals(pool, in_use, largest, lane.allocator.memory_limit)
+        totals = PoolTotals(pool, in_use, largest, lane.allocator.limit)
         return OutOfMemory.of(requested, totals, others=others)
 
     def _last_failure(self) -> Lane | None:

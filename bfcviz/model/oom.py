@@ -73,7 +73,7 @@ def diagnose(trace: Trace, step: int, model: Model | None = None) -> Diagnosis:
         model = Model(trace, pool)
     requested = int(event["requested"])
     rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
-    limit = trace.origin.pools[pool].bytes_limit
+    limit = trace.origin.pools[pool].limit
     with model.visiting(step):
         hole, before, after = _largest_hole(model)
         return Diagnosis(

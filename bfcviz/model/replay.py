@@ -128,7 +128,7 @@ class Model:
         """The totals at this step, peaks up to this step."""
         if self._table.peaks_step != self.step:
             self._find_peaks()
-        return stats_of(self._table, self.trace.origin.pools[self.pool].bytes_limit)
+        return stats_of(self._table, self.trace.origin.pools[self.pool].limit)
 
     # -- the way there -----------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ def _max_waste(trace: Trace, pool: int) -> int | None:
         return None
     if fraction == 0:
         return _WASTE_KEPT
-    return None if heap.bytes_limit is None else max(int(fraction * heap.bytes_limit), 1)
+    return None if heap.limit is None else max(int(fraction * heap.limit), 1)
 
 
 def _is_tiled(trace: Trace, pool: int) -> bool:

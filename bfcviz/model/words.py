@@ -60,7 +60,7 @@ def _release(scene: Scene) -> str:
 
 
 def _from_to(scene: Scene, before: int, after: int) -> str:
-    limit = scene.trace.origin.pools[scene.number("pool")].bytes_limit
+    limit = scene.trace.origin.pools[scene.number("pool")].limit
     of_limit = "" if limit is None else f" of a limit of {format_bytes(limit)}"
     return f"from {format_bytes(before)} to {format_bytes(after)}{of_limit}"
 

@@ -61,7 +61,7 @@ def watch(  # noqa: PLR0913  how, and every framework by its name
         ValueError: a limit that is no size.
         FileError: when the `with` begins: the folder holds something already.
     """
-    most = None if limit is None else parse_bytes(limit)
+    most = None if limit is None else parse_bytes(limit, "limit")
     found = plan(frameworks, most, capture)
     folder = None if path is None else Path(path)
     return Watch(Settings(found, folder, dashboard, check_alerts(alerts), keep))

@@ -93,7 +93,7 @@ class Guard:
         if alert.measure == GROWTH:
             return 0.0
         value: float = row[f"{alert.measure}_{which}"].item()
-        limit = self._trace.origin.pools[0].bytes_limit
+        limit = self._trace.origin.pools[0].limit
         if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
             return value
         pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # the more there is, the less it can grow

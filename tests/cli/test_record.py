@@ -190,7 +190,7 @@ except MemoryError: print("full")
     assert done.stdout == "full\n"
     assert " of 1.0 MiB; 1 request failed), complete" in done.stderr
     trace = Trace.open(tmp_path / "run.bfc")
-    assert trace.origin.pools[0].bytes_limit == MiB
+    assert trace.origin.pools[0].limit == MiB
     assert 5000 in requests_in(tmp_path / "run.bfc")
     assert min(requests_in(tmp_path / "run.bfc")) >= KiB
 

@@ -312,3 +312,12 @@ def test_an_export_that_fails_says_why():
     exporter = Exporter({"map": "map"}, fail)
     exporter.buttons[".png"].click()
     assert "install &lt;this&gt;" in exporter.link.value
+
+
+def test_the_size_asked_about_may_be_text(trace):
+    shown = Inspector(trace, wanted="1MiB")
+    assert shown.wanted == shown.look.wanted == 1 << 20
+    shown.wanted = "2 MiB"
+    assert shown.look.wanted == 2 << 20
+    with pytest.raises(traitlets.TraitError, match="wanted='much'"):
+        shown.wanted = "much"

@@ -25,7 +25,7 @@ def test_a_heap_with_a_ring():
     trace = trace_of(heap)
     assert (len(trace), trace.following, name_of(heap, trace)) == (3, True, "bfc")
     pool = trace.origin.pools[0]
-    assert (pool.bytes_limit, pool.options["allow_growth"]) == (MIB, True)
+    assert (pool.limit, pool.options["allow_growth"]) == (MIB, True)
     heap.allocate(2000)
     assert trace.refresh() == 2
     assert trace.labels.name(int(trace.read(2, 3)["label"][0])) == "a"

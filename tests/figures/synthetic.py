@@ -133,7 +133,7 @@ def trace_of(events, labels=None, pools=1):
         source="synthetic",
         status=Status.COMPLETE,
         reasons=(),
-        pools=tuple(Pool(name=f"pool {i}", bytes_limit=512 * MiB, options={}) for i in range(pools)),
+        pools=tuple(Pool(name=f"pool {i}", limit=512 * MiB, options={}) for i in range(pools)),
         details={},
     )
     return Trace.from_events(events, labels or Labels(), origin)

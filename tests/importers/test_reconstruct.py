@@ -36,7 +36,7 @@ def test_every_event_of_the_real_profiles_is_matched(name: str, events: int, reg
         0,
     )
     assert result.reasons == ()
-    assert result.pools[0].bytes_limit == 4000 << 20
+    assert result.pools[0].limit == 4000 << 20
     kinds = np.bincount(result.events["kind"], minlength=9)
     assert kinds[Kind.ALLOCATE] + kinds[Kind.FREE] == events
     assert kinds[Kind.EXTEND] == regions
@@ -77,7 +77,7 @@ def test_several_heaps_become_one_stream() -> None:
     heaps = [NaiveBFC(1 << 30), NaiveBFC(1 << 29)]
     result = rebuilt(*(requests_of(heap, 600, seed) for seed, heap in enumerate(heaps)))
     assert [check["differing"] for check in result.checks] == [0, 0]
-    assert [pool.bytes_limit for pool in result.pools] == [1 << 30, 1 << 29]
+    assert [pool.limit for pool in result.pools] == [1 << 30, 1 << 29]
     for pool, heap in enumerate(heaps):
         assert view_of(result.events, pool).in_use == heap.in_use
 
@@ -107,7 +107,7 @@ def test_what_was_not_recorded_is_not_compared() -> None:
     requests["fragmentation"] = -1
     result = rebuilt(requests)
     assert result.checks[0]["differing"] == 0
-    assert result.pools[0].bytes_limit is None
+    assert result.pools[0].limit is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)

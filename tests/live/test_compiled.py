@@ -79,7 +79,7 @@ def test_rmm_is_served_without_stacks(monkeypatch):
     assert rmm.resources == before
     with serve_rmm() as source:
         rmm.buffer(1000)
-    assert source.trace_sources[0].stats().num_allocs == 1
+    assert source.heaps[0].stats().num_allocs == 1
 
 
 @pytest.mark.parametrize(

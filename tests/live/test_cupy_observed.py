@@ -78,7 +78,7 @@ def test_what_a_pool_does_becomes_events(gpu):
     assert (first["requested"], first["size"], first["stream"]) == (700, 1024, 1)
     assert source.labels.name(int(first["label"])) == "weights"
     (heap,) = source.heaps
-    assert (heap.name, heap.memory_limit, heap.inconsistencies.words()) == ("cupy:0", 64 * MIB, "")
+    assert (heap.name, heap.limit, heap.inconsistencies.words()) == ("cupy:0", 64 * MIB, "")
 
 
 def test_it_changes_nothing_and_tells_nothing_afterwards(gpu):

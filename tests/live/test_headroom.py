@@ -56,11 +56,11 @@ def test_cupy_leaves_a_headroom_by_default_on_each_device(gpu):
     gpu.memory, gpu.taken = 16 * GIB, 3 * GIB
     with served() as source:
         limit = 13 * GIB - 1800 * MIB
-        assert heap_of(source).memory_limit == limit
+        assert heap_of(source).limit == limit
         gpu.taken = 5 * GIB
         with gpu.on(device=1):
             cupy.empty(10)
-        assert heap_of(source, 1).memory_limit == limit - 2 * GIB
+        assert heap_of(source, 1).limit == limit - 2 * GIB
     gpu.taken = 0
-    assert heap_of(served(fraction=0.25)).memory_limit == 4 * GIB
-    assert heap_of(served(headroom="2GiB")).memory_limit == 14 * GIB
+    assert heap_of(served(fraction=0.25)).limit == 4 * GIB
+    assert heap_of(served(headroom="2GiB")).limit == 14 * GIB

@@ -40,7 +40,7 @@ def marks(heap):
 def test_totals_become_marks_when_they_change(devices):
     with observe_jax(log=EventLog(1 << 8), every_s=1000) as source:
         (heap,) = source.heaps
-        assert (source.way, heap.name, heap.memory_limit) == ("observe", "jax gpu:0", 1 << 30)
+        assert (source.way, heap.name, heap.limit) == ("observe", "jax gpu:0", 1 << 30)
         first = marks(heap)
         assert first == [("bytes_in_use", 100), ("peak_bytes_in_use", 100), ("bytes_limit", 1 << 30)]
         source.settle()
@@ -56,7 +56,7 @@ def test_totals_become_marks_when_they_change(devices):
 def test_a_heap_for_each_device_that_tells(devices, tmp_path):
     devices += [Device(0, "cpu"), Device(1, totals={"bytes_in_use": 5})]
     with Recording(tmp_path / "run") as recording, observe_jax(log=recording, every_s=1000) as source:
-        assert [(heap.name, heap.memory_limit) for heap in source.heaps] == [
+        assert [(heap.name, heap.limit) for heap in source.heaps] == [
             ("jax gpu:0", 1 << 30),
             ("jax gpu:1", None),
         ]

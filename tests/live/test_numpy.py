@@ -251,7 +251,7 @@ def test_what_cannot_be_is_refused(arguments, error):
 
 def test_the_limit_leaves_the_machine_room_unless_told():
     heap = serve_numpy().allocator
-    assert 64 * MIB <= heap.memory_limit <= system_memory.total_memory() * 7 // 8
+    assert 64 * MIB <= heap.limit <= system_memory.total_memory() * 7 // 8
     assert heap.sub_allocator.keep_available == system_memory.total_memory() // 32
 
 

@@ -175,7 +175,7 @@ def test_a_dashboard_watches_it():
     model.seek(len(dashboard.trace))
     assert model.stats().bytes_in_use == 49 * 256
     assert dashboard.trace.origin.pools[0].name == "elsewhere"
-    assert dashboard.trace.origin.pools[0].bytes_limit is None
+    assert dashboard.trace.origin.pools[0].limit is None
     dashboard.close()
 
 

@@ -49,7 +49,7 @@ def test_buffers_are_chunks_of_our_heap(rmm):
             first = rmm.buffer(1000)
         second = rmm.buffer(300)
         (heap,) = served.heaps
-        assert (heap.name, heap.memory_limit) == ("rmm:0", (512 - 225) << 20)  # of 512 MiB that are free
+        assert (heap.name, heap.limit) == ("rmm:0", (512 - 225) << 20)  # of 512 MiB that are free
         assert heap.requested_size(first[1]) == 1000
         assert heap.labels.names[1] == "join"
         assert rmm.resources[0].allocate(0) == 0
@@ -261,7 +261,7 @@ def test_the_log_is_read_as_it_grows(rmm):
     with observe_rmm(log=EventLog(1 << 10), every_s=1000) as source:
         assert isinstance(rmm.resources[0], LoggingResourceAdaptor)
         (heap,) = source.heaps
-        assert (source.way, heap.name, heap.memory_limit) == ("observe", "rmm:0", 1 << 30)
+        assert (source.way, heap.name, heap.limit) == ("observe", "rmm:0", 1 << 30)
         buffer = rmm.buffer(1000, 7)
         source.settle()
         assert heap.stats().bytes_in_use == 1024
@@ -288,7 +288,7 @@ def test_what_was_there_before_is_said(rmm):
     old = rmm.buffer(1000)
     with observe_rmm(every_s=1000) as source:
         rmm.drop((rmm.resources[0], *old[1:]))
-    found = source.trace_sources[0].inconsistencies
+    found = source.heaps[0].inconsistencies
     assert (found.unknown_frees, found.left_out) == (1, 1)
     assert found.words() in source.says
     with source:  # it goes on with the same heap

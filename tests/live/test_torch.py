@@ -43,7 +43,7 @@ def test_segments_are_chunks_of_our_heap(torch):
     with serve_torch(log=EventLog(1 << 10)) as served:
         assert (served.way, "memory pool" in served.says) == ("serve", True)
         (heap,) = served.heaps
-        assert (heap.name, heap.memory_limit) == ("torch cuda:0", torch.total)
+        assert (heap.name, heap.limit) == ("torch cuda:0", torch.total)
         with label("encoder"):
             first = torch.empty(100)
         second = torch.empty(3 * MIB)
@@ -245,7 +245,7 @@ def test_by_default_memory_is_left_to_cudas_libraries(torch):
     )  # as TensorFlow for compute capability 8; as asked for; as what a half leaves
     for options, left in zip(({}, {"headroom": "1GiB"}, {"fraction": 0.25}), kept, strict=True):
         with serve_torch(**options) as served:
-            assert served.heaps[0].memory_limit == torch.free - (left << 20)
+            assert served.heaps[0].limit == torch.free - (left << 20)
 
 
 def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
@@ -272,7 +272,7 @@ def test_the_kind_of_memory_is_chosen(torch, memory):
 
 def test_managed_memory_may_exceed_the_device(torch):
     with serve_torch("65MiB", memory="managed") as served:
-        assert served.heaps[0].memory_limit == 65 * MIB
+        assert served.heaps[0].limit == 65 * MIB
 
 
 # -- sharing with other processes -----------------------------------------------------------------------------------

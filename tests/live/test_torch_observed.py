@@ -357,7 +357,7 @@ def test_it_observes_from_the_state_it_finds(torch):
     with observe_torch(every_s=1000) as source:
         assert torch.history == {"context": "alloc", "stacks": "python", "max_entries": 100_000}
         (heap,) = source.heaps
-        assert (source.way, heap.name, heap.memory_limit) == ("observe", "torch cuda:0", torch.total)
+        assert (source.way, heap.name, heap.limit) == ("observe", "torch cuda:0", torch.total)
         assert [size for _, size, _ in chunks(heap)] == [512]
         source.settle()
         assert [size for _, size, _ in chunks(heap)] == [512, 1024]

@@ -20,7 +20,7 @@ from bfcviz.model.search import Cut, search_of
 def trace_of_heap(heap, **details):
     """Everything the heap wrote, with its options as a recording has them."""
     options = {"fragmentation_fraction": heap.options.fragmentation_fraction}
-    pools = (Pool(heap.name, heap.memory_limit, options),)
+    pools = (Pool(heap.name, heap.limit, options),)
     return Trace.from_events(
         Reader(heap.log, 0).read(1 << 24), heap.labels, Origin(pools=pools, details=details)
     )

@@ -151,7 +151,7 @@ def test_options_go_to_the_frameworks_own_function():
     with source:
         np.empty(8)
     assert source.left_to_numpy == 1
-    assert source.allocator.memory_limit == 1 << 20
+    assert source.allocator.limit == 1 << 20
 
 
 def test_a_limit_and_capture_of_its_own_count_before_those_of_all():

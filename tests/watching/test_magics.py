@@ -85,7 +85,7 @@ def test_an_exception_in_the_cell_is_the_cells(shell):
         ("--tensorflow", "unrecognized arguments: --tensorflow"),
         ("--limit", "expected one argument"),
         ("--into 3x", "--into 3x was asked for: give the name of a variable"),
-        ("--limit much", "not a size in bytes: 'much'"),
+        ("--limit much", "limit='much' is not a size in bytes"),
         ("--limit 100000TiB", "this machine has"),
     ],
 )

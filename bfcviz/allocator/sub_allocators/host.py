@@ -4,6 +4,7 @@
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.errors import InvalidRequest
+from bfcviz.units import parse_bytes
 
 
 class HostSubAllocator(SubAllocator):
@@ -12,25 +13,28 @@ class HostSubAllocator(SubAllocator):
     Adjacent grants are never joined: each is one mapping.
 
     Args:
-        capacity: bytes that can be granted at one time; None = what the machine gives.
-        keep_available: bytes of memory that a grant must leave available on the machine (the kernel's MemAvailable);
-            otherwise it is refused. 0 = not looked at. The attribute may change at any time.
+        capacity: what can be granted at one time, in bytes or as text; None = what the machine gives.
+        keep_available: what a grant must leave available on the machine (the kernel's MemAvailable), in bytes or as
+            text; otherwise it is refused. 0 = not looked at. The attribute, in bytes, may change at any time.
 
     Raises:
         InvalidRequest: a number of bytes that cannot be.
+        ValueError: a text that is no size.
     """
 
-    def __init__(self, capacity: int | None = None, *, keep_available: int = 0) -> None:
+    def __init__(self, capacity: int | str | None = None, *, keep_available: int | str = 0) -> None:
         SubAllocator.__init__(self)
         self.discards = True
-        if capacity is not None and not 0 <= capacity < 1 << 64:
+        most = (1 << 64) - 1 if capacity is None else parse_bytes(capacity, "capacity")
+        if not 0 <= most < 1 << 64:
             raise InvalidRequest(f"capacity {capacity} was given; give a number from 0 to 2^64 - 1")
+        keep_available = parse_bytes(keep_available, "keep_available")
         if not 0 <= keep_available < 1 << 62:
             raise InvalidRequest(
                 f"keep_available {keep_available} was given; give a number from 0 to 2^62 - 1"
             )
         self.keep_available = keep_available
-        self.capacity = (1 << 64) - 1 if capacity is None else capacity
+        self.capacity = most
         self.used = 0
         self.page = pages.page_size()
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from bfcviz import native
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.errors import InvalidRequest
-from bfcviz.units import GiB
+from bfcviz.units import parse_bytes
 
 BASE = 0x7F0000000000
 DESCENDING_TOP = BASE + (1 << 44)
@@ -31,23 +31,27 @@ class SimulatedSubAllocator(SubAllocator):
     Args:
         mode: `contiguous` puts each region behind the last one, `gapped` leaves a gap between them, `descending`
             goes down from a high address.
-        capacity: bytes that can be granted at one time; None = no limit.
-        granule: every grant is rounded up to a multiple of this, in bytes.
+        capacity: what can be granted at one time, in bytes or as text; None = no limit.
+        granule: every grant is rounded up to a multiple of this, in bytes or as text.
         supports_coalescing: let the heap join adjacent regions.
         base: the first address (ascending) or the one all lie below (descending).
-        gap: bytes between regions in mode `gapped`.
+        gap: between regions in mode `gapped`, in bytes or as text.
         journal: keep every call in `calls`, a list of `Call`.
+
+    Raises:
+        InvalidRequest: a number that cannot be.
+        ValueError: a text that is no size.
     """
 
     def __init__(
         self,
         mode: Mode = "contiguous",
         *,
-        capacity: int | None = None,
-        granule: int = 1,
+        capacity: int | str | None = None,
+        granule: int | str = 1,
         supports_coalescing: bool = False,
         base: int | None = None,
-        gap: int = GiB,
+        gap: int | str = "1GiB",
         journal: bool = False,
     ) -> None:
         SubAllocator.__init__(self, supports_coalescing=supports_coalescing)
@@ -55,14 +59,16 @@ class SimulatedSubAllocator(SubAllocator):
             raise InvalidRequest(
                 f"mode {mode!r} was asked for; there are 'contiguous', 'gapped' and 'descending'"
             )
+        most = (1 << 64) - 1 if capacity is None else parse_bytes(capacity, "capacity")
+        granule, gap = parse_bytes(granule, "granule"), parse_bytes(gap, "gap")
         for name, number, least, bits in (
-            ("granule", granule, 1, 63), ("gap", gap, 0, 63), ("capacity", capacity, 0, 64), ("base", base, 1, 63),
+            ("granule", granule, 1, 63), ("gap", gap, 0, 63), ("capacity", most, 0, 64), ("base", base, 1, 63),
         ):  # fmt: skip
             if number is not None and not least <= number < 1 << bits:
                 raise InvalidRequest(f"{name} {number} was given; give a number from {least} to 2^{bits} - 1")
         self.mode = mode
         self.descending = mode == "descending"
-        self.capacity = (1 << 64) - 1 if capacity is None else capacity
+        self.capacity = most
         self.granule = granule
         self.gap = gap if mode == "gapped" else 0
         self.used = 0

@@ -31,6 +31,7 @@ from bfcviz.errors import (
     OutOfMemory,
 )
 from bfcviz.native import MAX_REQUEST
+from bfcviz.units import parse_bytes
 
 _BEFORE: Final = b"\xab"
 _AFTER: Final = b"\xcd"
@@ -44,16 +45,18 @@ class GuardAllocator(AllocatorWrapper):
 
     Args:
         wrapped: the allocator inside.
-        guard_bytes: guard words on each side, in bytes.
+        guard_bytes: guard words on each side, in bytes or as text.
         access: how memory is read and written; by default as fits the memory (see `access_to`).
 
     Raises:
         InvalidRequest: no guard words, or memory that cannot be reached.
     """
 
-    def __init__(self, wrapped: Allocator, guard_bytes: int = 64, *, access: Access | None = None) -> None:
+    def __init__(
+        self, wrapped: Allocator, guard_bytes: int | str = 64, *, access: Access | None = None
+    ) -> None:
         super().__init__(wrapped)
-        self.guard_bytes = operator.index(guard_bytes)
+        self.guard_bytes = parse_bytes(guard_bytes, "guard_bytes")
         if self.guard_bytes < 1:
             raise InvalidRequest(f"{guard_bytes} guard bytes were asked for; give 1 or more")
         self.access = access_to(wrapped) if access is None else access

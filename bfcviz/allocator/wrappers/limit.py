@@ -11,6 +11,7 @@ from bfcviz.allocator.stats import Stats
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import BrokenInvariant, InvalidFree, InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.native import MAX_REQUEST
+from bfcviz.units import parse_bytes
 
 
 class LimitAllocator(AllocatorWrapper):
@@ -20,19 +21,20 @@ class LimitAllocator(AllocatorWrapper):
 
     Args:
         wrapped: the allocator inside; it must track sizes.
-        limit: bytes, 1 or more.
+        limit: in bytes, 1 or more, or as text such as `512MiB`.
 
     Raises:
         InvalidRequest: a limit below 1, or an allocator that tracks no sizes.
+        ValueError: a text that is no size.
 
     Attributes:
         limit: bytes that can be in use at one time.
         used: bytes that are.
     """
 
-    def __init__(self, wrapped: Allocator, limit: int) -> None:
+    def __init__(self, wrapped: Allocator, limit: int | str) -> None:
         super().__init__(wrapped)
-        self.limit = operator.index(limit)
+        self.limit = parse_bytes(limit, "limit")
         if self.limit < 1:
             raise InvalidRequest(f"a limit of {limit} bytes was asked for; give 1 or more")
         if not wrapped.tracks_allocation_sizes():
