@@ -32,13 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one of {', '.join(FIGURES)}",
     )
     parser.add_argument("--out", required=True, metavar="PATH", help=f"ends in one of {', '.join(FORMATS)}")
-    parser.add_argument(
+    moment = parser.add_mutually_exclusive_group()
+    moment.add_argument(
         "--step",
         type=parse_step,
         default="worst",
         metavar="N",
         help="how many events have happened, from 0; or `worst` (highest external fragmentation; the default), "
         "`peak` (most bytes in use) or `last`",
+    )
+    moment.add_argument(
+        "--event",
+        type=parse_event,
+        dest="step",
+        metavar="I",
+        help="index of an event, from 0: the heap just after it, which is step I + 1",
     )
     parser.add_argument(
         "--pool", type=int, default=0, metavar="N", help="which allocator of the file, from 0"
@@ -62,6 +70,17 @@ def run(arguments: argparse.Namespace) -> None:
     figure = draw(arguments.figure, trace, step, pool=arguments.pool, theme=arguments.theme)
     path = export(figure, arguments.out)
     say(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
+
+
+def parse_event(text: str) -> int:
+    """The step that an event leads to."""
+    try:
+        event = int(text.replace(",", ""))
+    except ValueError:
+        event = -1
+    if event < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no event: give its index, from 0")
+    return event + 1
 
 
 def parse_step(text: str) -> int | str:

@@ -72,7 +72,7 @@ def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
     try:
         model.seek(len(trace))
     except (TraceError, FileError) as error:
-        damage = f"the numbers are those after event {model.step}: {error}"
+        damage = f"the numbers are those at step {model.step}: {error}"
     stats = model.stats()
     known: dict[str, object] = {
         "name": trace.origin.pools[pool].name,

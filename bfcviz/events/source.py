@@ -68,10 +68,10 @@ class Source:
         for start in range(0, self.length, BLOCK):
             fault = self._fault_in(start, min(start + BLOCK, self.length))
             if fault is not None:
-                lost = self.length - fault.step
-                self.length = fault.step
+                lost = self.length - fault.event
+                self.length = fault.event
                 self.following = False
-                self.degrade(f"event {fault.step} {fault.why}; it and all later ones ({lost}) are left out")
+                self.degrade(f"event {fault.event} {fault.why}; it and all later ones ({lost}) are left out")
                 return
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
@@ -84,9 +84,9 @@ class Source:
 
     def _raise(self, fault: Fault) -> None:
         if self.path is None:
-            raise TraceError(f"event {fault.step} {fault.why}")
-        advice = f"Trace.open(..., check=True) opens the {fault.step} events before it"
-        raise FileError(self.path, f"event {fault.step}", f"{fault.why}; {advice}")
+            raise TraceError(f"event {fault.event} {fault.why}")
+        advice = f"Trace.open(..., check=True) opens the {fault.event} events before it"
+        raise FileError(self.path, f"event {fault.event}", f"{fault.why}; {advice}")
 
 
 class ArraySource(Source):
@@ -125,7 +125,7 @@ class ArraySource(Source):
             end = min((block + 1) * BLOCK, self.length)
             if done < min(end, stop):
                 fault = self._check(done, end)
-                if fault is not None and fault.step < stop:
+                if fault is not None and fault.event < stop:
                     return fault
                 if fault is None:
                     self._checked[block] = end - block * BLOCK

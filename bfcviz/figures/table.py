@@ -26,7 +26,7 @@ def chunk_table(model: Model) -> pa.Table:
             "label": pa.array([names.name(number) for number in chunks["label"].tolist()], pa.string()),
             "thread": chunks["thread"],
             "stream": chunks["stream"],
-            "allocated_at_step": pa.array(chunks["born"], mask=~in_use),
+            "allocated_at_step": pa.array(chunks["born"] + np.uint64(1), mask=~in_use),
         }
     )
 

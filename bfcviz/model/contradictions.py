@@ -17,8 +17,8 @@ _TEXTS = {
     raw.OTHER_REGION: "it names region {region}, but {chunk}; {other}",
     raw.OTHER_PLACE: "it says {size} bytes at {address:#x}, but {chunk}; {other}",
     raw.OTHER_OWNER: (
-        "it says {requested} bytes requested, label {label}, thread {thread}, stream {stream}, born at a "
-        "step whose low 32 bits are {other_number}, but {chunk}"
+        "it says {requested} bytes requested, label {label}, thread {thread}, stream {stream}, allocated by an "
+        "event whose low 32 bits are {other_number}, but {chunk}"
     ),
     raw.SHORT: "{requested} bytes were requested, more than the chunk's {size}",
     raw.EMPTY: "its size is 0 bytes",
@@ -33,13 +33,13 @@ _TEXTS = {
 }
 
 
-def text(code: int, record: np.void, step: int, chunk: np.void | None, other: np.void | None) -> str:
-    """One sentence that names the step, the kind and what contradicts what.
+def text(code: int, record: np.void, event: int, chunk: np.void | None, other: np.void | None) -> str:
+    """One sentence that names the event, its kind and what contradicts what.
 
     Args:
         code: a contradiction code of `raw`.
         record: the event, of `EVENT`.
-        step: the step the table stands at.
+        event: its index; the table stands at the step before it, of the same number.
         chunk: the row of the record's `chunk`, of CHUNK_ROW; None where the table has no such row.
         other: the row of its `other`.
     """
@@ -57,7 +57,7 @@ def text(code: int, record: np.void, step: int, chunk: np.void | None, other: np
         )
     )
     return (
-        f"event {step} ({_kind(fields['kind'])} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
+        f"event {event} ({_kind(fields['kind'])} of chunk {fields['chunk']}): {described.removesuffix('; ')}"
     )
 
 
@@ -75,6 +75,6 @@ def _chunk(handle: int, row: np.void | None) -> str:
     if row["state"] == raw.CHUNK_IN_USE:
         words += (
             f", {row['requested']} requested, label {row['label']}, thread {row['thread']}, "
-            f"stream {row['stream']}, allocated at step {row['born']}"
+            f"stream {row['stream']}, allocated by event {row['born']}"
         )
     return words

@@ -54,37 +54,37 @@ class Diagnosis:
         return None if self.bytes_limit is None else max(0, self.bytes_limit - self.pool_bytes)
 
 
-def diagnose(trace: Trace, step: int, model: Model | None = None) -> Diagnosis:
-    """Say why the request of OOM event `step` failed.
+def diagnose(trace: Trace, event: int, model: Model | None = None) -> Diagnosis:
+    """Say why a request failed.
 
     Args:
         trace: the events.
-        step: index of the OOM event.
+        event: index of its OOM event.
         model: one of this trace and pool to look with; it is brought back to where it stands.
 
     Raises:
-        TraceError: event `step` is no OOM, or the trace does not have it.
+        TraceError: the event is no OOM, or the trace does not have it.
     """
-    event = trace.read(step, step + 1)[0]
-    if event["kind"] != Kind.OOM:
-        raise TraceError(f"event {step} is no OOM but {Kind(int(event['kind'])).name}")
-    pool = int(event["pool"])
+    record = trace.read(event, event + 1)[0]
+    if record["kind"] != Kind.OOM:
+        raise TraceError(f"event {event} is no OOM but {Kind(int(record['kind'])).name}")
+    pool = int(record["pool"])
     if model is None or model.trace is not trace or model.pool != pool:
         model = Model(trace, pool)
-    requested = int(event["requested"])
+    requested = int(record["requested"])
     rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
     limit = trace.origin.pools[pool].limit
-    with model.visiting(step):
+    with model.visiting(event):
         hole, before, after = _largest_hole(model)
         return Diagnosis(
             requested,
             rounded,
-            int(event["address"]),
-            int(event["size"]),
+            int(record["address"]),
+            int(record["size"]),
             model.table.chunks_free,
             model.table.pool_bytes,
             limit,
-            _cause(rounded, int(event["address"]), int(event["size"]), limit),
+            _cause(rounded, int(record["address"]), int(record["size"]), limit),
             hole,
             before,
             after,

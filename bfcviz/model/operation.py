@@ -58,21 +58,20 @@ class Operation:
         return int((*self.releases, *self.extends, *self.splits, self.end)[0]["seq"])
 
 
-def operation_of(trace: Trace, step: int) -> Operation | None:
-    """The request that event `step` belongs to; None where it is of none.
+def operation_of(trace: Trace, event: int) -> Operation | None:
+    """The request that the event with this index belongs to; None where it is of none.
 
     Raises:
         TraceError: the trace has no such event.
     """
-    event = trace.read(step, step + 1)[0]
-    end = _end(trace, event)
+    end = _end(trace, trace.read(event, event + 1)[0])
     if end is None:
         return None
     before = _of_pool(trace.read(max(trace.first, int(end["seq"]) - _REACH), int(end["seq"])), end)[::-1]
     splits = _splits(before, end)
     extends, releases = _room_made(before[len(splits) :], end)
     found = Operation(end, splits[::-1], extends[::-1], releases[::-1])
-    return found if found.begin <= step else None
+    return found if found.begin <= event else None
 
 
 def _end(trace: Trace, event: np.void) -> np.void | None:

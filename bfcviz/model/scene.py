@@ -17,20 +17,20 @@ _LONGEST_NAME: Final = 80
 
 @dataclass(frozen=True)
 class Scene:
-    """Event `event` at index `step`; `model` is of its pool and may stand anywhere."""
+    """The event with index `event`; `model` is of its pool and may stand at any step."""
 
     trace: Trace
-    step: int
-    event: np.void
+    event: int
+    record: np.void
     model: Model
 
     def number(self, field: str) -> int:
         """A field of the event as a Python integer."""
-        return int(self.event[field])
+        return int(self.record[field])
 
-    def chunk(self, handle: int, step: int | None = None) -> np.void:
-        """The chunk with this handle, of CHUNK_ROW, just before the event (or before event `step`)."""
-        with self.model.visiting(self.step if step is None else step):
+    def chunk(self, handle: int, event: int | None = None) -> np.void:
+        """The chunk with this handle, of CHUNK_ROW, just before the event (or before another one)."""
+        with self.model.visiting(self.event if event is None else event):
             # Not `chunks()`, which would sort them, and again those of the step that is shown.
             rows = self.model.table.chunk_rows()
         row: np.void = rows[np.flatnonzero(rows["handle"] == handle)[0]]
@@ -38,24 +38,24 @@ class Scene:
 
     def pool_bytes(self) -> int:
         """Bytes of the pool just before the event."""
-        with self.model.visiting(self.step):
+        with self.model.visiting(self.event):
             return self.model.table.pool_bytes
 
     def following(self) -> Events:
         """The next events of this pool, marks left out."""
-        first = self.step + 1
+        first = self.event + 1
         return self._of_pool(self.trace.read(first, min(len(self.trace), first + _REACH)))
 
     def preceding(self) -> Events:
         """The events of this pool before it, the nearest first, marks left out."""
-        return self._of_pool(self.trace.read(max(self.trace.first, self.step - _REACH), self.step))[::-1]
+        return self._of_pool(self.trace.read(max(self.trace.first, self.event - _REACH), self.event))[::-1]
 
     def name(self, label: int) -> str:
         """What a label says, or that there is none."""
         return short_name(self.trace, label)
 
     def _of_pool(self, events: Events) -> Events:
-        mine: Events = events[(events["pool"] == self.event["pool"]) & (events["kind"] != Kind.MARK)]
+        mine: Events = events[(events["pool"] == self.record["pool"]) & (events["kind"] != Kind.MARK)]
         return mine
 
 

@@ -28,12 +28,12 @@ from bfcviz.model.searched import Search as Search
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 
 
-def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | None:
-    """The search made by the operation that event `step` is part of.
+def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | None:
+    """The search made by the operation that this event is part of.
 
     Args:
         trace: the events.
-        step: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE on the way to one.
+        event: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE on the way to one.
         model: one of this trace and pool to look with; it is brought back to where it stands.
 
     Returns:
@@ -42,7 +42,7 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
     Raises:
         TraceError: the trace has no such event, or those before it contradict each other.
     """
-    operation = operation_of(trace, step)
+    operation = operation_of(trace, event)
     if operation is None or _is_tiled(trace, operation.pool):
         return None
     if model is None or model.trace is not trace or model.pool != operation.pool:
@@ -64,7 +64,7 @@ def search_of(trace: Trace, step: int, model: Model | None = None) -> Search | N
     counts = np.bincount(numbers, minlength=NUM_BINS)[first : last + 1]
     fits = free["size"] >= rounded
     return Search(
-        step=int(operation.end["seq"]),
+        event=int(operation.end["seq"]),
         requested=requested,
         rounded=rounded,
         first_bin=first,

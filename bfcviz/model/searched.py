@@ -40,7 +40,7 @@ class Search:
     """What one request looked for and found.
 
     Attributes:
-        step: index of the event that ended it, an ALLOCATE or OOM.
+        event: index of the event that ended it, an ALLOCATE or OOM.
         requested, rounded: bytes asked for, and those rounded up to a multiple of 256.
         first_bin, last_bin: the bins looked at before the pool was extended, if it was.
         free_chunks: how many free chunks were in each of these bins.
@@ -53,7 +53,7 @@ class Search:
         taken: None where the request failed.
     """
 
-    step: int
+    event: int
     requested: int
     rounded: int
     first_bin: int

@@ -11,26 +11,26 @@ from bfcviz.model.scene import Scene, short_address
 from bfcviz.units import format_bytes
 
 
-def explain(trace: Trace, step: int, model: Model | None = None) -> str:
-    """A sentence or two about the event at index `step`.
+def explain(trace: Trace, event: int, model: Model | None = None) -> str:
+    """A sentence or two about one event.
 
     SPLIT and ALLOCATE of one allocation, FREE and its MERGEs, each tell of the whole operation.
 
     Args:
         trace: the events.
-        step: index of the event (its `seq`).
+        event: its index (its `seq`), 0..len(trace) - 1.
         model: one of this trace and pool to look with; it is brought back to where it stands.
 
     Raises:
         TraceError: the trace has no such event, or it or those before it contradict each other.
     """
-    event = trace.read(step, step + 1)[0]
-    pool = int(event["pool"])
+    record = trace.read(event, event + 1)[0]
+    pool = int(record["pool"])
     if model is None or model.trace is not trace or model.pool != pool:
         model = Model(trace, pool)
-    with model.visiting(step + 1):  # an event that contradicts the state it met is not explained but refused
+    with model.visiting(event + 1):  # an event that contradicts the state it met is not explained but refused
         pass
-    return _TELLERS[Kind(int(event["kind"]))](Scene(trace, step, event, model))
+    return _TELLERS[Kind(int(record["kind"]))](Scene(trace, event, record, model))
 
 
 def _place(chunk: np.void) -> str:
@@ -97,7 +97,7 @@ def _allocate(scene: Scene) -> str:
     size, requested = scene.number("size"), scene.number("requested")
     fit = "which asked for just that" if size == requested else f"which asked for {_less(requested, size)}"
     name = scene.name(scene.number("label"))
-    return f"Chunk {_place(scene.event)} was handed to {name}, {fit}; {_source(scene)}."
+    return f"Chunk {_place(scene.record)} was handed to {name}, {fit}; {_source(scene)}."
 
 
 def _less(requested: int, size: int) -> str:
@@ -112,7 +112,7 @@ def _source(scene: Scene) -> str:
     told = []
     for event in scene.preceding():
         padding = int(event["flags"]) & Flag.PADDING
-        if event["kind"] != Kind.SPLIT or event["other" if padding else "chunk"] != scene.event["chunk"]:
+        if event["kind"] != Kind.SPLIT or event["other" if padding else "chunk"] != scene.record["chunk"]:
             break
         rest = int(event["size"])
         if padding:
@@ -129,9 +129,9 @@ def _source(scene: Scene) -> str:
 
 def _free(scene: Scene) -> str:
     size = scene.number("size")
-    since = scene.step - ((scene.step - scene.number("other")) & 0xFFFFFFFF) + 1
+    since = scene.event - ((scene.event - scene.number("other")) & 0xFFFFFFFF) + 1
     name = scene.name(scene.number("label"))
-    told = f"Chunk {_place(scene.event)} came back from {name}, in use since step {since}"
+    told = f"Chunk {_place(scene.record)} came back from {name}, in use since step {since}"
     if scene.number("flags") & Flag.HELD:
         return f"{told}; it is free, but held back from merging until its timestamp is safe."
     grown, sides = _merged(scene)
@@ -165,7 +165,7 @@ def _merge(scene: Scene) -> str:
     survivor = scene.chunk(scene.number("chunk"))
     size = int(survivor["size"]) + scene.number("size")
     return (
-        f"Free chunk {_place(survivor)} absorbed the free chunk after it, {_place(scene.event)}: one chunk "
+        f"Free chunk {_place(survivor)} absorbed the free chunk after it, {_place(scene.record)}: one chunk "
         f"of {format_bytes(size)}, in bin {bin_of(size)}."
     )
 
@@ -173,7 +173,7 @@ def _merge(scene: Scene) -> str:
 def _oom(scene: Scene) -> str:
     label = scene.number("label")
     who = f"A request by {scene.name(label)}" if label else "An unnamed request"
-    return why(diagnose(scene.trace, scene.step, scene.model), who, scene.name)
+    return why(diagnose(scene.trace, scene.event, scene.model), who, scene.name)
 
 
 def _mark(scene: Scene) -> str:

@@ -41,6 +41,7 @@ def heap_at(trace, step):
         (("--step", "last"), len),
         (("--step", "1,234"), lambda _: 1234),
         (("--step", "0"), lambda _: 0),
+        (("--event", "1,233"), lambda _: 1234),
     ],
 )
 def test_the_step_asked_for_is_the_one_drawn(asked, meant, trace, tmp_path, capsys):
@@ -63,6 +64,19 @@ def test_an_unknown_figure_is_a_usage_error_that_names_all(tmp_path, capsys):
     assert left.value.code == 2
     err = capsys.readouterr().err
     assert all(name in err for name in FIGURES)
+
+
+@pytest.mark.parametrize("event", ["worst", "-1", "1.5", ""])
+def test_an_event_is_an_index(event, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        export("--figure", "region_map", f"--event={event}", "--out", tmp_path / "map.csv")
+    assert f"{event!r} is no event" in capsys.readouterr().err
+
+
+def test_a_step_and_an_event_exclude_each_other(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        export("--figure", "region_map", "--event", "3", "--step", "4", "--out", tmp_path / "map.csv")
+    assert "--step" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("step", ["soon", "1.5", ""])

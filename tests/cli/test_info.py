@@ -96,7 +96,7 @@ def test_events_that_contradict_each_other_degrade_the_trace() -> None:
     wrong["size"][1] = 4096
     found = info(Trace.from_events(wrong, Labels(), Origin(pools=(POOL,))))
     assert found["status"] == "degraded"
-    assert "after event 1" in found["reasons"][0]  # type: ignore[index]
+    assert "at step 1" in found["reasons"][0]  # type: ignore[index]
     json.dumps(found, allow_nan=False)
 
 

@@ -7,6 +7,7 @@ import pytest
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 from figures.test_png import decode
 
+from bfcviz.events.schema import Kind
 from bfcviz.figures.colouring import COLOURINGS, colouring
 from bfcviz.figures.look import Look, MapWindow, Selected
 from bfcviz.figures.region_map import EXACT_CHUNKS, chunk_at, region_map, region_panel
@@ -355,3 +356,7 @@ def test_the_table_has_a_row_for_each_chunk():
     free = [row for row in table.to_pylist() if row["state"] == "free"]
     assert len(free) == model.stats().chunks_free
     assert {row["allocated_at_step"] for row in free} == {None}
+    for row in table.to_pylist():
+        if row["state"] == "in use":
+            event = model.trace.read(row["allocated_at_step"] - 1, row["allocated_at_step"])[0]
+            assert (event["kind"], event["address"]) == (Kind.ALLOCATE, row["address"])

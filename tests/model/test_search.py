@@ -72,7 +72,7 @@ def test_the_search_picks_what_the_heap_picked(seed, options):
         assert search.passed_over == 0
         if search.taken is None:
             assert event["kind"] == Kind.OOM
-            assert best_fit(model, search.step, search.rounded) is None
+            assert best_fit(model, search.event, search.rounded) is None
             continue
         begin = int(event["seq"]) - search.taken.split
         assert best_fit(model, begin, search.rounded) == (search.taken.size, search.taken.address)

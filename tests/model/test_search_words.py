@@ -10,7 +10,7 @@ from bfcviz.model.searched import Cut, Search, Taken
 KiB, MiB = 1 << 10, 1 << 20
 TAKEN = Taken(0x7F1234567800, 40 * KiB, 7, 0, 38 * KiB, split=True, cut=Cut.HALVES)
 SEARCH = Search(
-    step=9,
+    event=9,
     requested=2 * KiB,
     rounded=2 * KiB,
     first_bin=3,
