@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
     from bfcviz.allocator.options import AllocatorOptions as AllocatorOptions
     from bfcviz.allocator.protocol import Allocator as Allocator
+    from bfcviz.allocator.sub_allocators.base import PythonSubAllocator as PythonSubAllocator
     from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
     from bfcviz.dashboard import Inspector as Inspector
@@ -18,16 +19,30 @@ if TYPE_CHECKING:
     from bfcviz.devices.physical import simulate_gpus as simulate_gpus
     from bfcviz.errors import BfcvizError as BfcvizError
     from bfcviz.errors import OutOfMemory as OutOfMemory
+    from bfcviz.events.labels import Labels as Labels
     from bfcviz.events.log import EventLog as EventLog
+    from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.figures.export import export as export
     from bfcviz.importers.opening import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
+    from bfcviz.live.cupy import observe_cupy as observe_cupy
+    from bfcviz.live.cupy import serve_cupy as serve_cupy
+    from bfcviz.live.jax import observe_jax as observe_jax
     from bfcviz.live.labels import label as label
     from bfcviz.live.marks import mark as mark
     from bfcviz.live.marks import phase as phase
     from bfcviz.live.numpy import serve_numpy as serve_numpy
+    from bfcviz.live.rmm import observe_rmm as observe_rmm
+    from bfcviz.live.rmm import serve_rmm as serve_rmm
+    from bfcviz.live.torch import observe_torch as observe_torch
+    from bfcviz.live.torch import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
+    from bfcviz.shortcuts import draw as draw
+    from bfcviz.shortcuts import explain as explain
+    from bfcviz.shortcuts import peak as peak
+    from bfcviz.shortcuts import worst_fragmentation as worst_fragmentation
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
@@ -43,24 +58,39 @@ _HOMES = {
     "EventLog": ("bfcviz.events.log", "EventLog"),
     "HostSubAllocator": ("bfcviz.allocator.sub_allocators.host", "HostSubAllocator"),
     "Inspector": ("bfcviz.dashboard", "Inspector"),
+    "Labels": ("bfcviz.events.labels", "Labels"),
     "LiveDashboard": ("bfcviz.dashboard", "LiveDashboard"),
     "Model": ("bfcviz.model", "Model"),
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
+    "Pool": ("bfcviz.events.origin", "Pool"),
+    "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.recording", "Recording"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "Trace": ("bfcviz.events.trace", "Trace"),
+    "Watch": ("bfcviz.watching", "Watch"),
+    "draw": ("bfcviz.shortcuts", "draw"),
+    "explain": ("bfcviz.shortcuts", "explain"),
+    "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
     "label": ("bfcviz.live.labels", "label"),
-    "mark": ("bfcviz.live.marks", "mark"),
-    "phase": ("bfcviz.live.marks", "phase"),
-    "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
-    "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
-    "Trace": ("bfcviz.events.trace", "Trace"),
-    "open": ("bfcviz.importers.opening", "open_trace"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
+    "mark": ("bfcviz.live.marks", "mark"),
+    "observe_cupy": ("bfcviz.live.cupy", "observe_cupy"),
+    "observe_jax": ("bfcviz.live.jax", "observe_jax"),
+    "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
+    "observe_torch": ("bfcviz.live.torch", "observe_torch"),
+    "open": ("bfcviz.importers.opening", "open_trace"),
+    "peak": ("bfcviz.shortcuts", "peak"),
+    "phase": ("bfcviz.live.marks", "phase"),
     "sample": ("bfcviz.samples", "sample"),
+    "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
+    "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
+    "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
+    "serve_torch": ("bfcviz.live.torch", "serve_torch"),
+    "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
-    "Watch": ("bfcviz.watching", "Watch"),
     "watch": ("bfcviz.watching", "watch"),
+    "worst_fragmentation": ("bfcviz.shortcuts", "worst_fragmentation"),
 }
 
 __all__ = list(_HOMES)

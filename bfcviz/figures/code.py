@@ -27,8 +27,8 @@ def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look:
         pool: the heap shown.
         look: what it is drawn with; only what differs from `PLAIN` is named.
     """
-    figure = _call("draw", [repr(name), "trace", str(step)], _chosen(pool, look))
-    lines = [*_imports(look, "from bfcviz.figures import draw"), "", _trace(trace_path)]
+    figure = _call("bfcviz.draw", [repr(name), "trace", str(step)], _chosen(pool, look))
+    lines = [*_imports(look), "", _trace(trace_path)]
     return "\n".join([*lines, f"figure = {figure}", "figure.show()", ""])
 
 
@@ -39,11 +39,11 @@ def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: 
     return "\n".join(["import bfcviz", "", _trace(trace_path), inspector, ""])
 
 
-def _imports(look: Look, line: str) -> list[str]:
+def _imports(look: Look) -> list[str]:
     """What the code needs; a look's parts have names of their own."""
     parts = sorted({type(value).__name__ for value in _chosen(0, look).values() if is_dataclass(value)})
     more = [f"from bfcviz.figures.look import {', '.join(parts)}"] if parts else []
-    return ["import bfcviz", line, *more]
+    return ["import bfcviz", *more]
 
 
 def _trace(path: Path | None) -> str:

@@ -56,21 +56,20 @@ def test_the_code_makes_the_same_figure(name, look, file, run):
 def test_the_code_is_short_and_says_nothing_that_goes_without_saying():
     assert code_for("region_map", Path("/data/run.parquet"), 1234) == (
         "import bfcviz\n"
-        "from bfcviz.figures import draw\n"
         "\n"
         "trace = bfcviz.open('/data/run.parquet')\n"
-        "figure = draw('region_map', trace, 1234)\n"
+        "figure = bfcviz.draw('region_map', trace, 1234)\n"
         "figure.show()\n"
     )
 
 
 def test_what_was_chosen_is_named_one_a_line_where_it_is_much():
     look = Look(theme="dark", map_window=WINDOW, selected=Selected(4096))
-    assert code_for("region_map", Path("/run.parquet"), 5, 2, look).splitlines()[2:] == [
+    assert code_for("region_map", Path("/run.parquet"), 5, 2, look).splitlines()[1:] == [
         "from bfcviz.figures.look import MapWindow, Selected",
         "",
         "trace = bfcviz.open('/run.parquet')",
-        "figure = draw(",
+        "figure = bfcviz.draw(",
         "    'region_map',",
         "    trace,",
         "    5,",

@@ -1,7 +1,9 @@
 """`import bfcviz` is light: what is heavy or optional waits until it is asked for."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import bfcviz
 
@@ -44,3 +46,10 @@ def test_every_public_name_is_there():
     for name in bfcviz.__all__:
         assert getattr(bfcviz, name) is not None
     assert {*bfcviz.__all__} <= {*dir(bfcviz)}
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(bfcviz.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {each.asname: (node.module, each.name) for node in block.body for each in node.names}
+    assert seen == bfcviz._HOMES
