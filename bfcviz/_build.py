@@ -7,6 +7,7 @@ in the place of each of its parts; uncompiled, they are the ordinary modules the
 setuptools loads this file by itself, before the package exists, so it imports nothing of bfcviz.
 """
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ DIRECTIVES = {
     "initializedcheck": False,
     "binding": False,  # plain method descriptors: with them a call costs a third less under the limited C interface
     "embedsignature": True,  # which have no signature but in their docstring
+    "embedsignature.format": "clinic",  # in the form that `inspect` reads
+    "auto_pickle": False,  # what owns memory is not copied
 }
 HEADERS = sorted(map(str, Path("bfcviz").rglob("*.h")))
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
@@ -34,6 +37,15 @@ PARTS = {parts!r}
 for _part in PARTS:
     _sys.modules[_part] = _sys.modules[__name__]
 '''
+
+TAIL = """
+for _name, _module in {modules!r}.items():
+    _class = globals()[_name]
+    _class.__module__ = _module
+    if "__pyx_vtable__" in vars(_class):
+        del _class.__pyx_vtable__
+"""
+"""Each class tells the module that people import it from. Only other binaries would look for the C function table."""
 
 
 class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
@@ -111,8 +123,53 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
     inner = re.compile(rf"^from ({'|'.join(map(re.escape, parts))}) c?import .*\n", re.MULTILINE)
     target = folder.joinpath(*name.split("."))
     target.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, head in ((".py", PREFIX.format(parts=parts)), (".pxd", "")):
-        texts = [inner.sub("", source.with_suffix(suffix).read_text()) for source in sources]
-        target.with_suffix(suffix).write_text(head + "\n".join(texts))
+    types = [inner.sub("", source.with_suffix(".pxd").read_text()) for source in sources]
+    target.with_suffix(".pxd").write_text("\n".join(types))
+    extension_types = set(re.findall(r"^cdef class (\w+)", "\n".join(types), re.MULTILINE))
+    texts = [with_signatures(inner.sub("", source.read_text()), extension_types) for source in sources]
+    public = public_homes()
+    modules = {
+        name: "bfcviz" if (part, name) in public else part
+        for part, text in zip(parts, texts, strict=True)
+        for name in class_names(text)
+    }
+    target.with_suffix(".py").write_text(
+        PREFIX.format(parts=parts) + "\n".join(texts) + TAIL.format(modules=modules)
+    )
     (target.parent / "__init__.py").touch()
     return target.with_suffix(".py")
+
+
+def class_names(text: str) -> list[str]:
+    """The classes at the top of a module."""
+    return [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+
+
+def public_homes() -> set[tuple[str, str]]:
+    """Module and name of what `bfcviz` itself offers."""
+    tree = ast.parse(Path("bfcviz/__init__.py").read_text())
+    (homes,) = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOMES"
+    ]
+    return {*ast.literal_eval(homes).values()}
+
+
+def with_signatures(text: str, extension_types: set[str]) -> str:
+    """A module whose extension types tell their signature as `inspect` reads it: Cython tells those of methods only."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.ClassDef) or node.name not in extension_types:
+            continue
+        makers = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+        doc = node.body[0]
+        if makers and ast.get_docstring(node) is not None:
+            arguments = makers[0].args
+            del arguments.args[0]
+            for argument in [*arguments.args, *arguments.kwonlyargs]:
+                argument.annotation = None
+            signature = f"{node.name}({ast.unparse(arguments)})\n--\n\n"
+            line = lines[doc.lineno - 1]
+            lines[doc.lineno - 1] = line.replace('"""', f'"""{signature}', 1)
+    return "".join(lines)

@@ -40,7 +40,7 @@ class Closing:
         self._heap = heap
         self._log = log
         self._is_ending = sys.is_finalizing
-        self._is_compiled = Heap.__module__ == "bfcviz._heap"
+        self._is_compiled = "bfcviz._heap" in sys.modules
         self._growth = _forks.keep(_Growth(heap), _forks.FIRST)
 
     def close(self) -> None:

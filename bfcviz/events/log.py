@@ -32,14 +32,13 @@ from bfcviz.events.schema import EVENT, Events
 
 EVENTS_FILE = "events.bin"
 
-DEFAULT_CAPACITY = 16_384  # 1 MiB stays in the processor's cache beside the heap
-
 
 class EventLog:
     """The events of one heap, in a ring or in a file.
 
     Args:
-        capacity: records in the ring, or allocated ahead in the file; a multiple of 64.
+        capacity: records in the ring, or allocated ahead in the file; a multiple of 64. By default 1 MiB of them, which
+            stays in the processor's cache beside the heap.
         folder: an existing folder; the log is then a new `events.bin` in it and grows for ever.
         pool: the number written into every record's `pool`.
 
@@ -50,7 +49,7 @@ class EventLog:
     """
 
     def __init__(
-        self, capacity: int = DEFAULT_CAPACITY, folder: str | os.PathLike[str] | None = None, pool: int = 0
+        self, capacity: int = 16_384, folder: str | os.PathLike[str] | None = None, pool: int = 0
     ) -> None:
         self.on_file = False
         self.lock = native.spinlock_new()

@@ -81,7 +81,8 @@ def main():
         labels.intern(f"op_{number}")
     trace = Trace.from_events(events, labels, Origin())
     end = applied(events)
-    print(f"{length:,} events, {end.chunks_in_use + end.chunks_free:,} chunks, {type(end).__module__}\n")
+    how = "compiled" if "bfcviz._model" in sys.modules else "plain Python"
+    print(f"{length:,} events, {end.chunks_in_use + end.chunks_free:,} chunks, {how}\n")
     passes(trace, events)
     print("\n| ms, median / worst | seek | stats | chunks |\n|---|---|---|---|")
     seeks("in memory", trace)
