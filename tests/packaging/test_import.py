@@ -1,9 +1,12 @@
 """`import bfcviz` is light: what is heavy or optional waits until it is asked for."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from shared import ROOT
 
 import bfcviz
 
@@ -53,3 +56,10 @@ def test_type_checkers_see_the_same_names():
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {each.asname: (node.module, each.name) for node in block.body for each in node.names}
     assert seen == bfcviz._HOMES
+
+
+def test_the_readme_lists_every_public_name_once():
+    text = (ROOT / "bfcviz" / "README.md").read_text()
+    section = text.partition("## Public names\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^- `(\w+)`: .+\.$", section, re.MULTILINE)
+    assert sorted(listed) == sorted(bfcviz.__all__)
