@@ -44,7 +44,7 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     """
     for name in asked:
         _check_watchable(name)
-    named = [name for name in WATCHABLE if asked.get(name) not in (None, False)]
+    named = [name for name in FRAMEWORKS if asked.get(name) not in (None, False)]
     wishes = [_wish(name, asked[name]) for name in named]
     found = (
         Plan(wishes, [])

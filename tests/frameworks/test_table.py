@@ -62,7 +62,7 @@ def paddle(monkeypatch):
         "observe", "its totals", (Option("log", OBJECT), Option("every_s", SECONDS, "between readings"))
     )
     added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,))}
-    for function in (resolve, selection_of, adapters.pool_of):
+    for function in (resolve, selection_of, adapters.pool_of, plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []
     module = ModuleType("bfcviz.live.paddle")
