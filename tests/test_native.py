@@ -52,7 +52,8 @@ def test_constants_agree():
 
 def test_functions_agree():
     text = (ROOT / "bfcviz/native.pxd").read_text()
-    in_c = {*re.findall(r'\b([a-z]\w+) "\w+"\(', text), *re.findall(r"^cdef inline \w+ \*?(\w+)\(", text, re.M)}
+    in_c = {*re.findall(r'\b([a-z]\w+) "\w+"\(', text)}
+    in_c |= {*re.findall(r"^cdef inline \w+ \*?(\w+)\(", text, re.MULTILINE)}
     in_python = {
         name
         for name, value in vars(native).items()

@@ -52,7 +52,7 @@ typedef struct bfc_gate {
     bfc_late *late;             /* frees that must wait, a stack */
 } bfc_gate;
 
-/* Set while this thread is in a heap: Python, which runs there on rare paths, may want memory, or free some. */
+/* Set while this thread is in a heap: Python, which runs there on rare paths, may want or free memory. */
 BFC_THREAD int bfc_inside = 0;
 
 static void bfc_give_back(bfc_gate *g, void *p, size_t size) {
@@ -190,7 +190,7 @@ static void bfc_gate_delete(bfc_gate *g) {
     free(g);
 }
 
-/* The capsule NumPy knows a handler by: every array keeps it, and it keeps `keeper`, which keeps gate and heap. */
+/* The capsule by which NumPy knows a handler: every array keeps it, and it keeps `keeper`, gate and heap. */
 static void bfc_let_go(PyObject *capsule) { Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); }
 
 static PyObject *bfc_capsule(bfc_gate *g, PyObject *keeper) {

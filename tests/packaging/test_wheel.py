@@ -88,7 +88,9 @@ def test_the_binaries_carry_no_debug_symbols(wheel):
         binaries = {name: file.read(name) for name in file.namelist() if name.endswith(".so")}
     assert binaries
     sections = (b".debug_info", b".debug_line", b".symtab")
-    assert [(name, section) for name, code in binaries.items() for section in sections if section in code] == []
+    assert [
+        (name, section) for name, code in binaries.items() for section in sections if section in code
+    ] == []
 
 
 def test_generated_c_stays_out_of_the_tree(wheel, tree):
