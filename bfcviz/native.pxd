@@ -28,7 +28,6 @@ cdef extern from "bfcviz/c/constants.h" nogil:
         PAGE_LOOKS "BFC_PAGE_LOOKS"
         KEEP_PAGES "BFC_KEEP_PAGES"
         KEEP_MOST "BFC_KEEP_MOST"
-        SECOND "BFC_SECOND"
         IDLE_PAGES "BFC_IDLE_PAGES"
         ALL_PAGES "BFC_ALL_PAGES"
         FAILED_MEMORY "BFC_FAILED_MEMORY"
@@ -46,6 +45,7 @@ cdef extern from "bfcviz/c/constants.h" nogil:
     const u64 LOW_32 "BFC_LOW_32"
     const u64 MAX_REQUEST "BFC_MAX_REQUEST"
     const u64 HALF_SPACE "BFC_HALF_SPACE"
+    const i64 SECOND "BFC_SECOND"
     const i64 LONG_AGO "BFC_LONG_AGO"
 
 cdef extern from "bfcviz/c/clock.h" nogil:

@@ -21,8 +21,7 @@ enum {
     BFC_PAGE_SLICE = 16,       /* blocks given back while the heap's lock is held once */
     BFC_PAGE_LOOKS = 4096,     /* blocks looked at meanwhile */
     BFC_KEEP_PAGES = 64 << 20, /* bytes in use may fall by so many without a return of all free pages */
-    BFC_KEEP_MOST = 1 << 30,   /* the most that becomes, after pages were wanted again at once */
-    BFC_SECOND = 1000000000    /* nanoseconds */
+    BFC_KEEP_MOST = 1 << 30    /* the most that becomes, after pages were wanted again at once */
 };
 
 /* Which pages are to be returned. */
@@ -46,4 +45,5 @@ enum { BFC_FREE_DOUBLE = 1, BFC_FREE_INTERIOR = 2, BFC_FREE_FOREIGN = 3, BFC_FRE
 #define BFC_LOW_32 UINT64_C(0xFFFFFFFF)
 #define BFC_MAX_REQUEST (UINT64_C(1) << 62)
 #define BFC_HALF_SPACE (UINT64_C(1) << 63)
+#define BFC_SECOND INT64_C(1000000000)     /* nanoseconds; a minute exceeds an int */
 #define BFC_LONG_AGO (-(INT64_C(1) << 62)) /* a time */

@@ -73,6 +73,19 @@ def test_memory_in_use_again_within_a_second_stays():
         assert heap.return_pages() == 0
 
 
+def test_memory_in_use_again_within_a_second_stays_for_a_minute():
+    with host_heap() as heap:
+        heap.heap.set_replaying(True)
+        before = resident()
+        for _ in range(3):
+            heap.free(filled(heap, 150 * MIB))
+        for second, stays in ((2, True), (30, True), (70, False)):
+            heap.log.begin_operation(second * 1_000_000_000)
+            heap.free(heap.allocate(256))
+            heap.free(filled(heap, 150 * MIB))
+            assert (resident() - before > 140 * MIB) == stays
+
+
 def test_idle_memory_goes_after_a_whole_period_without_use():
     with host_heap() as heap:
         heap.heap.set_replaying(True)
