@@ -132,7 +132,9 @@ class RmmObserved(HeapProvider):
                 f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
                 "have it observed from the beginning"
             )
-        if words := "; ".join(filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))):
+        if words := "; ".join(
+            filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))
+        ):
             text += f". {words}"
         if self._polling.error is not None:
             text += f". It ended early: {self._polling.error}"

@@ -67,7 +67,6 @@ def test_watch_gives_what_serves_it(torch):
         assert served.heaps[0].stats().pool_bytes == 0
 
 
-@compiled_only
 def test_watch_serves_it_in_place_of_its_allocator(torch):
     with bfcviz.watch(torch={"way": "replace"}, limit="8MiB", dashboard=False) as w:
         torch.empty(1000)
