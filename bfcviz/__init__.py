@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator as BFCAllocator
-    from bfcviz.allocator.options import AllocatorOptions as AllocatorOptions
-    from bfcviz.allocator.protocol import Allocator as Allocator
+    from bfcviz.allocator.interface.options import AllocatorOptions as AllocatorOptions
+    from bfcviz.allocator.interface.protocol import Allocator as Allocator
     from bfcviz.allocator.sub_allocators.base import PythonSubAllocator as PythonSubAllocator
     from bfcviz.allocator.sub_allocators.host import HostSubAllocator as HostSubAllocator
     from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator as SimulatedSubAllocator
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from bfcviz.events.labels import Labels as Labels
     from bfcviz.events.log import EventLog as EventLog
     from bfcviz.events.origin import Pool as Pool
-    from bfcviz.events.recording import Recording as Recording
+    from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
     from bfcviz.figures.export import export as export
-    from bfcviz.importers.opening import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
-    from bfcviz.live.cupy import observe_cupy as observe_cupy
-    from bfcviz.live.cupy import serve_cupy as serve_cupy
+    from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
+    from bfcviz.live.capture.labels import label as label
+    from bfcviz.live.capture.marks import mark as mark
+    from bfcviz.live.capture.marks import phase as phase
+    from bfcviz.live.cupy.serve import observe_cupy as observe_cupy
+    from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
     from bfcviz.live.jax import observe_jax as observe_jax
-    from bfcviz.live.labels import label as label
-    from bfcviz.live.marks import mark as mark
-    from bfcviz.live.marks import phase as phase
-    from bfcviz.live.numpy import serve_numpy as serve_numpy
-    from bfcviz.live.rmm import observe_rmm as observe_rmm
-    from bfcviz.live.rmm import serve_rmm as serve_rmm
-    from bfcviz.live.torch import observe_torch as observe_torch
-    from bfcviz.live.torch import serve_torch as serve_torch
+    from bfcviz.live.numpy.serve import serve_numpy as serve_numpy
+    from bfcviz.live.rmm.entry import observe_rmm as observe_rmm
+    from bfcviz.live.rmm.entry import serve_rmm as serve_rmm
+    from bfcviz.live.torch.entry import observe_torch as observe_torch
+    from bfcviz.live.torch.entry import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
     from bfcviz.shortcuts import draw as draw
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
-    "Allocator": ("bfcviz.allocator.protocol", "Allocator"),
-    "AllocatorOptions": ("bfcviz.allocator.options", "AllocatorOptions"),
+    "Allocator": ("bfcviz.allocator.interface.protocol", "Allocator"),
+    "AllocatorOptions": ("bfcviz.allocator.interface.options", "AllocatorOptions"),
     "BFCAllocator": ("bfcviz.allocator.bfc", "BFCAllocator"),
     "BfcvizError": ("bfcviz.errors", "BfcvizError"),
     "EventLog": ("bfcviz.events.log", "EventLog"),
@@ -64,7 +64,7 @@ _HOMES = {
     "OutOfMemory": ("bfcviz.errors", "OutOfMemory"),
     "Pool": ("bfcviz.events.origin", "Pool"),
     "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
-    "Recording": ("bfcviz.events.recording", "Recording"),
+    "Recording": ("bfcviz.events.storage.recording", "Recording"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
@@ -72,21 +72,21 @@ _HOMES = {
     "explain": ("bfcviz.shortcuts", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
-    "label": ("bfcviz.live.labels", "label"),
+    "label": ("bfcviz.live.capture.labels", "label"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
-    "mark": ("bfcviz.live.marks", "mark"),
-    "observe_cupy": ("bfcviz.live.cupy", "observe_cupy"),
+    "mark": ("bfcviz.live.capture.marks", "mark"),
+    "observe_cupy": ("bfcviz.live.cupy.serve", "observe_cupy"),
     "observe_jax": ("bfcviz.live.jax", "observe_jax"),
-    "observe_rmm": ("bfcviz.live.rmm", "observe_rmm"),
-    "observe_torch": ("bfcviz.live.torch", "observe_torch"),
-    "open": ("bfcviz.importers.opening", "open_trace"),
+    "observe_rmm": ("bfcviz.live.rmm.entry", "observe_rmm"),
+    "observe_torch": ("bfcviz.live.torch.entry", "observe_torch"),
+    "open": ("bfcviz.importers.open_trace", "open_trace"),
     "peak": ("bfcviz.shortcuts", "peak"),
-    "phase": ("bfcviz.live.marks", "phase"),
+    "phase": ("bfcviz.live.capture.marks", "phase"),
     "sample": ("bfcviz.samples", "sample"),
-    "serve_cupy": ("bfcviz.live.cupy", "serve_cupy"),
-    "serve_numpy": ("bfcviz.live.numpy", "serve_numpy"),
-    "serve_rmm": ("bfcviz.live.rmm", "serve_rmm"),
-    "serve_torch": ("bfcviz.live.torch", "serve_torch"),
+    "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
+    "serve_numpy": ("bfcviz.live.numpy.serve", "serve_numpy"),
+    "serve_rmm": ("bfcviz.live.rmm.entry", "serve_rmm"),
+    "serve_torch": ("bfcviz.live.torch.entry", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
-from bfcviz.importers.opening import open_trace
-from bfcviz.model import find, words
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.browse import navigation
+from bfcviz.model.explain.text import event as words
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -40,7 +41,7 @@ def peak(source: Any, pool: int = 0) -> int:
         source: as of `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return find.peak(_trace(source), pool)
+    return navigation.peak(_trace(source), pool)
 
 
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
@@ -50,7 +51,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
         source: as of `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return find.worst_fragmentation(_trace(source), pool)
+    return navigation.worst_fragmentation(_trace(source), pool)
 
 
 def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":

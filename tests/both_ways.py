@@ -7,22 +7,23 @@ from unittest import mock
 
 import pytest
 
-from bfcviz.model import reduce, replay
+from bfcviz.model.state import model as replay
+from bfcviz.model.state import reducer
 
 
 def _from_source():
     """The plain `reduce` and what it is made of, which the compiled module stands in for."""
-    parts = getattr(reduce, "PARTS", [])
+    parts = getattr(reducer, "PARTS", [])
     with mock.patch.dict(sys.modules):
         for part in parts:
             del sys.modules[part]
-        return importlib.import_module("bfcviz.model.reduce").ChunkTable
+        return importlib.import_module("bfcviz.model.state.reducer").ChunkTable
 
 
 PLAIN = _from_source()
-COMPILED = reduce.ChunkTable
+COMPILED = reducer.ChunkTable
 is_compiled = pytest.mark.skipif(
-    "bfcviz._model" not in sys.modules, reason="bfcviz.model.reduce is not compiled here"
+    "bfcviz._model" not in sys.modules, reason="bfcviz.model.state.reducer is not compiled here"
 )
 
 both_ways = pytest.mark.parametrize(
@@ -37,6 +38,6 @@ def small_steps(table_class, block=4):
     with (
         mock.patch.object(replay, "ChunkTable", table_class),
         mock.patch.object(replay, "BLOCK", block),
-        mock.patch("bfcviz.model.snapshots.BLOCK", block),
+        mock.patch("bfcviz.model.seeking.snapshots.BLOCK", block),
     ):
         yield

@@ -6,12 +6,12 @@ import threading
 import numpy as np
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.reader import Reader
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 

@@ -5,7 +5,7 @@ from heaps import new_heap
 
 import bfcviz
 from bfcviz.errors import BfcvizError, TraceError
-from bfcviz.model import find
+from bfcviz.model.browse import navigation
 
 MIB = 1 << 20
 
@@ -35,15 +35,15 @@ def test_a_path_a_trace_and_a_model_give_the_same(folder):
     assert {bfcviz.explain(each) for each in given} == {bfcviz.explain(trace, len(trace) - 1)}
     assert "late" in bfcviz.explain(trace)
     assert {bfcviz.explain(each, event=0) for each in given} == {bfcviz.explain(trace, 0)}
-    assert {bfcviz.peak(each) for each in given} == {find.peak(trace)}
-    assert {bfcviz.worst_fragmentation(each) for each in given} == {find.worst_fragmentation(trace)}
+    assert {bfcviz.peak(each) for each in given} == {navigation.peak(trace)}
+    assert {bfcviz.worst_fragmentation(each) for each in given} == {navigation.worst_fragmentation(trace)}
     pictures = [bfcviz.draw("region_map", each, 3).table for each in given]
     assert all(picture.equals(pictures[0]) for picture in pictures)
 
 
 def test_a_profile_is_read_too():
     path = bfcviz.sample("lstm")
-    assert bfcviz.peak(path) == find.peak(bfcviz.open(path))
+    assert bfcviz.peak(path) == navigation.peak(bfcviz.open(path))
 
 
 def test_a_heap_at_work_is_asked_itself():

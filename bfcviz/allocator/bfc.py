@@ -27,19 +27,20 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
-from bfcviz.allocator import cface, invariants, memory_map, survey
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.closing import Closing
-from bfcviz.allocator.failures import failure, invalid_free, whole
+from bfcviz.allocator.c_interface import c_api
+from bfcviz.allocator.finalizer import Closing
 from bfcviz.allocator.heap import Heap
-from bfcviz.allocator.memory_map import Moment
-from bfcviz.allocator.options import AllocatorOptions
-from bfcviz.allocator.protocol import bytes_of
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.failures import failure, invalid_free, whole
+from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface.protocol import bytes_of
+from bfcviz.allocator.interface.stats import Internals, Stats
+from bfcviz.allocator.introspection import invariants, memory_map, queries
+from bfcviz.allocator.introspection.memory_map import Moment
+from bfcviz.allocator.reclaim.trimming import return_free_pages, trim_heap
 from bfcviz.allocator.replay import Operations, Replay, Replayed
 from bfcviz.allocator.retry import allocate_after_free
-from bfcviz.allocator.stats import Internals, Stats
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.trimming import return_free_pages, trim_heap
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -249,11 +250,11 @@ class BFCAllocator:
 
     def c_functions(self) -> CFunctions:
         """Entry points for C code."""
-        return CFunctions(*cface.functions(self.heap))
+        return CFunctions(*c_api.functions(self.heap))
 
     def hooks(self) -> object:
         """A capsule of what a framework's memory functions call (hooks.h), good while this lives; None uncompiled."""
-        return cface.hooks(self.heap)
+        return c_api.hooks(self.heap)
 
     # -- what it knows ------------------------------------------------------------------------------------------
 
@@ -283,14 +284,14 @@ class BFCAllocator:
         return self._facts(address)[3]
 
     def _facts(self, address: int) -> tuple[int, int, int, int]:
-        facts = survey.chunk_facts(self.heap, native.to_u64(address))
+        facts = queries.chunk_facts(self.heap, native.to_u64(address))
         if facts[0] != 0:
             raise invalid_free(facts[0], address)
         return facts
 
     def stats(self) -> Stats:
         """Totals of this moment."""
-        return survey.read_totals(self.heap)
+        return queries.read_totals(self.heap)
 
     def clear_stats(self) -> None:
         """Count requests and peaks anew from here; allocation ids go on."""
@@ -298,7 +299,7 @@ class BFCAllocator:
 
     def internals(self) -> Internals:
         """The algorithm's own numbers."""
-        return survey.read_internals(self.heap)
+        return queries.read_internals(self.heap)
 
     def memory_map(self) -> NDArray[np.void]:
         """Every chunk, in address order: an array of `memory_map.MEMORY_MAP`."""

@@ -14,37 +14,37 @@ Row r holds what TensorFlow's bin r does, but rows go on where its last bin take
 """
 
 from bfcviz import native
-from bfcviz.allocator import memory
+from bfcviz.allocator import storage
 
 
 class Bins:
     """Free chunks by handle; a handle's size and address must not change while it is in."""
 
     def __init__(self) -> None:
-        self.links = memory.no_u32()
-        self.keys = memory.no_keys()
+        self.links = storage.no_u32()
+        self.keys = storage.no_keys()
         self.room = 0
         self.rows = 0
-        self.steps = memory.grow_u32(memory.no_u32(), native.ROWS)
-        if memory.is_null(self.steps) or not self.reserve(256):
+        self.steps = storage.grow_u32(storage.no_u32(), native.ROWS)
+        if storage.is_null(self.steps) or not self.reserve(256):
             raise MemoryError
         self.forget()
 
     def __dealloc__(self) -> None:
-        memory.release(self.links)
-        memory.release(self.keys)
-        memory.release(self.steps)
+        storage.release(self.links)
+        storage.release(self.keys)
+        storage.release(self.steps)
 
     def reserve(self, room: int) -> bool:
         """Make sure handles below `room` need no memory."""
         if room <= self.room:
             return True
-        links = memory.grow_u32(self.links, native.TREES + 2 * room)
-        if memory.is_null(links):
+        links = storage.grow_u32(self.links, native.TREES + 2 * room)
+        if storage.is_null(links):
             return False
         self.links = links
-        keys = memory.grow_keys(self.keys, room)
-        if memory.is_null(keys):
+        keys = storage.grow_keys(self.keys, room)
+        if storage.is_null(keys):
             return False
         self.keys = keys
         self.room = room
@@ -68,13 +68,13 @@ class Bins:
 
     def before(self, h: int, size: int, address: int) -> bool:
         """Whether h comes before (size, address)."""
-        k: memory.Key = memory.key_at(self.keys, h)
+        k: storage.Key = storage.key_at(self.keys, h)
         return k.size < size or (k.size == size and k.address < address)
 
     def insert(self, h: int, size: int, address: int) -> None:
         """Put a free chunk in: down to where its priority belongs, then split what hangs there around it."""
         self.found = 0
-        k = memory.key_at(self.keys, h)
+        k = storage.key_at(self.keys, h)
         k.size = size
         k.address = address
         tree = self.tree_of(size)

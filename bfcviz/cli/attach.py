@@ -10,8 +10,8 @@ from typing import Any
 
 from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
-from bfcviz.events.awaiting import await_recording, has_begun
-from bfcviz.live.record import CLAIM
+from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
+from bfcviz.live.process.record import CLAIM
 from bfcviz.live.tensorflow import whole_windows
 from bfcviz.terminal import say
 
@@ -83,8 +83,8 @@ def _has_windows(path: Path) -> bool:
 
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; read in a thread, shown by the kernel's own."""
-    from bfcviz.dashboard.series import Series  # noqa: PLC0415
-    from bfcviz.importers.windows import landed  # noqa: PLC0415
+    from bfcviz.dashboard.trace_series import Series  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.profiler_windows import landed  # noqa: PLC0415
 
     series, loop = Series("window", theme=theme), asyncio.get_running_loop()
 

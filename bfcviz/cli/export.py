@@ -8,8 +8,8 @@ from typing import Final
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, FORMATS, draw, export
-from bfcviz.importers.opening import open_trace
-from bfcviz.model.find import peak, worst_fragmentation
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.browse.navigation import peak, worst_fragmentation
 from bfcviz.terminal import say
 
 NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {

@@ -8,9 +8,9 @@ from bfcviz.cli.info_text import info_lines
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Status
 from bfcviz.events.trace import Trace
-from bfcviz.importers.opening import open_trace
-from bfcviz.model.fragmentation import external
-from bfcviz.model.replay import Model
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.state.model import Model
+from bfcviz.model.timelines.fragmentation import external
 from bfcviz.terminal import say
 
 _STATUS = {Status.RECORDING: Status.TRUNCATED}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.cli import child
+from bfcviz.cli import child_process
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.framework_options import Selection, add_framework_arguments, selection_of
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
@@ -68,9 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
     selection = _selection(arguments)
     folder = arguments.out.absolute()
     # The lock and --force bring NumPy along, and it threads.
-    with _place_for_words() as told, child.signals_kept() as mask, _held(folder, force=arguments.force):
+    with (
+        _place_for_words() as told,
+        child_process.signals_kept() as mask,
+        _held(folder, force=arguments.force),
+    ):
         try:
-            status = child.run(words, _environment(_order(selection, folder, told)), mask)
+            status = child_process.run(words, _environment(_order(selection, folder, told)), mask)
             is_recorded = _sum_up(arguments.out, Path(told))
         finally:
             with suppress(OSError):  # it holds something, or the program has taken it away
@@ -81,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _held(folder: Path, *, force: bool) -> Iterator[None]:
     """Make the folder, empty, and hold it: another `bfcviz record` that wants it is refused before anything runs."""
-    from bfcviz.events.lock import hold_folder  # noqa: PLC0415
+    from bfcviz.events.storage.writer_lock import hold_folder  # noqa: PLC0415
 
     if not folder.is_dir():
         make_way(folder, force=force)
@@ -113,7 +117,7 @@ def _selection(arguments: argparse.Namespace) -> Selection:
 
 def _sum_up(folder: Path, told: Path) -> bool:
     """Print the one line; returns whether everything was written."""
-    from bfcviz.cli.recorded import summary  # noqa: PLC0415  NumPy and more, not needed until now
+    from bfcviz.cli.recording_summary import summary  # noqa: PLC0415  NumPy and more, not needed until now
 
     try:
         line, is_written = summary(folder, told)
@@ -142,8 +146,8 @@ def make_way(folder: Path, *, force: bool) -> None:
 
 
 def _take_away(folder: Path, *, force: bool) -> None:
-    from bfcviz.events.folder import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  with NumPy, seldom needed
-    from bfcviz.events.lock import is_locked  # noqa: PLC0415
+    from bfcviz.events.storage.folder_reader import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  with NumPy, seldom needed
+    from bfcviz.events.storage.writer_lock import is_locked  # noqa: PLC0415
     from bfcviz.live.tensorflow import files_of_windows  # noqa: PLC0415
 
     is_recording = (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import BfcvizError, MissingExtra
-from bfcviz.importers.opening import open_trace
-from bfcviz.model.find import failures, peak
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.browse.navigation import failures, peak
 from bfcviz.terminal import say
 
 _LOOPBACK = "127.0.0.1"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.events.awaiting import await_recording
+from bfcviz.events.storage.wait_for_recording import await_recording
 
 WAIT_S: Final = 30.0
 

@@ -10,27 +10,27 @@ import ipywidgets as widgets
 import traitlets
 
 from bfcviz.dashboard import lifetime
-from bfcviz.dashboard.chunk_list import ChunkList
-from bfcviz.dashboard.controls import Controls, Size, bind, nearest_size
-from bfcviz.dashboard.event_list import EventList
-from bfcviz.dashboard.exporter import Exporter
-from bfcviz.dashboard.hearing import hear
-from bfcviz.dashboard.layouts import LAYOUTS, names_in
-from bfcviz.dashboard.moves import MOVES, Place, destination
-from bfcviz.dashboard.page import Message, PageSide
-from bfcviz.dashboard.player import Player
-from bfcviz.dashboard.study import Study
-from bfcviz.dashboard.view import View
-from bfcviz.dashboard.windows import whole
-from bfcviz.dashboard.wording import Wording
+from bfcviz.dashboard.background.player import Player
+from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_size
+from bfcviz.dashboard.controls.export import Exporter
+from bfcviz.dashboard.controls.navigation import MOVES, Place, destination
+from bfcviz.dashboard.controls.summary_text import Wording
+from bfcviz.dashboard.page.dispatch import hear
+from bfcviz.dashboard.page.widget import Message, PageSide
+from bfcviz.dashboard.panels.figure_view import View
+from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.panels.panel_data import Study
+from bfcviz.dashboard.panels.zoom_windows import whole
+from bfcviz.dashboard.tables.chunk_list import ChunkList
+from bfcviz.dashboard.tables.event_list import EventList
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.code import code_for, code_for_inspector
-from bfcviz.figures.colouring import COLOURINGS
-from bfcviz.figures.look import Look
-from bfcviz.figures.touched import last_event
-from bfcviz.model.life import life_of
+from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.figures.style.view_options import Look
+from bfcviz.model.explain.chunk_life import life_of
 
 _ALL: Final = "everything"
 
@@ -68,7 +68,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         pool: the heap shown.
         theme: `auto`, `light` or `dark`.
         views: which panels are shown: `heap`, `time` or `everything`.
-        colour: what chunks are coloured by, one of `bfcviz.figures.colouring.COLOURINGS`.
+        colour: what chunks are coloured by, one of `bfcviz.figures.style.colouring.COLOURINGS`.
         axis: what timelines run over: `step` or `time`.
         wanted: size of a request, in bytes or as text; the share of free memory of no use to it is drawn. 0: none.
         follow: whether the newest event is shown as the trace grows; a move ends it.
@@ -357,7 +357,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         """Does what the button called `name` does; what cannot be done is said where the words are.
 
         Args:
-            name: of `bfcviz.dashboard.moves.MOVES`, or `play`, `whole`, `follow`, `unselect`.
+            name: of `bfcviz.dashboard.controls.navigation.MOVES`, or `play`, `whole`, `follow`, `unselect`.
         """
         with self._complaining():
             if name in MOVES:

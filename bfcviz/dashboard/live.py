@@ -8,17 +8,18 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import kernel, lifetime
-from bfcviz.dashboard.drain import Drain
+from bfcviz.dashboard import lifetime
+from bfcviz.dashboard.background import kernel
+from bfcviz.dashboard.background.drain import Drain
+from bfcviz.dashboard.background.frame_choice import Frame, Motion
+from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
+from bfcviz.dashboard.background.status_line import Pulse
+from bfcviz.dashboard.background.workload import Work
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.motion import Frame, Motion
-from bfcviz.dashboard.pulse import Pulse
-from bfcviz.dashboard.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.sources import name_of, trace_of
-from bfcviz.dashboard.work import Work
 from bfcviz.errors import BfcvizError
+from bfcviz.events.live_window import KEEP
 from bfcviz.events.trace import Trace
-from bfcviz.events.window import KEEP
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bfcviz.errors import BfcvizError
-from bfcviz.events.folder import ORIGIN_FILE
 from bfcviz.events.labels import Labels
+from bfcviz.events.live_window import KEEP, Beginning, follow
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.folder_reader import ORIGIN_FILE
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.events.window import KEEP, Beginning, follow
 from bfcviz.model import keyframes
-from bfcviz.model.beginning import beginning
+from bfcviz.model.seeking.window_start import beginning
 
 # The allocator is told by what it has: pictures must not import it.
 _HEAP: Final = ("log", "labels", "name", "limit", "options", "moment")

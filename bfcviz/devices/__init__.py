@@ -15,15 +15,15 @@ from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
 from bfcviz.devices.device import Device
 from bfcviz.devices.factory import FACTORIES, DeviceFactory, FactoryRegistry, Making
 from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.jax_settings import jax_settings
-from bfcviz.devices.journey import Journey
 from bfcviz.devices.manager import DeviceManager
-from bfcviz.devices.memory_log import MemoryLog
-from bfcviz.devices.options import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
-from bfcviz.devices.settings import SettingIgnored, Settings
+from bfcviz.devices.session_steps import Journey
+from bfcviz.devices.settings.gpu_options import GPUOptions, LogicalDeviceConfiguration
+from bfcviz.devices.settings.jax import jax_settings
+from bfcviz.devices.settings.settings import SettingIgnored, Settings
 from bfcviz.devices.streams import Stream
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.memory_log import MemoryLog
+from bfcviz.devices.tensors.tensor import Tensor
 
 __all__ = [
     "FACTORIES",

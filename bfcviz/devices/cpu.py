@@ -2,11 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from bfcviz.allocator.attributes import AllocatorAttributes
-from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.device import Device
 from bfcviz.devices.host import HostMemory
-from bfcviz.devices.plan import Planned
+from bfcviz.devices.settings.plan import Planned
 from bfcviz.events.trace import Trace
 
 

@@ -1,11 +1,11 @@
 """Device: a place where tensors lie and work is done, with the allocators of its memory."""
 
 from bfcviz._closing import Closing
-from bfcviz.allocator.attributes import DEFAULT, AllocatorAttributes
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.devices.names import DeviceName
+from bfcviz.allocator.interface.attributes import DEFAULT, AllocatorAttributes
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.plan import Planned
+from bfcviz.devices.settings.plan import Planned
 from bfcviz.devices.streams import Stream
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace

@@ -8,10 +8,10 @@ from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
 from bfcviz.devices.device import Device
 from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.host import HostMemory
-from bfcviz.devices.plan import Planned
-from bfcviz.devices.recorded import Logs
+from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.settings.state import State
 from bfcviz.devices.simulated import SimulatedMemory
-from bfcviz.devices.state import State
 from bfcviz.errors import DevicesError
 
 

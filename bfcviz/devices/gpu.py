@@ -1,14 +1,14 @@
 """GPUs: a BFC heap on the device, and streams."""
 
-from bfcviz.allocator.attributes import AllocatorAttributes
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda import Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.choice import Memory, cuda_sub_allocator
 from bfcviz.devices.device import Device
 from bfcviz.devices.host import HostMemory
-from bfcviz.devices.plan import Planned
-from bfcviz.devices.recorded import Logs
+from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.settings.plan import Planned
 from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.streams import NAMES, Stream
 from bfcviz.events.trace import Trace

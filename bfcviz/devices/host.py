@@ -3,16 +3,16 @@
 from functools import cached_property
 from threading import RLock
 
-from bfcviz.allocator.options import AllocatorOptions
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.allocator.registry import AllocatorRegistry
+from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.allocator.interface.registry import AllocatorRegistry
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.pinned import PinnedSubAllocator
-from bfcviz.devices.plan import pool_limit
-from bfcviz.devices.recorded import Logs, Recorded
-from bfcviz.devices.state import State
+from bfcviz.devices.pinned_memory import PinnedSubAllocator
+from bfcviz.devices.session_recording import Logs, Recorded
+from bfcviz.devices.settings.plan import pool_limit
+from bfcviz.devices.settings.state import State
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
 

@@ -7,16 +7,16 @@ from typing import Self
 
 from bfcviz._closing import Closing
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.registry import AllocatorRegistry
+from bfcviz.allocator.interface.registry import AllocatorRegistry
 from bfcviz.devices.device import Device
+from bfcviz.devices.device_names import DeviceName, parse_name
 from bfcviz.devices.factory import FACTORIES, FactoryRegistry, Making
 from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.host import HostMemory
-from bfcviz.devices.journey import Journey
-from bfcviz.devices.names import DeviceName, parse_name
-from bfcviz.devices.plan import Planned
-from bfcviz.devices.recorded import Logs
-from bfcviz.devices.settings import Settings
+from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.session_steps import Journey
+from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.settings.settings import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from bfcviz import native
 from bfcviz.errors import BfcvizError
 from bfcviz.events import event_record, log_window
-from bfcviz.events.rows import move
+from bfcviz.events.row_copy import move
 from bfcviz.events.schema import EVENT, Events
 
 EVENTS_FILE = "events.bin"

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from bfcviz.errors import TraceError
-from bfcviz.events.details import check_details
-from bfcviz.events.files import loads
+from bfcviz.events.storage.files import loads
+from bfcviz.events.storage.origin_details import check_details
 from bfcviz.units import parse_bytes
 
 T = TypeVar("T")

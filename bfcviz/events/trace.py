@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from bfcviz.errors import FileError, MissingExtra, TraceError
-from bfcviz.events.files import reading
-from bfcviz.events.folder import FolderSource
+from bfcviz.events.event_source import BLOCK, ArraySource, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.packing import Keyframes, pack
-from bfcviz.events.parquet import ParquetSource
 from bfcviz.events.schema import Events
-from bfcviz.events.source import BLOCK, ArraySource, Source
-from bfcviz.events.tables import SCHEMA, LabelNames, table_of
+from bfcviz.events.storage.arrow import SCHEMA, LabelNames, table_of
+from bfcviz.events.storage.files import reading
+from bfcviz.events.storage.folder_reader import FolderSource
+from bfcviz.events.storage.parquet_reader import ParquetSource
+from bfcviz.events.storage.parquet_writer import Keyframes, pack
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,17 +15,17 @@ _compiled.load("bfcviz._raster")
 
 from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
-from bfcviz.figures.address_time import address_time
-from bfcviz.figures.bin_histogram import bin_histogram
-from bfcviz.figures.event_rate import event_rate
+from bfcviz.figures.active_memory.figure import active_memory
+from bfcviz.figures.address_time.figure import address_time
+from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
-from bfcviz.figures.fragmentation_timeline import fragmentation_timeline
-from bfcviz.figures.lifetimes import active_memory
-from bfcviz.figures.look import Look
 from bfcviz.figures.panel import Picture
-from bfcviz.figures.region_map import region_map
-from bfcviz.figures.stats_timeline import stats_timeline
-from bfcviz.figures.touched import last_event
+from bfcviz.figures.region_map.figure import region_map
+from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.timelines.event_rate import event_rate
+from bfcviz.figures.timelines.fragmentation import fragmentation_timeline
+from bfcviz.figures.timelines.stats import stats_timeline
 from bfcviz.model import Model
 from bfcviz.units import parse_bytes
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz import samples
-from bfcviz.figures.look import PLAIN, Look
+from bfcviz.figures.style.view_options import PLAIN, Look
 
 IN_MEMORY: Final = "trace = ...  # your trace: this one lies in memory, and no file holds it"
 """The line of the code that opens no file, for there is none."""
@@ -42,7 +42,7 @@ def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: 
 def _imports(look: Look) -> list[str]:
     """What the code needs; a look's parts have names of their own."""
     parts = sorted({type(value).__name__ for value in _chosen(0, look).values() if is_dataclass(value)})
-    more = [f"from bfcviz.figures.look import {', '.join(parts)}"] if parts else []
+    more = [f"from bfcviz.figures.style.view_options import {', '.join(parts)}"] if parts else []
     return ["import bfcviz", *more]
 
 

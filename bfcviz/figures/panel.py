@@ -11,7 +11,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 import pyarrow as pa
 
-from bfcviz.figures.theme import Theme, template
+from bfcviz.figures.style.theme import Theme, template
 
 TITLE: Final = 24
 """Pixels over a plot for its title."""

@@ -81,6 +81,7 @@ class Framework:
         name: what it is imported by.
         title: what people call it.
         ways: the usual one first.
+        module: the module with its serve and observe functions.
         memory: where its arrays are.
         is_default: whether it is recorded where none is named and its memory is there, the first such one.
     """
@@ -88,6 +89,7 @@ class Framework:
     name: str
     title: str
     ways: tuple[Way, ...]
+    module: str
     memory: Literal["host", "gpu"] = "gpu"
     is_default: bool = False
 
@@ -145,6 +147,7 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
+        "bfcviz.live.numpy.serve",
         memory="host",
         is_default=True,
     ),
@@ -160,6 +163,7 @@ _ALL: Final = (
             ),
             Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
         ),
+        "bfcviz.live.cupy.serve",
         is_default=True,
     ),
     Framework(
@@ -198,6 +202,7 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
+        "bfcviz.live.torch.entry",
     ),
     Framework(
         "rmm",
@@ -211,11 +216,13 @@ _ALL: Final = (
                 serves_also=("cupy", "torch"),
             ),
         ),
+        "bfcviz.live.rmm.entry",
     ),
     Framework(
         "jax",
         "JAX",
         (Way("observe", "its totals, several times a second", (_DEVICES, _EVERY, *_INTO), "a GPU or TPU"),),
+        "bfcviz.live.jax",
     ),
     Framework(
         "tensorflow",
@@ -225,7 +232,7 @@ _ALL: Final = (
                 "observe",
                 "windows of its own profiler",
                 (
-                    Option("seconds", SECONDS, "how long a window of TensorFlow's profiler is"),
+                    Option("window_s", SECONDS, "how long a window of TensorFlow's profiler is"),
                     Option("every_s", SECONDS, "from the start of a window to that of the next"),
                 ),
                 needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
@@ -233,6 +240,7 @@ _ALL: Final = (
                 has_heaps=False,
             ),
         ),
+        "bfcviz.live.tensorflow",
     ),
 )
 

@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from bfcviz.errors import FileError
-from bfcviz.importers.content import read_head
-from bfcviz.importers.wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.file_content import read_head
+from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
 class Format(StrEnum):

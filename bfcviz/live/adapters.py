@@ -8,12 +8,12 @@ from typing import Any
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks.table import FRAMEWORKS
 from bfcviz.frameworks.wish import Wish, way_of
-from bfcviz.live import system_memory
-from bfcviz.live.lent import OPTIONS
-from bfcviz.live.provider import HeapProvider
+from bfcviz.live.shared import system_memory
+from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.lent_heap import OPTIONS
 from bfcviz.units import format_bytes
 
 
@@ -69,7 +69,7 @@ def source_of(
     """
     way = way_of(wish)
     make: Callable[..., HeapProvider] = getattr(
-        import_module(f"bfcviz.live.{wish.framework}"), way.function or f"{way.name}_{wish.framework}"
+        import_module(FRAMEWORKS[wish.framework].module), way.function or f"{way.name}_{wish.framework}"
     )
     if not way.has_heaps:
         return make(folder, **wish.options)

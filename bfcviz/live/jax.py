@@ -7,10 +7,10 @@ from typing import Any, Final
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.events.recording import Recording
-from bfcviz.live.observed import ObservedHeap, log_and_labels
-from bfcviz.live.polling import Polling
-from bfcviz.live.provider import HeapProvider
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.observed.heap import ObservedHeap, log_and_labels
+from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.polling import Polling
 
 _LIMITS: Final = ("bytes_limit", "bytes_reservable_limit")
 

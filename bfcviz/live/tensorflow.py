@@ -5,7 +5,7 @@
     training     ........[window 1].................[window 2].................[window 3]....
     folder       window-000001/**/*.xplane.pb  window-000002/ ...    each there only when it is whole
 
-`bfcviz.importers.windows` opens them as they land.
+`bfcviz.importers.tensorflow.profiler_windows` opens them as they land.
 """
 
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
-from bfcviz.live.numpy import unserved
-from bfcviz.live.provider import HeapProvider
+from bfcviz.live.numpy.serve import unserved
+from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.periodic import Periodic
 
 WINDOW: Final = "window-"

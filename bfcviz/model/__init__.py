@@ -10,10 +10,10 @@ from bfcviz import _compiled
 _compiled.load("bfcviz._model")
 
 
-from bfcviz.model.bins import BIN
-from bfcviz.model.keyframes import keyframes
-from bfcviz.model.replay import Model
-from bfcviz.model.state import CHUNK, REGION, Stats
-from bfcviz.model.timeline import TIMELINE, timeline
+from bfcviz.model.seeking.keyframes import keyframes
+from bfcviz.model.state.model import Model
+from bfcviz.model.state.size_classes import BIN
+from bfcviz.model.state.views import CHUNK, REGION, Stats
+from bfcviz.model.timelines.timeline import TIMELINE, timeline
 
 __all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "Stats", "keyframes", "timeline"]

@@ -7,7 +7,7 @@ the dashboard. May import everything but cli.
 """
 
 from bfcviz.watching.alerts import Alarm, Alert
-from bfcviz.watching.begin import watch
-from bfcviz.watching.watched import Watch
+from bfcviz.watching.session import Watch
+from bfcviz.watching.start_watch import watch
 
 __all__ = ["Alarm", "Alert", "Watch", "watch"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.model.timeline import RATIOS
+from bfcviz.model.timelines.timeline import RATIOS
 from bfcviz.thresholds import Threshold, Unit
 
 GROWTH: Final = "growth_per_step"

@@ -12,12 +12,12 @@ from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
-from bfcviz.live.numpy import unserved
+from bfcviz.live.numpy.serve import unserved
 from bfcviz.watching import notebook
-from bfcviz.watching.begin import watch
-from bfcviz.watching.frameworks import Capture
+from bfcviz.watching.plan import Capture
 from bfcviz.watching.report import report
-from bfcviz.watching.watched import Watch
+from bfcviz.watching.session import Watch
+from bfcviz.watching.start_watch import watch
 
 _OFF: Final = "off"
 

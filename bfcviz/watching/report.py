@@ -8,10 +8,10 @@ import numpy as np
 
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.find import peak
-from bfcviz.model.fragmentation import external, internal, reserved_not_in_use
-from bfcviz.model.scene import short_name
-from bfcviz.model.state import Stats
+from bfcviz.model.browse.navigation import peak
+from bfcviz.model.explain.scene import short_name
+from bfcviz.model.state.views import Stats
+from bfcviz.model.timelines.fragmentation import external, internal, reserved_not_in_use
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 

@@ -8,12 +8,13 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks.wish import Wish
-from bfcviz.live import adapters, marks
-from bfcviz.live.provider import HeapProvider
+from bfcviz.live import adapters
+from bfcviz.live.capture import marks
+from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.watching.alerts import Alert
-from bfcviz.watching.frameworks import Plan, source_of, title_of, unwatchable
+from bfcviz.watching.plan import Plan, source_of, title_of, unwatchable
 
 RING: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""

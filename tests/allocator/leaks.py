@@ -15,7 +15,7 @@ from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 
 
 def resident():

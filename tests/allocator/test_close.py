@@ -15,7 +15,7 @@ from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import AllocatorError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import EVENT
 
 

@@ -6,10 +6,10 @@ import pytest
 from fake_cuda import GLOBAL, GRANULE, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda import KINDS, Budget, Sharing, cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
-from bfcviz.allocator.sub_allocators.cuda_virtual import VirtualSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, Budget, Sharing, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.virtual import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

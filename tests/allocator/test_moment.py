@@ -6,8 +6,8 @@ import numpy as np
 from heaps import MIB, assert_model_agrees, new_heap
 
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
-from bfcviz.model.beginning import beginning
+from bfcviz.events.log_reader import Reader
+from bfcviz.model.seeking.window_start import beginning
 
 
 def test_it_is_what_the_single_looks_show():

@@ -6,7 +6,7 @@ from heaps import GIB, KIB, MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import OutOfMemory, PoolTotals
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 
 

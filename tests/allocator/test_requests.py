@@ -5,10 +5,10 @@ import pytest
 from heaps import BASE, KIB, MIB, assert_model_agrees, new_heap, snapshot
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest, OutOfMemory
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Flag, Kind
 
 

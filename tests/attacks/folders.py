@@ -10,7 +10,7 @@ from pathlib import Path
 from attacks.mutate import damaged, odd, odd_events, odd_json
 from attacks.opening import good_trace, verdict
 
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 
 FILES = ("events.bin", "origin.json", "labels.jsonl")
 

@@ -12,11 +12,11 @@ from bfcviz.cli.info import info
 from bfcviz.cli.info_text import info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.reader import Reader
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.words import explain
+from bfcviz.model.explain.text.event import explain
 
 LONG = 1 << 20  # events
 

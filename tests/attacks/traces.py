@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from attacks.mutate import NUMBERS, damaged, odd, odd_events, odd_json
 from attacks.opening import good_trace, verdict
 
-from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.tables import FIELDS
-from bfcviz.model.keyframes import keyframes
+from bfcviz.events.storage.arrow import FIELDS
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY
+from bfcviz.model.seeking.keyframes import keyframes
 
 TYPES = (
     pa.int8(),

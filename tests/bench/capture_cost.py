@@ -13,9 +13,9 @@ import time
 import numpy as np
 
 from bfcviz.events.labels import Labels
-from bfcviz.live.labels import label
-from bfcviz.live.numpy import serve_numpy
-from bfcviz.live.stacks import Stacks
+from bfcviz.live.capture.labels import label
+from bfcviz.live.capture.stacks import Stacks
+from bfcviz.live.numpy.serve import serve_numpy
 
 MODES = ("alone", "nothing", "label", "stack")
 ARRAYS = 20_000

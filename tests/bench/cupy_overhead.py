@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from bfcviz.events.log import EventLog
-from bfcviz.events.recording import Recording
-from bfcviz.live.cupy import observe_cupy, serve_cupy
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
 
 try:
     import cupy

@@ -15,7 +15,7 @@ from model_workload import training
 from bfcviz.events.labels import Labels
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import Model, keyframes, timeline
-from bfcviz.model.reduce import ChunkTable
+from bfcviz.model.state.reducer import ChunkTable
 
 RUNS = 5
 SEEKS = 60

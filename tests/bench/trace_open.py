@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from events.fabricate import fabricate, fabricate_labels
 
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import BLOCK, Trace
 
 READS = 60

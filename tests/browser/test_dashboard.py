@@ -91,7 +91,7 @@ def test_keys_step_and_jump(small):
     small.key("End")
     small.wait_for_step(small.lab.python("len(run)"))
     small.key("k")
-    small.wait_for_step(small.lab.python("__import__('bfcviz.model.find').model.find.peak(run)"))
+    small.wait_for_step(small.lab.python("__import__('bfcviz.model.browse.navigation').model.find.peak(run)"))
     assert small.lab.page.locator(".jp-Cell").count() == 2  # the lab's own shortcuts stayed out of it
 
 

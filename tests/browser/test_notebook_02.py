@@ -17,7 +17,7 @@ import time
 import bfcviz
 import ipywidgets as widgets
 import numpy as np
-from bfcviz.dashboard import kernel
+from bfcviz.dashboard.background import kernel
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 

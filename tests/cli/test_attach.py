@@ -18,8 +18,8 @@ from shared import ROOT
 import bfcviz
 from bfcviz import LiveDashboard
 from bfcviz.cli import attach, main, view
-from bfcviz.events.recording import Recording
-from bfcviz.live.record import CLAIM
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.process.record import CLAIM
 
 LIMIT_S = 60
 

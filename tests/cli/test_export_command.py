@@ -6,7 +6,7 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.export import NAMED_STEPS
 from bfcviz.figures import FIGURES
-from bfcviz.model.find import peak, worst_fragmentation
+from bfcviz.model.browse.navigation import peak, worst_fragmentation
 
 SAMPLE = bfcviz.sample("lstm")
 

@@ -9,7 +9,7 @@ from bfcviz.cli.info import info
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Origin, Pool, Status, Trace
-from bfcviz.importers.opening import open_trace
+from bfcviz.importers.open_trace import open_trace
 
 KEYS = {
     *("name", "bytes_limit", "pool_bytes", "bytes_in_use", "requested_bytes_in_use", "peak_bytes_in_use"),

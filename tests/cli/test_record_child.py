@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bfcviz.cli import child, main
+from bfcviz.cli import child_process, main
 
 LIMIT_S = 60
 
@@ -25,7 +25,7 @@ while signal.sigtimedwait([], 0.2) is None: pass
 
 
 def run(*words, **environment):
-    return child.run(words, {**os.environ, **environment})
+    return child_process.run(words, {**os.environ, **environment})
 
 
 def test_a_python_file_is_no_program(tmp_path, capsys, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from cli.test_record import recording, requests_in
 
 from bfcviz.events.origin import Status
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 BEGIN = """

@@ -5,8 +5,8 @@ import pytest
 from bfcviz.cli import main
 from bfcviz.cli.record import make_way
 from bfcviz.errors import FileError, OtherFiles
-from bfcviz.events.recording import Recording
-from bfcviz.live.record import CLAIM
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.process.record import CLAIM
 
 
 def test_a_folder_is_made_with_those_above_it(tmp_path):

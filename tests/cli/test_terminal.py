@@ -13,11 +13,11 @@ from heaps import MIB, new_heap
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.events.labels import Labels
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.reader import Reader
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import printable, say
-from bfcviz.watching.failure import Failure
+from bfcviz.watching.oom_report import Failure
 from bfcviz.watching.report import report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"

@@ -10,17 +10,17 @@ from fake_rmm import FakeRmm
 from fake_torch import FakeTorch, HostMemory
 from live.cupy_stand_in import StandIn, cupy
 
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.live import cupy_api
-from bfcviz.live import rmm as live_rmm
-from bfcviz.live import torch as live_torch
-from bfcviz.live.cupy import observe_cupy, serve_cupy
-from bfcviz.live.headroom import Room
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.live.cupy import api
+from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
 from bfcviz.live.jax import observe_jax
-from bfcviz.live.numpy import serve_numpy
-from bfcviz.live.rmm import observe_rmm, serve_rmm
+from bfcviz.live.numpy.serve import serve_numpy
+from bfcviz.live.rmm import entry as live_rmm
+from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
+from bfcviz.live.shared.headroom import Room
 from bfcviz.live.tensorflow import windows
-from bfcviz.live.torch import observe_torch, serve_torch
+from bfcviz.live.torch import entry as live_torch
+from bfcviz.live.torch.entry import observe_torch, serve_torch
 
 
 def _numpy(_patch, _folder):
@@ -30,7 +30,7 @@ def _numpy(_patch, _folder):
 def _cupy(make):
     def put(patch, _folder):
         gpu = StandIn()
-        patch.setattr(cupy_api, "Cuda", lambda _: gpu)
+        patch.setattr(api, "Cuda", lambda _: gpu)
         return make
 
     return put

@@ -11,13 +11,15 @@ from shared import ROOT
 
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.sources import trace_of
-from bfcviz.events.files import OpenFile
+from bfcviz.events.live_window import KEEP
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
-from bfcviz.events.recording import Recording
-from bfcviz.events.window import KEEP
-from bfcviz.figures import cells, glance
-from bfcviz.model import Model, rows
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.storage.files import OpenFile
+from bfcviz.events.storage.recording import Recording
+from bfcviz.figures.region_map import live_map
+from bfcviz.figures.region_map.raster import cells
+from bfcviz.model import Model
+from bfcviz.model.state import row_storage
 
 
 class Way:
@@ -44,11 +46,11 @@ class Way:
 
         monkeypatch.setattr(Reader, "read_into", from_log)
         monkeypatch.setattr(OpenFile, "read_at", from_file)
-        monkeypatch.setattr(rows, "contiguous", self._noted(self.reduced))
+        monkeypatch.setattr(row_storage, "contiguous", self._noted(self.reduced))
         monkeypatch.setattr(cells, "contiguous", self._noted(self.drawn))
 
     def _noted(self, seen):
-        contiguous = rows.contiguous
+        contiguous = row_storage.contiguous
 
         def note(block):
             seen.append(contiguous(block))
@@ -108,8 +110,8 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         dashboard.inspector.colour = colour
         dashboard.inspector.trace_grew(moving=True)
         owned = []
-        make = glance._owned
-        monkeypatch.setattr(glance, "_owned", lambda events: owned.append(make(events)) or owned[-1])
+        make = live_map._owned
+        monkeypatch.setattr(live_map, "_owned", lambda events: owned.append(make(events)) or owned[-1])
         work(heap, 30)
         dashboard.trace.refresh()
         assert dashboard.inspector.glance()

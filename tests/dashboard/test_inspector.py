@@ -6,17 +6,17 @@ import sys
 import numpy as np
 import pytest
 import traitlets
-from dashboard.test_player import until
+from dashboard.background.test_player import until
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard import player as player_module
-from bfcviz.dashboard.exporter import Exporter
-from bfcviz.dashboard.view import difference
+from bfcviz.dashboard.background import player as player_module
+from bfcviz.dashboard.controls.export import Exporter
+from bfcviz.dashboard.panels.figure_view import difference
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
-from bfcviz.model.words import explain
+from bfcviz.model.explain.text.event import explain
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_it_begins_where_it_is_told(trace):
 @pytest.mark.parametrize("exact_chunks", [3000, 50, 0])
 def test_the_picture_is_the_one_drawn_from_scratch(trace, exact_chunks, monkeypatch):
     """Stepping changes in place what a new Inspector would draw, as rectangles, as an image, and across."""
-    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map"], "EXACT_CHUNKS", exact_chunks)
+    monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", exact_chunks)
     walked = Inspector(trace)
     for step in (1, 2, 300, 299, 609, 0, 300):
         walked.step = step

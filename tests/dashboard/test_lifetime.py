@@ -18,7 +18,7 @@ from processes import run_code
 import bfcviz
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.series import Series
+from bfcviz.dashboard.trace_series import Series
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

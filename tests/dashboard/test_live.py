@@ -15,12 +15,12 @@ from shared import ROOT
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
+from bfcviz.dashboard.controls.summary_text import notice
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.wording import notice
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
 
 PATIENCE_S = 60
@@ -30,7 +30,7 @@ WRITER = """
 import sys
 from heaps import MIB, new_heap
 from bfcviz.events.origin import Pool
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 with Recording(sys.argv[1], [Pool("gpu", MIB)]) as recording:
     heap = new_heap(log=recording.log, labels=recording.labels)
     for number in range(100):

@@ -6,13 +6,13 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard.layouts import LAYOUTS
+from bfcviz.dashboard.controls.navigation import MOVES
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.moves import MOVES
+from bfcviz.dashboard.panels.layouts import LAYOUTS
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.figures import FIGURES
-from bfcviz.figures.look import MapWindow
+from bfcviz.figures.style.view_options import MapWindow
 
 
 def work(heap, times):

@@ -9,14 +9,14 @@ from figures.synthetic import busy_trace
 from heaps import new_heap
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.layouts import LAYOUTS
+from bfcviz.dashboard.controls.summary_text import notice
+from bfcviz.dashboard.panels.layouts import LAYOUTS
 from bfcviz.dashboard.sources import trace_of
-from bfcviz.dashboard.wording import notice
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.figures.colouring import COLOURINGS
+from bfcviz.figures.style.colouring import COLOURINGS
 
 OURS = {
     *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),

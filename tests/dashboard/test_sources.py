@@ -11,7 +11,7 @@ from bfcviz.dashboard.sources import name_of, trace_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool, Status
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
 
 

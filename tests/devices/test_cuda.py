@@ -6,9 +6,9 @@ import pytest
 from devices.machines import fake, simulated
 from fake_cuda import FakeCuda
 
-from bfcviz.allocator.attributes import AllocatorAttributes
-from bfcviz.allocator.sub_allocators import cuda_driver
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.devices import DeviceManager, Settings, cuda_gpus, physical_gpus
 from bfcviz.errors import DeviceError, DevicesError
 from bfcviz.units import GiB, MiB

@@ -8,13 +8,13 @@ import pytest
 from heaps import assert_model_agrees, new_heap
 
 import bfcviz
-from bfcviz.allocator.attributes import AllocatorAttributes
-from bfcviz.allocator.registry import AllocatorFactory, AllocatorRegistry
+from bfcviz.allocator.interface.attributes import AllocatorAttributes
+from bfcviz.allocator.interface.registry import AllocatorFactory, AllocatorRegistry
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration, Settings
 from bfcviz.devices.simulated import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError, UnknownDevice
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.units import GiB, MiB

@@ -5,12 +5,12 @@ import threading
 from heaps import MIB
 
 import bfcviz
-from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.memory_log import UNKNOWN_STEP, MemoryLog, step
-from bfcviz.devices.tensor import Tensor
-from bfcviz.events.reader import Reader
+from bfcviz.devices.tensors.memory_log import UNKNOWN_STEP, MemoryLog, step
+from bfcviz.devices.tensors.tensor import Tensor
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.tensor_shape import checked_shape, resolved
+from bfcviz.devices.tensors.shape import checked_shape, resolved
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 
 SIZES = st.lists(st.integers(0, 6), max_size=5)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from events.fabricate import fabricate, fabricate_labels
 
-from bfcviz.events.recording import Recording
 from bfcviz.events.schema import EVENT
+from bfcviz.events.storage.recording import Recording
 
 COUNT = 1000
 

@@ -7,7 +7,7 @@ import time
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 
 
 def main():

@@ -13,15 +13,15 @@ from events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
 from bfcviz.cli.info import info
 from bfcviz.errors import BfcvizError, FileError
-from bfcviz.events import parquet
-from bfcviz.events.awaiting import await_recording
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.tables import LabelNames, table_of
+from bfcviz.events.storage import parquet_reader
+from bfcviz.events.storage.arrow import LabelNames, table_of
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY
+from bfcviz.events.storage.wait_for_recording import await_recording
 from bfcviz.events.trace import BLOCK, Trace
-from bfcviz.importers.opening import open_trace
+from bfcviz.importers.open_trace import open_trace
 
 WRONG_DETAILS = [
     {"facts": 5},
@@ -61,14 +61,16 @@ def alike(count):
 
 
 def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
-    path = repacked(tmp_path / "t.parquet", alike(parquet.MAX_GROUP + 1), group=parquet.MAX_GROUP + 1)
+    path = repacked(
+        tmp_path / "t.parquet", alike(parquet_reader.MAX_GROUP + 1), group=parquet_reader.MAX_GROUP + 1
+    )
     with pytest.raises(FileError, match="impossible sizes") as caught:
         open_trace(path)
-    assert f"{parquet.MAX_GROUP:,}" in str(caught.value)
+    assert f"{parquet_reader.MAX_GROUP:,}" in str(caught.value)
 
 
 def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "CACHED_BYTES", BLOCK * EVENT.itemsize)
+    monkeypatch.setattr(parquet_reader, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
         assert sum(events.nbytes for events in trace._source._decoded.values()) <= BLOCK * EVENT.itemsize
@@ -82,8 +84,8 @@ def test_many_tiny_row_groups_are_refused(tmp_path):
 
 
 def test_more_events_than_the_file_can_hold_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "FEW_EVENTS", 1000)
-    monkeypatch.setattr(parquet, "EVENTS_A_BYTE", 0.01)
+    monkeypatch.setattr(parquet_reader, "FEW_EVENTS", 1000)
+    monkeypatch.setattr(parquet_reader, "EVENTS_A_BYTE", 0.01)
     with pytest.raises(FileError, match="events a byte"):
         open_trace(repacked(tmp_path / "t.parquet", alike(2000)))
 

@@ -11,7 +11,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import EVENT, Kind
 
 CAPACITY = 64
@@ -100,7 +100,7 @@ def test_a_file_is_never_overwritten(tmp_path):
 FULL = """
 import resource, signal, sys
 from bfcviz import BFCAllocator, EventLog, SimulatedSubAllocator
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 200, 64 * 200))
 log = EventLog(64, folder=sys.argv[1])

@@ -9,9 +9,9 @@ import pytest
 from events.fabricate import fabricate, fabricate_labels, fabricate_trace
 
 from bfcviz.errors import FileError
-from bfcviz.events import packing
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.packing import LABELS_KEY, ORIGIN_KEY, pack
+from bfcviz.events.storage import parquet_writer
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, pack
 from bfcviz.events.trace import BLOCK, Trace
 
 COUNT = BLOCK + 500
@@ -155,7 +155,7 @@ def test_events_that_cannot_be_right(good, tmp_path, name, value, why):
 
 
 def test_labels_that_are_not_there(good, tmp_path):
-    few = packing._packed(fabricate_labels(5))
+    few = parquet_writer._packed(fabricate_labels(5))
     origin = (
         pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 800', b'"labels": 5')
     )
@@ -165,14 +165,16 @@ def test_labels_that_are_not_there(good, tmp_path):
     assert len(trace.to_pandas()) == COUNT
 
 
-@pytest.mark.parametrize("labels", ["", "not base64!", "AAAA", packing._packed(fabricate_labels())[:-40]])
+@pytest.mark.parametrize(
+    "labels", ["", "not base64!", "AAAA", parquet_writer._packed(fabricate_labels())[:-40]]
+)
 def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):
         use_all(rewritten(good, tmp_path / "x.parquet", labels=labels))
 
 
 def test_a_label_table_that_would_fill_the_memory(good, monkeypatch):
-    monkeypatch.setattr(packing, "MAX_UNPACKED_LABELS", 1000)
+    monkeypatch.setattr(parquet_writer, "MAX_UNPACKED_LABELS", 1000)
     with pytest.raises(FileError, match="more than 1000 bytes"):
         use_all(good)
 

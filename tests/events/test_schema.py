@@ -11,7 +11,7 @@ from shared import ROOT
 from bfcviz.events import schema
 from bfcviz.events.event_record import RECORD, Event
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import EVENT, Flag, Kind
 
 HEADER = (ROOT / "bfcviz/events/event_record.h").read_text()

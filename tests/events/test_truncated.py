@@ -10,9 +10,9 @@ from processes import run_code, run_python
 
 from bfcviz.errors import FileError, Lapped
 from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Status
-from bfcviz.events.reader import Reader
-from bfcviz.events.recording import Recording
+from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 CAPACITY = 1024  # 16 pages

@@ -8,9 +8,9 @@ import pytest
 from heaps import MIB, assert_model_agrees, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.memory_log import MemoryLog
+from bfcviz.devices.tensors.memory_log import MemoryLog
 from bfcviz.errors import InvalidRequest, OutOfMemory
-from bfcviz.events.reader import Reader
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.examples.training import MLP, Adam, Attention, ConvNet, Deferred, Momentum, Training
 

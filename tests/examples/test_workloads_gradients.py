@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, Machine, Training
 from bfcviz.examples.training import operations as op
 from bfcviz.examples.training.attention import Heads, mixed, scores

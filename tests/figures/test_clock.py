@@ -5,7 +5,7 @@ import pytest
 from figures.synthetic import busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.timelines import Clock
+from bfcviz.figures.timelines.axis import Clock
 
 
 def marks_at(*times):

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures import FIGURES, FORMATS, draw, export
-from bfcviz.figures.region_map import region_map
+from bfcviz.figures.region_map.figure import region_map
 from bfcviz.model import Model
 
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")

@@ -3,13 +3,13 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures import lifetimes as module
-from bfcviz.figures.colouring import colouring
-from bfcviz.figures.lifetimes import active_memory, life_at, lifetimes_panel, lives
-from bfcviz.figures.look import Look, Selected
-from bfcviz.figures.theme import LIGHT
+from bfcviz.figures.active_memory import figure as module
+from bfcviz.figures.active_memory.figure import active_memory, life_at, lifetimes_panel, lives
+from bfcviz.figures.style.colouring import colouring
+from bfcviz.figures.style.theme import LIGHT
+from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model, timeline
-from bfcviz.model.lifetimes import lifetimes
+from bfcviz.model.lifetimes.lifetimes import lifetimes
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 

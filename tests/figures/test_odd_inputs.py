@@ -4,12 +4,12 @@ import pytest
 from figures.odd_traces import ODD, assert_drawable, many_regions
 
 from bfcviz.figures import FIGURES
-from bfcviz.figures.colouring import COLOURINGS
 from bfcviz.figures.export import rendered
-from bfcviz.figures.fitting import fitted
-from bfcviz.figures.look import Look, MapWindow, Selected
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.touched import last_event
+from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.figures.style.fit_width import fitted
+from bfcviz.figures.style.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
 

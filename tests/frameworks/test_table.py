@@ -14,21 +14,21 @@ from bfcviz.frameworks.option_types import OBJECT, SECONDS
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE, Framework, Option, Way
 from bfcviz.frameworks.wish import resolve
 from bfcviz.live import adapters
-from bfcviz.watching.frameworks import plan
+from bfcviz.watching.plan import plan
 
 WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framework.ways]
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_options_are_the_arguments_of_the_function(name, way):
-    function = getattr(import_module(f"bfcviz.live.{name}"), way.function or f"{way.name}_{name}")
+    function = getattr(import_module(FRAMEWORKS[name].module), way.function or f"{way.name}_{name}")
     arguments = set(inspect.signature(function).parameters)
     assert {option.name for option in way.options} == arguments - {"folder"}
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_defaults_are_values_of_the_type(name, way):
-    function = getattr(import_module(f"bfcviz.live.{name}"), way.function or f"{way.name}_{name}")
+    function = getattr(import_module(FRAMEWORKS[name].module), way.function or f"{way.name}_{name}")
     parameters = inspect.signature(function).parameters
     for option in way.options:
         default = parameters[option.name].default
@@ -61,7 +61,7 @@ def paddle(monkeypatch):
     way = Way(
         "observe", "its totals", (Option("log", OBJECT), Option("every_s", SECONDS, "between readings"))
     )
-    added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,))}
+    added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,), "bfcviz.live.paddle")}
     for function in (resolve, selection_of, adapters.pool_of, plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []

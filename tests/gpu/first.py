@@ -41,7 +41,7 @@ def told(work, *arguments):
 
 
 def driver():
-    from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator  # noqa: PLC0415
+    from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, cuda_sub_allocator  # noqa: PLC0415
     from bfcviz.devices import cuda_gpus  # noqa: PLC0415
 
     for gpu in cuda_gpus():
@@ -66,7 +66,7 @@ def grant_and_free(source, size):
 def ipc():
     import cupy  # noqa: PLC0415
 
-    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
 
     handle = cupy.cuda.runtime.ipcGetMemHandle
     for kind in ("device", "async", "virtual"):
@@ -92,7 +92,7 @@ def capture():
 
 def captured(cupy, kind, mode):
     """Grow within a capture, end it, and use the memory."""
-    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
 
     with serve_cupy("1GiB", memory=kind):
         stream = cupy.cuda.Stream(non_blocking=True)
@@ -115,7 +115,7 @@ def captured(cupy, kind, mode):
 def values():
     import cupy  # noqa: PLC0415
 
-    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
 
     for kind in ("device", "async", "virtual", "managed"):
         with serve_cupy("2GiB", memory=kind) as served:
@@ -169,7 +169,7 @@ def recordings():
 
 
 def recorded(name, run):
-    from bfcviz.events.recording import Recording  # noqa: PLC0415
+    from bfcviz.events.storage.recording import Recording  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         with Recording(Path(folder) / name) as recording:
@@ -182,7 +182,7 @@ def recorded(name, run):
 def record_cupy(recording):
     from gpu.cuda_machine import trained  # noqa: PLC0415
 
-    from bfcviz.live.cupy import serve_cupy  # noqa: PLC0415
+    from bfcviz.live.cupy.serve import serve_cupy  # noqa: PLC0415
 
     with serve_cupy("64MiB", log=recording):
         trained(10)
@@ -191,7 +191,7 @@ def record_cupy(recording):
 def record_torch(recording):
     import torch  # noqa: PLC0415
 
-    from bfcviz.live.torch import observe_torch  # noqa: PLC0415
+    from bfcviz.live.torch.entry import observe_torch  # noqa: PLC0415
 
     with observe_torch(log=recording, every_s=0.05):
         network = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 1))

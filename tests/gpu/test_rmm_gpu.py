@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from heaps import MIB
 
-from bfcviz.live.rmm import observe_rmm, serve_rmm
+from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
 
 try:
     import rmm

@@ -5,9 +5,9 @@ import pytest
 from gpu.cuda_machine import cupy, needs_gpu
 from heaps import MIB, assert_model_agrees, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda import KINDS, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training import MLP, Attention, ConvNet, Deferred, Training
 from bfcviz.examples.training.releases import cuda_fence
 

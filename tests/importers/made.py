@@ -8,11 +8,11 @@ from importers.naive_bfc import NaiveBFC
 from importers.profile_maker import PlaneMaker, memory
 from shared import SHARED
 
-from bfcviz.importers.content import read_content
-from bfcviz.importers.requests import REQUEST, Recorded, Requests
-from bfcviz.importers.wire import Wire
-from bfcviz.importers.xplane import collect
-from bfcviz.importers.xspace import read_space
+from bfcviz.importers.file_content import read_content
+from bfcviz.importers.tensorflow.protobuf_wire import Wire
+from bfcviz.importers.tensorflow.requests import REQUEST, Recorded, Requests
+from bfcviz.importers.tensorflow.xplane import collect
+from bfcviz.importers.tensorflow.xspace import read_space
 
 REAL = SHARED / "real" / "tensorflow"
 

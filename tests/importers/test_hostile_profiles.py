@@ -12,7 +12,7 @@ from importers.profile_maker import PlaneMaker, chunk, memory, number, varint
 
 from bfcviz.cli.info import info
 from bfcviz.errors import FileError
-from bfcviz.importers.opening import open_trace
+from bfcviz.importers.open_trace import open_trace
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 MiB = 1 << 20
@@ -23,7 +23,7 @@ MAX_BYTES = 500 * MiB
 OPENER = """
 import json, resource, sys
 from bfcviz.errors import FileError
-from bfcviz.importers.opening import open_trace
+from bfcviz.importers.open_trace import open_trace
 
 def used():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

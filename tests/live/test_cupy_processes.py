@@ -9,8 +9,8 @@ from live.cupy_stand_in import cupy, needs_cupy
 from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.live import cupy_api
-from bfcviz.live.cupy import observe_cupy, serve_cupy
+from bfcviz.live.cupy import api
+from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 
@@ -20,10 +20,10 @@ import cupy
 import numpy as np
 from live.cupy_stand_in import StandIn
 from bfcviz import Recording
-from bfcviz.live import cupy_api
-from bfcviz.live.cupy import serve_cupy
+from bfcviz.live.cupy import api
+from bfcviz.live.cupy.serve import serve_cupy
 gpu = StandIn()
-cupy_api.Cuda = lambda wish: gpu
+api.Cuda = lambda wish: gpu
 """
 
 HERE = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -121,7 +121,7 @@ def test_no_gpu_or_driver(watch, word):
 
 
 def test_cupy_that_is_not_installed_or_broken(monkeypatch):
-    monkeypatch.setattr(cupy_api, "find_spec", lambda name: None)
+    monkeypatch.setattr(api, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtra, match=r"CuPy was to be served, which needs cupy: pip install 'bfcviz\[cuda12\]'"
     ):
@@ -131,7 +131,7 @@ def test_cupy_that_is_not_installed_or_broken(monkeypatch):
     def broken(name):
         raise ImportError("libnvrtc.so.12: cannot open shared object file\nmore")
 
-    monkeypatch.setattr(cupy_api, "import_module", broken)
+    monkeypatch.setattr(api, "import_module", broken)
     with pytest.raises(
         LiveError, match=r"cannot be imported \(ImportError: libnvrtc\.so\.12: cannot open.*one build"
     ):
@@ -145,7 +145,7 @@ def test_a_build_for_other_gpus(monkeypatch):
 
 
 def test_the_c_function_that_tells_the_stream_is_found():
-    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
+    cuda = api.Cuda.__new__(api.Cuda)
     cuda.cupy = cupy
     exported = sys.modules["cupy_backends.cuda.stream"].__pyx_capi__
     assert "get_stream_ptr" in exported
@@ -153,7 +153,7 @@ def test_the_c_function_that_tells_the_stream_is_found():
 
 
 def test_a_cupy_that_exports_no_such_function_is_asked_in_python(monkeypatch):
-    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
+    cuda = api.Cuda.__new__(api.Cuda)
     cuda.cupy = type(
         "cupy", (), {"cuda": type("cuda", (), {"get_current_stream": staticmethod(lambda _: Stream)})}
     )

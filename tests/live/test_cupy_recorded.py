@@ -8,12 +8,12 @@ from processes import needs_compiled
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.events.reader import Reader
-from bfcviz.events.recording import Recording
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.live import stacks
-from bfcviz.live.cupy import observe_cupy, serve_cupy
-from bfcviz.live.labels import label
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture import stacks
+from bfcviz.live.capture.labels import label
+from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]

@@ -7,8 +7,8 @@ import pytest
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.events.recording import Recording
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.recording import Recording
 from bfcviz.live.jax import observe_jax
 
 

@@ -9,8 +9,8 @@ from numpy._core.multiarray import get_handler_name
 from processes import needs_compiled
 
 from bfcviz.events.log import EventLog
-from bfcviz.events.recording import Recording
-from bfcviz.live.numpy import serve_numpy, unserved
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.numpy.serve import serve_numpy, unserved
 
 pytestmark = needs_compiled
 

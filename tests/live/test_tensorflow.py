@@ -9,7 +9,7 @@ import pytest
 from importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.importers.windows import landed
+from bfcviz.importers.tensorflow.profiler_windows import landed
 from bfcviz.live.tensorflow import windows
 
 

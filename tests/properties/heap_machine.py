@@ -12,18 +12,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from properties.heap_oracle import Oracle, Source
 
 from bfcviz.allocator.bfc import BFCAllocator
-from bfcviz.allocator.options import AllocatorOptions
+from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.replay import Operations
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import DoubleFree, ForeignPointer, InteriorPointer, InvalidRequest, OutOfMemory
 from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.reduce import ChunkTable
-from bfcviz.model.state import chunks_of, regions_of, stats_of
+from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.views import chunks_of, regions_of, stats_of
 
 KIB, MIB = 1 << 10, 1 << 20
 

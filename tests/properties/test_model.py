@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import bin_of
 from bfcviz.model import Model, keyframes
-from bfcviz.model.keyframes import decode, encode
-from bfcviz.model.snapshots import Snapshots, snapshot_of
+from bfcviz.model.seeking.keyframes import decode, encode
+from bfcviz.model.seeking.snapshots import Snapshots, snapshot_of
 
 
 def state_of(model):

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.events.schema import Kind
-from bfcviz.model import fragmentation, timeline
-from bfcviz.model.find import events_of, next_step, peak, previous_step, worst_fragmentation
-from bfcviz.model.timeline import RATIOS, SERIES
+from bfcviz.model import timeline
+from bfcviz.model.browse.navigation import events_of, next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.timelines import fragmentation
+from bfcviz.model.timelines.timeline import RATIOS, SERIES
 
 
 def values_of(heap, pool, wanted=0):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from bfcviz.events.schema import Kind
 from bfcviz.model import TIMELINE, timeline
-from bfcviz.model.merging import fewer, merged
-from bfcviz.model.running import Running
-from bfcviz.model.timeline import SERIES
+from bfcviz.model.timelines.downsample import fewer, merged
+from bfcviz.model.timelines.rolling import Running
+from bfcviz.model.timelines.timeline import SERIES
 
 
 def grown(heap, cuts, running):

@@ -10,9 +10,9 @@ import bfcviz
 from bfcviz.dashboard.sources import trace_of
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.model.find import events_of
+from bfcviz.model.browse.navigation import events_of
+from bfcviz.watching.alert_monitor import CALM, Guard
 from bfcviz.watching.alerts import Alert
-from bfcviz.watching.guard import CALM, Guard
 
 PATIENCE_S = 60
 

@@ -15,9 +15,10 @@ import bfcviz
 from bfcviz.errors import FileError, LiveError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
-from bfcviz.live import numpy_api, system_memory
+from bfcviz.live.numpy import api
+from bfcviz.live.shared import system_memory
 from bfcviz.model import Model
-from bfcviz.model.find import events_of
+from bfcviz.model.browse.navigation import events_of
 
 PATIENCE_S = 60
 
@@ -25,9 +26,9 @@ PATIENCE_S = 60
 @pytest.fixture(autouse=True)
 def as_it_was():
     """Whatever a test does, NumPy has its own memory afterwards, threads start as they did, and nothing goes on."""
-    handler, start = numpy_api.get_handler(), threading.Thread.start
+    handler, start = api.get_handler(), threading.Thread.start
     yield
-    assert numpy_api.get_handler() is handler
+    assert api.get_handler() is handler
     assert threading.Thread.start is start
     assert not [each.name for each in threading.enumerate() if each.name.startswith("bfcviz-lookout")]
     with bfcviz.watch(numpy=True, limit="1MiB"):

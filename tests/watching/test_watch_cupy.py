@@ -7,8 +7,8 @@ from live.cupy_stand_in import cupy, gpu, needs_cupy
 import bfcviz
 from bfcviz.errors import OutOfMemory
 from bfcviz.events.schema import Kind
-from bfcviz.live.cupy import CupyServed
-from bfcviz.model.find import events_of
+from bfcviz.live.cupy.serve import CupyServed
+from bfcviz.model.browse.navigation import events_of
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]

@@ -8,8 +8,8 @@ goes to the heap past it is not seen.
 
 from bfcviz.allocator.wrappers.alert import AlertAllocator as AlertAllocator
 from bfcviz.allocator.wrappers.alert import Crossing as Crossing
-from bfcviz.allocator.wrappers.damage import Damage as Damage
 from bfcviz.allocator.wrappers.guard import GuardAllocator as GuardAllocator
+from bfcviz.allocator.wrappers.guard_damage import Damage as Damage
 from bfcviz.allocator.wrappers.limit import LimitAllocator as LimitAllocator
 from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator as NaNFillAllocator
 from bfcviz.allocator.wrappers.retry import RetryAllocator as RetryAllocator

@@ -14,9 +14,9 @@ from threading import RLock
 from typing import Any, Final, Protocol, runtime_checkable
 
 from bfcviz import _forks
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.allocator.sub_allocators.cuda_base import CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda_driver import Driver
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import InvalidRequest

@@ -15,12 +15,12 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.allocator.stats import Stats
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.allocator.interface.stats import Stats
 from bfcviz.allocator.wrappers.access import Access, access_to
-from bfcviz.allocator.wrappers.damage import Damage, Guarded, Side
-from bfcviz.allocator.wrappers.guarded import GuardedChunks
+from bfcviz.allocator.wrappers.guard_damage import Damage, Guarded, Side
+from bfcviz.allocator.wrappers.guarded_chunks import GuardedChunks
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import (
     ForeignPointer,

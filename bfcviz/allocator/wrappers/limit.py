@@ -5,9 +5,9 @@ from dataclasses import replace
 from threading import RLock
 
 from bfcviz import _forks
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.allocator.stats import Stats
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.allocator.interface.stats import Stats
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import BrokenInvariant, InvalidFree, InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.native import MAX_REQUEST

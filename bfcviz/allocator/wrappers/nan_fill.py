@@ -3,8 +3,8 @@
 import operator
 from typing import Final
 
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.wrappers.access import Access, access_to
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import InvalidFree, InvalidRequest

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from bfcviz.allocator.attributes import AllocationAttributes
 from bfcviz.allocator.free_signal import FreeSignal
-from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import InvalidRequest, OutOfMemory
 

@@ -5,8 +5,8 @@ from threading import RLock
 from typing import NamedTuple
 
 from bfcviz import _forks
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.protocol import Allocator
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import BrokenInvariant, ForeignPointer
 from bfcviz.units import format_bytes

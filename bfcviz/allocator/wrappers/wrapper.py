@@ -5,9 +5,9 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from bfcviz._closing import Closing
-from bfcviz.allocator.attributes import AllocationAttributes
-from bfcviz.allocator.protocol import Allocator, bytes_of
-from bfcviz.allocator.stats import Stats
+from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.protocol import Allocator, bytes_of
+from bfcviz.allocator.interface.stats import Stats
 from bfcviz.errors import OutOfMemory
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training.graph import Graph, Value
 from bfcviz.examples.training.machine import Shape
 from bfcviz.examples.training.models import Model, dense

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.tensor_memory import load_cupy, place_of
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.devices.tensors.memory import load_cupy, place_of
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import OutOfMemory
 from bfcviz.examples.training.releases import Release
 

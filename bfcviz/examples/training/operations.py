@@ -3,7 +3,7 @@
 from math import prod
 from typing import Any
 
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training.graph import Graph, Value
 
 

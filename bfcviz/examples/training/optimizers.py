@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from bfcviz.devices.tensor import Tensor
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training.machine import Machine
 
 

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from bfcviz.devices.tensor import Tensor
-from bfcviz.devices.tensor_memory import load_cupy
+from bfcviz.devices.tensors.memory import load_cupy
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.allocator.protocol import Allocator
-from bfcviz.devices import memory_log
-from bfcviz.devices.tensor import Tensor
+from bfcviz.allocator.interface.protocol import Allocator
+from bfcviz.devices.tensors import memory_log
+from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 from bfcviz.examples.training.graph import Graph, Value
 from bfcviz.examples.training.machine import Machine

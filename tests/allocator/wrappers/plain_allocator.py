@@ -1,7 +1,7 @@
 """An allocator that tracks nothing, as one around `malloc` would: the least that the protocol allows."""
 
-from bfcviz.allocator.protocol import bytes_of
-from bfcviz.allocator.stats import Stats
+from bfcviz.allocator.interface.protocol import bytes_of
+from bfcviz.allocator.interface.stats import Stats
 
 BASE = 0x10000
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from heaps import KIB, new_heap
 
-from bfcviz.allocator.attributes import AllocationAttributes
+from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.limit import LimitAllocator
 from bfcviz.allocator.wrappers.retry import RetryAllocator

@@ -1,0 +1,19 @@
+# What a framework's memory functions call (hooks.h), declared to Cython.
+
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef extern from "bfcviz/allocator/c_interface/hooks.h":
+    ctypedef struct Totals "bfc_totals":
+        uint64_t pool
+        uint64_t in_use
+        uint64_t largest_free
+
+    ctypedef struct Hooks "bfc_hooks":
+        void *heap
+        void *(*serve)(void *, size_t, uint32_t) noexcept nogil
+        int (*take_back)(void *, void *) noexcept nogil
+        uint64_t (*requested)(void *, void *) noexcept nogil
+        void (*totals)(void *, Totals *) noexcept nogil
+
+    object pack "bfc_hooks_pack"(const Hooks *)
+    const Hooks *unpack "bfc_hooks_unpack"(object) except NULL

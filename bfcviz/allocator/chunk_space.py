@@ -1,0 +1,220 @@
+"""Space: the heap's chunks and the seven things that can happen to them. Each is one event.
+
+::
+
+    region 0                                      region 1
+    |AAAAAA|......|BBBBBBBBBBBB|..............|    |CCCC|............|
+     in use  free      in use        free
+
+    extend     a region comes, as one free chunk         release    a wholly free region goes
+    split      AB........ -> AB|........                 merge      ....|........ -> ............
+    hand out   a free chunk is given to a caller         take back  and comes back
+
+Chunks tile their region. What is chosen, and when, is the heap's business (heap.py); here are only the books:
+who lies where, what is free, the totals, and the log, which a model of the heap can follow from events alone.
+"""
+
+from bfcviz import native
+from bfcviz.allocator import storage
+from bfcviz.allocator.bins import Bins
+from bfcviz.allocator.chunks import ChunkTable
+from bfcviz.allocator.regions import RegionTable
+from bfcviz.events import event_record
+from bfcviz.events.log import EventLog
+
+
+class Space:
+    """Chunks, bins, regions, totals and the log of what happens to them.
+
+    Every method leaves the books balanced; `reserve` first, then nothing can run out of memory half-way.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.table = ChunkTable()
+        self.bins = Bins()
+        self.regions = RegionTable()
+        self.log = log
+        self.next_id = 1
+        self.num_allocs = 0
+        self.bytes_in_use = 0
+        self.requested_in_use = 0
+        self.peak_in_use = 0
+        self.largest_alloc = 0
+        self.pool_bytes = 0
+        self.peak_pool = 0
+        self.chunks_in_use = 0
+
+    def reserve(self) -> bool:
+        """Memory for the chunks one operation may make: a region's, a padding, a remainder."""
+        if self.table.count + 4 > self.table.room and not self.bins.reserve(self.table.room * 2):
+            return False
+        return self.table.reserve(4)
+
+    def put_in_bin(self, h: int) -> None:
+        """Let searches find the free chunk h."""
+        c = storage.chunk_at(self.table.chunks, h)
+        c.binned = 1
+        self.bins.insert(h, c.size, c.address)
+
+    def take_from_bin(self, h: int) -> None:
+        """Let searches no longer find it."""
+        self.bins.remove(h)
+        self.table.chunks[h].binned = 0
+
+    def split(self, h: int, front: int, flags: int) -> int:
+        """Cut the free chunk h, in no bin, after `front` bytes; returns the remainder, in no bin either."""
+        other = self.table.new()
+        c = storage.chunk_at(self.table.chunks, h)
+        o = storage.chunk_at(self.table.chunks, other)
+        o.address = c.address + front
+        o.size = c.size - front
+        o.freed_at = c.freed_at
+        o.region = c.region
+        o.prev = h
+        o.next = c.next
+        c.size = front
+        if c.next != native.NONE:
+            self.table.chunks[c.next].prev = other
+        c.next = other
+        self.log.split(h, c.region, other, o.address, o.size, native.bin_of(o.size), flags)
+        return other
+
+    def merge_next(self, h: int) -> None:
+        """Join the free chunk h with its next one; neither is in a bin."""
+        c = storage.chunk_at(self.table.chunks, h)
+        other = c.next
+        o = storage.chunk_at(self.table.chunks, other)
+        c.size += o.size
+        c.freed_at = o.freed_at if o.freed_at > c.freed_at else c.freed_at
+        c.next = o.next
+        if o.next != native.NONE:
+            self.table.chunks[o.next].prev = h
+        self.log.merge(h, c.region, other, o.address, o.size, native.bin_of(c.size))
+        self.table.delete(other)
+
+    def hand_out(self, h: int, requested: int, label: int, stream: int, bin: int) -> None:
+        """Give the free chunk h, in no bin, to a caller."""
+        c = storage.chunk_at(self.table.chunks, h)
+        c.requested = requested
+        c.allocation_id = self.next_id
+        c.born = self.log.written & native.LOW_32
+        c.label = label
+        c.thread = self.log.thread
+        c.stream = stream
+        self.table.enter(h, c.address)
+        self.log.allocate(h, c.region, c.address, c.size, requested, self.next_id, label, stream, bin)
+        self.next_id += 1
+        self.num_allocs += 1
+        self.chunks_in_use += 1
+        self.requested_in_use += requested
+        self.bytes_in_use += c.size
+        if self.bytes_in_use > self.peak_in_use:
+            self.peak_in_use = self.bytes_in_use
+        if c.size > self.largest_alloc:
+            self.largest_alloc = c.size
+
+    def take_back(self, h: int, freed_at: int) -> None:
+        """Take the chunk h from its caller; it is free and in no bin. `freed_at` > 0 holds it back from merging."""
+        c = storage.chunk_at(self.table.chunks, h)
+        self.table.leave(h, c.address)
+        c.allocation_id = 0
+        c.freed_at = freed_at
+        self.bytes_in_use -= c.size
+        self.chunks_in_use -= 1
+        self.requested_in_use -= c.requested
+        self.log.free(
+            h, c.region, c.address, c.size, c.requested, c.born, c.label, c.thread, c.stream, native.bin_of(c.size),
+            event_record.HELD if freed_at > 0 else 0,
+        )  # fmt: skip
+
+    def extend(self, address: int, size: int, requested: int, join: bool) -> int:
+        """A region comes; returns its one free chunk, in no bin.
+
+        With `join` it lengthens the region that ends where it begins, and the chunk is linked behind its last.
+        """
+        h = self.table.new()
+        c = storage.chunk_at(self.table.chunks, h)
+        c.address = address
+        c.size = size
+        self.pool_bytes += size
+        if self.pool_bytes > self.peak_pool:
+            self.peak_pool = self.pool_bytes
+        index = self.regions.count_below(address)
+        if join and index > 0:
+            r = storage.region_at(self.regions.regions, index - 1)
+            if r.address + r.size == address:
+                r.size += size
+                last = r.first
+                while self.table.chunks[last].next != native.NONE:
+                    last = self.table.chunks[last].next
+                self.table.chunks[last].next = h
+                c.prev = last
+                c.region = r.slot
+                self.log.extend(h, r.slot, address, size, requested, native.bin_of(size), event_record.GREW)
+                return h
+        index = self.regions.insert(address, size, h)
+        c.region = self.regions.regions[index].slot
+        self.log.extend(h, c.region, address, size, requested, native.bin_of(size), 0)
+        return h
+
+    def is_free(self, index: int) -> bool:
+        """Whether no chunk of a region is in use."""
+        h = self.regions.regions[index].first
+        while h != native.NONE:
+            if self.table.chunks[h].allocation_id != 0:
+                return False
+            h = self.table.chunks[h].next
+        return True
+
+    def diagnose(self, address: int) -> int:
+        """Why nothing in use begins at an address."""
+        index = self.regions.containing(address)
+        if index == self.regions.count:
+            return native.FREE_FOREIGN
+        h = self.regions.regions[index].first
+        c = storage.chunk_at(self.table.chunks, h)
+        while address - c.address >= c.size:
+            c = storage.chunk_at(self.table.chunks, c.next)
+        if c.allocation_id != 0:
+            return native.FREE_INTERIOR
+        return native.FREE_DOUBLE
+
+    def release(self, index: int) -> None:
+        """A wholly free region goes.
+
+        Chunks held apart are joined in the log first, so that one chunk goes with it; their handles are given
+        back in address order, as TensorFlow does.
+        """
+        r = storage.region_at(self.regions.regions, index)
+        slot = r.slot
+        h = r.first
+        size = 0
+        while h != native.NONE:
+            following = self.table.chunks[h].next
+            if self.table.chunks[h].binned != 0:
+                self.take_from_bin(h)
+            if size > 0:
+                self.log.merge(
+                    r.first, slot, h, self.table.chunks[h].address, self.table.chunks[h].size,
+                    native.bin_of(size + self.table.chunks[h].size),
+                )  # fmt: skip
+            size += self.table.chunks[h].size
+            self.table.delete(h)
+            h = following
+        self.log.release(r.first, slot, r.address, r.size, native.bin_of(r.size))
+        self.pool_bytes -= r.size
+        self.regions.remove(index)
+
+    def forget_chunks(self) -> None:
+        """The end: nothing is in use or free any more. Regions are the caller's to give back."""
+        self.table.forget()
+        self.bins.forget()
+        self.bytes_in_use = 0
+        self.requested_in_use = 0
+        self.chunks_in_use = 0
+        self.pool_bytes = 0
+
+    def largest_free(self) -> int:
+        """Bytes of the largest free chunk, 0 where nothing is free."""
+        h = self.bins.largest()
+        return 0 if h == native.NONE else self.bins.keys[h].size

@@ -1,0 +1,63 @@
+"""Regions that one call of CUDA's driver gives: of the device, managed, or from the driver's own pool."""
+
+import ctypes
+from typing import Final
+
+from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda.driver import address
+from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED
+from bfcviz.errors import DeviceError
+from bfcviz.units import format_bytes
+
+_ATTACH_GLOBAL: Final = 1
+_PER_THREAD: Final = 2  # cudaStreamPerThread: another stream in each thread
+
+
+class DeviceSubAllocator(CudaSubAllocator):
+    """Memory of the device."""
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAlloc."""
+        return self.ask_driver("cuMemAlloc_v2", ctypes.c_size_t(num_bytes))
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """See cuMemFree: it waits for all work on the device."""
+        self.driver.call("cuMemFree_v2", address(where))
+
+
+class ManagedSubAllocator(DeviceSubAllocator):
+    """Memory that device and host share, and that may be more than the device has."""
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAllocManaged."""
+        return self.ask_driver("cuMemAllocManaged", ctypes.c_size_t(num_bytes), _ATTACH_GLOBAL)
+
+
+class AsyncSubAllocator(CudaSubAllocator):
+    """Memory of the device's own pool, in the order of one stream: only work on it, or behind it, may use the memory.
+
+    While the stream is captured it grants nothing: the memory would be the graph's.
+    """
+
+    breaks_captures = True
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAllocAsync.
+
+        Raises:
+            DeviceError: the stream is being captured.
+        """
+        if self.driver.is_capturing(self.stream):
+            raise DeviceError(
+                f"{format_bytes(num_bytes)} of memory='async' were asked for while stream {self.stream:#x} captures a "
+                "graph: CUDA would give memory that belongs to the graph and lives only while it runs. Allocate as "
+                "much before the capture (run the code once), or use memory='device' or 'virtual'",
+                CAPTURE_UNSUPPORTED,
+            )
+        return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """See cuMemFreeAsync. Of a thread's own default stream the order is not known to others: it waits for all."""
+        if self.stream == _PER_THREAD:
+            self.driver.call("cuCtxSynchronize")
+        self.driver.call("cuMemFreeAsync", address(where), ctypes.c_void_p(self.stream))

@@ -1,0 +1,177 @@
+"""CudaSubAllocator: what all that take a GPU's memory share: the device, a budget, errors."""
+
+import ctypes
+from threading import Lock
+from typing import Any, ClassVar, Final
+
+from bfcviz import _forks
+from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED, DEINITIALIZED, OUT_OF_MEMORY
+from bfcviz.errors import DeviceError
+
+_ALIGNED: Final = 256
+"""What every call of the driver keeps."""
+
+
+class Budget:
+    """Bytes that several sub-allocators may grant together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._lock = _forks.keep(Lock())
+
+    def take(self, num_bytes: int) -> bool:
+        """Set them aside; False where that is too much."""
+        with self._lock:
+            if num_bytes > self.limit - self.used:
+                return False
+            self.used += num_bytes
+            return True
+
+    def give_back(self, num_bytes: int) -> None:
+        """They are free again."""
+        with self._lock:
+            self.used -= num_bytes
+
+
+class CudaSubAllocator(PythonSubAllocator):
+    """What those of a GPU share: a budget, the device, its stream, and errors.
+
+    Where giving a region back would break a capture (`breaks_captures`), regions that are freed while the stream
+    captures a graph wait. They go back with the next grant or free after it.
+
+    Args:
+        device: its number.
+        stream: handle of the stream that uses the memory, 0 = the default stream.
+        budget: what may be granted, with others; None = what the device gives.
+        driver: by default the machine's.
+        joins: whether a region may begin where another ends, and go back with it.
+
+    Raises:
+        DeviceError: there is no driver or no such device.
+
+    Attributes:
+        used: bytes granted now.
+        breaks_captures: giving memory back waits for the device, or is put into the stream. Of other kinds the stream
+            is not asked, which its owner may have destroyed.
+    """
+
+    breaks_captures: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        device: int = 0,
+        *,
+        stream: int = 0,
+        budget: Budget | None = None,
+        driver: Driver | None = None,
+        joins: bool = False,
+    ) -> None:
+        super().__init__(supports_coalescing=joins)
+        self.driver = cuda_driver.load() if driver is None else driver
+        count = self.driver.device_count()
+        if not 0 <= device < count:
+            raise DeviceError(f"memory of device {device} was asked for; there are {count}, counted from 0")
+        self.device = device
+        self.stream = stream
+        self.budget = Budget(1 << 62) if budget is None else budget
+        self.used = 0
+        self._begins: dict[
+            int, tuple[int, int]
+        ] = {}  # by aligned address: the driver's own, resets until then
+        self._waiting: list[tuple[int, int]] = []  # regions freed during a capture
+
+    def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
+        """Grant a region; refuses where budget or device are exhausted."""
+        num_bytes = self.rounded(num_bytes)
+        self.free_waiting()
+        if not self.budget.take(num_bytes):
+            return None
+        granted = 0
+        try:
+            with self.driver.on(self.device):
+                granted = self.place(num_bytes, alignment)
+        finally:
+            if granted == 0:
+                self.budget.give_back(num_bytes)
+        if granted == 0:
+            return None
+        self.used += num_bytes
+        return granted, num_bytes
+
+    def free(self, address: int, num_bytes: int) -> None:
+        """Take a region back; during a capture, once it has ended."""
+        self._waiting.append((address, num_bytes))
+        self.free_waiting()
+
+    def free_waiting(self) -> None:
+        """Give back the regions that were freed during a capture, where it has ended."""
+        while self._waiting:
+            address, num_bytes = region = self._waiting.pop()
+            if not self._free_now(address, num_bytes):
+                self._waiting.append(region)
+                return
+            self.used -= num_bytes
+            self.budget.give_back(num_bytes)
+
+    def _free_now(self, address: int, num_bytes: int) -> bool:
+        """Whether a region is gone; False where a capture forbids that now."""
+        try:
+            with self.driver.on(self.device):
+                if self.breaks_captures and self.driver.is_capturing(self.stream):
+                    return False
+                self.remove(address, num_bytes)
+        except DeviceError as error:
+            if error.status == CAPTURE_UNSUPPORTED:
+                return False
+            if error.status != DEINITIALIZED and not self.driver.is_forked:  # there it is the parent's memory
+                raise
+        return True
+
+    def close(self) -> None:
+        """Give back what waits."""
+        self.free_waiting()
+
+    def __del__(self) -> None:
+        if getattr(self, "_waiting", None):
+            self.close()
+
+    def rounded(self, num_bytes: int) -> int:
+        """What is granted for a request."""
+        return num_bytes
+
+    def place(self, num_bytes: int, alignment: int) -> int:
+        """Aligned memory, a little more of it where the driver does not align so far; 0 = there is none."""
+        begin = self.take(num_bytes + (alignment if alignment > _ALIGNED else 0))
+        aligned = -(-begin // alignment) * alignment
+        if begin:
+            self._begins[aligned] = begin, self.driver.resets(self.device)
+        return aligned
+
+    def remove(self, where: int, num_bytes: int) -> None:
+        """What `place` gave goes back; after cudaDeviceReset it is gone already."""
+        begin, resets = self._begins[where]
+        if resets == self.driver.resets(self.device):
+            self.give_up(begin, num_bytes)
+        del self._begins[where]
+
+    def take(self, num_bytes: int) -> int:
+        """Memory from the driver: its address, 0 = there is none."""
+        raise NotImplementedError
+
+    def give_up(self, where: int, num_bytes: int) -> None:
+        """Memory back to the driver."""
+        raise NotImplementedError
+
+    def ask_driver(self, name: str, *arguments: Any) -> int:
+        """Call a function that writes an address into its first argument; 0 where memory is exhausted."""
+        found = ctypes.c_uint64()
+        status = self.driver.try_call(name, ctypes.byref(found), *arguments)
+        if status == OUT_OF_MEMORY:
+            return 0
+        if status:
+            self.driver.fail(name, status)
+        return found.value

@@ -1,0 +1,185 @@
+"""One heap of a trace as it is looked at: the model, and everything heavy that the panels are drawn from.
+
+What costs time is made when a panel that needs it is shown and kept until the trace grows or another part of it is
+looked at; a step alone only moves the model.
+"""
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.figures.active_memory.figure import INSTEAD_OF_STATE, Lives, life_at, lifetimes_panel, lives
+from bfcviz.figures.address_time.figure import address_time_panel, passage
+from bfcviz.figures.address_time.window import Passage, lifetime_at
+from bfcviz.figures.bins.histogram import bin_panels
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.region_map.figure import chunk_at, moving_panel, region_panel
+from bfcviz.figures.region_map.live_map import Glance
+from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.event_rate import rate_panel
+from bfcviz.figures.timelines.fragmentation import fragmentation_panel
+from bfcviz.figures.timelines.history import History, history
+from bfcviz.figures.timelines.stats import stats_panel
+from bfcviz.model import Model
+from bfcviz.model.explain.search import Search, search_of
+
+T = TypeVar("T")
+
+TIMELINES = frozenset({"stats", "fragmentation", "rate", "address_time", "lifetimes"})
+"""The panels that run over steps or time."""
+
+
+class Study:
+    """The heap of one pool, and its panels for a look.
+
+    Attributes:
+        model: at the step that is shown.
+        moving: the heap is at work and its newest step shown: the whole region map is a `Glance`, and no search
+            is looked for.
+    """
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self.model = Model(trace, pool)
+        self.moving = False
+        self._glance: Glance | None = None
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.model.trace
+
+    def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:
+        """Those of the panels called `names`, at the model's step."""
+        makers: dict[str, Callable[[], dict[str, Panel]]] = {
+            "region_map": lambda: self._region_map(look),
+            "stats": lambda: _named(stats_panel(self.history(look), self.model.step, look)),
+            "fragmentation": lambda: self._fragmentation(look),
+            "rate": lambda: _named(rate_panel(self.history(look), self.model.step, look)),
+            "bin_bytes": lambda: self._bins(look),
+            "address_time": lambda: _named(address_time_panel(self.passage(look), self.model.step, look)),
+            "lifetimes": lambda: _named(lifetimes_panel(self.lives(look), self.model.step, look)),
+        }
+        made: dict[str, Panel] = {}
+        self._glance = None
+        for name in names:
+            if name in makers:
+                made |= makers[name]()
+        return made
+
+    def glance(self) -> str | None:
+        """The moving map's image up to the newest event, as a data URI; None: that takes the whole picture."""
+        glance, trace = self._glance, self.trace
+        if not self.moving or glance is None or not glance.moves or glance.step < trace.first:
+            return None
+        for block in trace.blocks(glance.step):
+            glance.take(block)
+        source: str | None = glance.image().get("source")
+        return source
+
+    def search(self) -> Search | None:
+        """The search made by the operation whose event led to the model's step; none is looked for in motion."""
+        step = self.model.step
+        event = None if self.moving else last_event(self.model)
+        if event is None or event["kind"][0] not in (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE, Kind.OOM):
+            return None
+        return self._keep("search", step, lambda: search_of(self.trace, step - 1, self.model))
+
+    def clock(self, look: Look) -> Clock:
+        """Where steps lie on the timelines' axis."""
+        return self._keep("clock", (len(self.trace), look.axis), lambda: Clock.of(self.trace, look.axis))
+
+    def colours(self, look: Look) -> Colouring:
+        """What chunks are coloured by; a label keeps its colour while the trace grows."""
+        name = f"colours by {look.colour}"
+        return self._keep(
+            name, look.theme, lambda: colouring(self.trace, self.model.pool, look.colour, look.paints)
+        )
+
+    def history(self, look: Look) -> History:
+        """What the timelines of bytes draw; of a trace that grew, only what is new is read."""
+        key = (len(self.trace), look.axis, look.steps, look.wanted)
+        before = self._last("history")
+        return self._keep("history", key, lambda: history(self.trace, self.model.pool, look, before))
+
+    def passage(self, look: Look) -> Passage:
+        """What the address-time map draws."""
+        key = (len(self.trace), look.axis, look.steps, look.addresses, look.colour, look.theme)
+        before, model = self._last("passage"), self.model
+
+        def make() -> Passage:
+            return passage(
+                self.trace, model.pool, look, colours=self.colours(look), model=model, before=before
+            )
+
+        return self._keep("passage", key, make)
+
+    def lives(self, look: Look) -> Lives:
+        """What the lifetimes' panel draws: by label where chunks are coloured by state, for all here are in use."""
+        look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
+        key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
+        model, colours = self.model, self.colours(look)
+
+        def make() -> Lives:
+            series = self.history(look).series
+            return lives(self.trace, model.pool, look, colours=colours, series=series, model=model)
+
+        return self._keep("lives", key, make)
+
+    def chosen_at(self, panel: str, x: float, y: float, look: Look) -> tuple[Selected | None, int | None]:
+        """What a click on a panel's axes means: the chunk there, and the step to go to (None: stay)."""
+        if panel == "region_map":
+            chunk = chunk_at(self.model, x, y, look)
+            if chunk is None:
+                return None, None
+            return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None), None
+        if panel not in TIMELINES:
+            return look.selected, None
+        step = self.clock(look).step_at(x)
+        if panel == "address_time":
+            return lifetime_at(self.passage(look), x, y), step
+        if panel == "lifetimes":
+            return life_at(self.lives(look), x, y), step
+        return look.selected, step
+
+    def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
+        """Of a selected chunk: its handle, and its label if it has one. None: it is not there at this step."""
+        if chosen.born is not None:
+            event = self.trace.read(chosen.born, chosen.born + 1)[0]
+            return int(event["chunk"]), int(event["label"]) or None
+        chunks = self.model.chunks()
+        at = chunks["handle"][chunks["address"] == chosen.address]
+        return (int(at[0]), None) if len(at) else (None, None)
+
+    def _region_map(self, look: Look) -> dict[str, Panel]:
+        if self.moving and look.map_window is None:
+            self._glance = Glance(self.model, self.colours(look), look.paints)
+            return _named(moving_panel(self._glance, self.trace.labels, look))
+        return _named(region_panel(self.model, last_event(self.model), look, self.colours(look)))
+
+    def _fragmentation(self, look: Look) -> dict[str, Panel]:
+        return _named(fragmentation_panel(self.history(look), self.model.step, look, brief=True))
+
+    def _bins(self, look: Look) -> dict[str, Panel]:
+        panels = bin_panels(self.model, last_event(self.model), look, self.search())
+        return {panel.name: panel for panel in panels}
+
+    def _last(self, name: str) -> Any:
+        """What was kept under this name, whatever for."""
+        return self._kept[name][1] if name in self._kept else None
+
+    def _keep(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
+        known = self._kept.get(name)
+        if known is None or known[0] != key:
+            self._kept[name] = known = (key, make())
+        found: T = known[1]
+        return found
+
+
+def _named(panel: Panel) -> dict[str, Panel]:
+    return {panel.name: panel}

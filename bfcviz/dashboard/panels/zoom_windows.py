@@ -1,0 +1,72 @@
+"""From a zoom in the page, in a panel's own units, to the part of the heap that is looked at, and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from bfcviz.dashboard.panels.panel_data import TIMELINES
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.style.view_options import Look, MapWindow, Span
+from bfcviz.figures.timelines.axis import Clock
+
+_SAME: Final = 1e-3  # of a range: what the page rounds
+
+
+def zoomed(
+    look: Look, panels: Mapping[str, Panel], ranges: Mapping[str, Mapping[str, Sequence[float]]], clock: Clock
+) -> Look:
+    """`look` with the windows of those panels that the page shows otherwise than they were drawn.
+
+    Args:
+        look: what was drawn.
+        panels: by name, those shown.
+        ranges: what the page shows now.
+        clock: of the timelines.
+    """
+    for name, panel in panels.items():
+        now = ranges.get(name)
+        if now is None:
+            continue
+        x, y = _changed(panel.xaxis, now["x"]), _changed(panel.yaxis, now["y"])
+        if name == "region_map" and (x or y):
+            look = replace(look, map_window=_map_window(panel, now["x"], now["y"]))
+        if name in TIMELINES and x:
+            look = replace(look, steps=_steps(now["x"], clock))
+        if name == "address_time" and y:
+            low, high = sorted(float(end) * panel.y_unit for end in now["y"])
+            look = replace(look, addresses=(low, high))
+    return look
+
+
+def whole(look: Look, panel: str | None = None) -> Look:
+    """`look` without the window of one panel, or (None) without any."""
+    if panel == "region_map":
+        return replace(look, map_window=None)
+    if panel == "address_time":
+        return replace(look, steps=None, addresses=None)
+    if panel in TIMELINES:
+        return replace(look, steps=None)
+    return replace(look, map_window=None, steps=None, addresses=None) if panel is None else look
+
+
+def _changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:
+    drawn = [float(end) for end in axis["range"]]
+    least = _SAME * max(abs(drawn[1] - drawn[0]), 1e-12)
+    return any(abs(one - float(other)) > least for one, other in zip(drawn, now, strict=True))
+
+
+def _map_window(panel: Panel, x: Sequence[float], y: Sequence[float]) -> MapWindow:
+    return MapWindow(bytes=_span(x, panel.x_unit), rows=_span(y, panel.y_unit))
+
+
+def _span(ends: Sequence[float], unit: float) -> Span:
+    low, high = sorted(float(end) * unit for end in ends)
+    return low, high
+
+
+def _steps(x: Sequence[float], clock: Clock) -> tuple[int, int]:
+    first, last = clock.step_at(float(x[0])), clock.step_at(float(x[1]))
+    if last <= first:  # a window narrower than an event
+        last = min(first + 1, clock.last)
+        first = max(last - 1, clock.first)
+    return first, last

@@ -1,0 +1,1 @@
+"""The lists of chunks and events, as HTML tables."""

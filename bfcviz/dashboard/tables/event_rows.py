@@ -1,0 +1,63 @@
+"""An event as a row of a table."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bfcviz.dashboard.tables.table import NOTHING, Column, Row, bytes_cell, hinted, label_cell
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.explain.text.short_event import short_words
+
+COLUMNS: Final = (
+    Column("step", 10, "right", "the step this event leads to: so many events are applied then"),
+    Column("time", 14, "right", "since the trace's start"),
+    Column("kind", 9, "left", "what happened"),
+    Column(
+        "address", 15, "right", "of the chunk or region; SPLIT and MERGE: of the part cut off or absorbed"
+    ),
+    Column("size", 10, "right", "of what the address is of"),
+    Column("requested", 10, "right", "what the caller asked for"),
+    Column("label", 0, "left", "the operation the chunk was handed to"),
+    Column("thread", 7, "right", "number of the thread that allocated the chunk, or acted"),
+    Column("stream", 7, "right", "number of the stream"),
+    Column("what happened", 28, "left", "in a few words"),
+)
+
+_PLACED: Final = frozenset(Kind) - {Kind.OOM, Kind.MARK}
+"""Kinds whose address and size are those of memory."""
+
+_ASKED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
+"""Kinds that were asked for a number of bytes, even if for 0."""
+
+
+class EventRows:
+    """Makes rows of events of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._labels: Labels = trace.labels
+        names = trace.origin.details.get("threads")
+        self._threads: Mapping[str, object] = names if isinstance(names, dict) else {}
+
+    def row(self, event: Mapping[str, Any], *, here: bool, after_here: bool) -> Row:
+        """The row of an event, given as its fields by name, as Python numbers."""
+        kind, step = Kind(event["kind"]), event["seq"] + 1
+        placed, asked = kind in _PLACED, kind in _ASKED or event["requested"]
+        words = short_words(event)
+        cells = (
+            f"{step:,}",
+            f"{event['time'] / 1e6:,.3f} ms",
+            kind.name,
+            f"{event['address']:#x}" if placed else NOTHING,
+            bytes_cell(event["size"]) if placed else NOTHING,
+            bytes_cell(event["requested"]) if asked else NOTHING,
+            label_cell(self._labels, event["label"]),
+            self._thread(event["thread"]),
+            f"{event['stream']}",
+            hinted(words, words),
+        )
+        return Row(cells, {"do": "step", "step": step}, f"go to step {step:,}", here, after_here)
+
+    def _thread(self, number: int) -> str:
+        name = self._threads.get(str(number))
+        return f"{number}" if name is None else hinted(f"{number}", f"{number}: {name}")

@@ -1,0 +1,163 @@
+"""One page of rows as an HTML table that looks like JupyterLab, in light and dark.
+
+Rows and headers say in `data-bfcviz` what a click or Enter on them does; `page` tells it to Python.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final, Literal
+
+from bfcviz.dashboard.tables.style import STYLE as STYLE
+from bfcviz.events.labels import Labels
+from bfcviz.figures.style.text import exact_bytes, harmless
+from bfcviz.units import format_bytes
+
+ROWS: Final = 14
+"""Rows on a page."""
+
+NOTHING: Final = "<i>-</i>"
+"""A cell without anything to say."""
+
+_LONGEST_LABEL: Final = 90
+_TAIL: Final = 14
+_LONGEST_HINT: Final = 400
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: over it, and what it is sorted by.
+        width: characters; the one with 0 takes what is left over.
+        align: numbers stand to the right.
+        hint: its definition, shown on hover.
+    """
+
+    name: str
+    width: int
+    align: Literal["left", "right"]
+    hint: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        cells: HTML of each column.
+        does: what a click on it means.
+        hint: that meaning, in words.
+        here: it is what everything else shows.
+        after_here: what everything else shows lies, unseen, before this row.
+    """
+
+    cells: Sequence[str]
+    does: Message
+    hint: str
+    here: bool = False
+    after_here: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which column the rows are sorted by, and which way."""
+
+    by: str
+    descending: bool
+
+
+def page_html(
+    name: str, columns: Sequence[Column], rows: Sequence[Row], order: Order | None = None, length: int = ROWS
+) -> str:
+    """The table.
+
+    Args:
+        name: of the list, in messages and to a screen reader.
+        columns: from the left.
+        rows: of this page; where they are fewer than `length`, empty ones keep the height.
+        order: how rows are sorted; None: the headers are no buttons.
+        length: rows of a full page.
+    """
+    least = sum(column.width or _LEAST_WIDTH for column in columns)
+    widths = "".join(f"<col style='width:{_width(column)}'>" for column in columns)
+    heads = "".join(_head(name, column, order) for column in columns)
+    classes = [" class='right'" * (column.align == "right") for column in columns]
+    body = "".join(_row(row, classes) for row in rows)
+    empty = f"<tr aria-hidden='true'><td colspan='{len(columns)}'>&nbsp;</td></tr>" * (length - len(rows))
+    return (
+        f"<div class='bfcviz-list' data-bfcviz-list='{escape(name)}'>"
+        f"<table aria-label='{escape(name)}' style='min-width:calc({least}ch + {12 * len(columns)}px)'>"
+        f"<colgroup>{widths}</colgroup><thead><tr>{heads}</tr></thead><tbody>{body}{empty}</tbody></table></div>"
+    )
+
+
+def button(does: Message, text: str, hint: str) -> str:
+    """A button inside a cell; `text` is HTML."""
+    return f"<button type='button' data-bfcviz='{_attribute(does)}' title='{escape(hint)}'>{text}</button>"
+
+
+def hinted(text: str, hint: str) -> str:
+    """`text`, and what it says on hover."""
+    return f"<span title='{harmless(hint, _LONGEST_HINT)}'>{harmless(text, _LONGEST_LABEL)}</span>"
+
+
+def bytes_cell(num_bytes: int) -> str:
+    """A number of bytes for people, to the byte on hover."""
+    return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
+
+
+def label_cell(labels: Labels, number: int) -> str:
+    """A label's name, the whole of it and its details on hover."""
+    if number == 0:
+        return NOTHING
+    label = labels[number]
+    # harmless() has escaped them already.
+    hint = "&#10;".join(
+        [harmless(label.name, _LONGEST_HINT)]
+        + [f"{harmless(key, 30)}: {harmless(value, _LONGEST_HINT)}" for key, value in label.details.items()]
+    )
+    return f"<span class='label' title='{hint}'>{_ends(label.name)}</span>"
+
+
+def _ends(name: str) -> str:
+    """A name whose end stays in sight where its cell is too narrow for all: op names differ there."""
+    if not name.isascii() or len(name) <= 2 * _TAIL:
+        return f"<span>{harmless(name, _LONGEST_LABEL)}</span>"
+    head, tail = name[:-_TAIL], name[-_TAIL:]
+    return f"<span>{harmless(head, _LONGEST_LABEL)}</span><span>{harmless(tail)}</span>"
+
+
+_LEAST_WIDTH: Final = 18
+
+
+def _width(column: Column) -> str:
+    return f"calc({column.width}ch + 12px)" if column.width else "auto"
+
+
+def _head(name: str, column: Column, order: Order | None) -> str:
+    right = " class='right'" * (column.align == "right")
+    if order is None:
+        return f"<th scope='col'{right} title='{escape(column.hint)}'>{escape(column.name)}</th>"
+    arrow, sorted_ = "", ""
+    if order.by == column.name:
+        arrow = f"<b aria-hidden='true'>{'▼' if order.descending else '▲'}</b>"
+        sorted_ = f" aria-sort='{'descending' if order.descending else 'ascending'}'"
+    does = {"do": "sort", "list": name, "by": column.name}
+    head = button(does, escape(column.name) + arrow, f"{column.hint}; click: sort by it")
+    return f"<th scope='col'{right}{sorted_}>{head}</th>"
+
+
+def _row(row: Row, classes: Sequence[str]) -> str:
+    cells = "".join(f"<td{css}>{cell}</td>" for css, cell in zip(classes, row.cells, strict=True))
+    mark = " class='here' aria-current='true'" if row.here else " class='after-here'" * row.after_here
+    does = _attribute(row.does)
+    return f"<tr tabindex='0'{mark} data-bfcviz='{does}' title='{escape(row.hint)}'>{cells}</tr>"
+
+
+def _attribute(message: Message) -> str:
+    return escape(json.dumps(message, separators=(",", ":")))

@@ -1,0 +1,97 @@
+"""How much of a GPU a heap may take: TensorFlow's arithmetic, each number with its reason.
+
+By default all that is free, less what the rule keeps back for the system (CUDA's libraries, its context, other
+programs): 225 MiB of a GPU with less than 2 GiB free, else by compute capability 500 (up to 6), 1050 (7), 1536 (8) or
+1800 MiB (9 and up). Source: MinSystemMemory and SingleVirtualDeviceMemoryLimit in TensorFlow's gpu_device.cc.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.devices.settings.gpu_options import GPUOptions
+from bfcviz.errors import SettingError
+from bfcviz.live.shared.headroom import min_system_memory as min_system_memory
+from bfcviz.units import GiB, MiB, format_bytes
+
+RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"
+_SMALL: Final = 2 * GiB
+
+
+class Limit(NamedTuple):
+    """Bytes a heap may take, bytes kept back for the system, and the sentences that say why."""
+
+    num_bytes: int
+    kept_back: int
+    because: tuple[str, ...]
+
+
+def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: Mapping[str, str]) -> Limit:
+    """The limit of a GPU that is one logical device.
+
+    Raises:
+        SettingError: unified memory was asked of a GPU that cannot.
+    """
+    if options.unified and gpu.compute_capability < (6, 0):
+        major, minor = gpu.compute_capability
+        raise SettingError(
+            f"unified memory was asked of {gpu.name}, of compute capability {major}.{minor}; GPUs below 6.0 (before "
+            "Pascal) cannot hold more than they have: set per_process_gpu_memory_fraction to 1.0 or less"
+        )
+    available = gpu.available_bytes()
+    fraction = options.per_process_gpu_memory_fraction
+    limit = _by_fraction(gpu, fraction) if fraction else _by_rule(gpu, available)
+    if options.gpu_system_memory_size_in_mb:
+        limit = _reserving(
+            limit, available, options.gpu_system_memory_size_in_mb, "gpu_system_memory_size_in_mb"
+        )
+    if text := environment.get(RESERVED):
+        limit = _by_environment(limit, available, text)
+    if limit.num_bytes < 256:
+        raise SettingError(
+            f"these settings leave a heap of {limit.num_bytes} bytes on {gpu.name}, of "
+            f"{format_bytes(gpu.total_bytes)}: {' '.join(limit.because)} Leave it more"
+        )
+    return limit
+
+
+def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
+    words = (
+        f"per_process_gpu_memory_fraction is {fraction:g}: that share of the whole "
+        f"{format_bytes(gpu.total_bytes)}, whether it is free or not, and nothing is kept back."
+    )
+    if gpu.total_bytes * fraction >= 1 << 62:
+        raise SettingError(
+            f"per_process_gpu_memory_fraction {fraction:g} of {gpu.name} is more than 2^62 bytes"
+        )
+    return Limit(int(gpu.total_bytes * fraction), 0, (words,))
+
+
+def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
+    major = gpu.compute_capability[0]
+    kept = min_system_memory(available, major)
+    free = f"No limit is set: all that is free ({format_bytes(available)} of {format_bytes(gpu.total_bytes)})"
+    if kept >= available:
+        words = f"{free}; the {format_bytes(kept)} of the system cannot be kept back, there is less."
+        return Limit(available, 0, (words,))
+    why = "less than 2 GiB are free" if available < _SMALL else f"compute capability {major}.x"
+    words = f"{free}, less {format_bytes(kept)} kept back for the system ({why})."
+    return Limit(available - kept, kept, (words,))
+
+
+def _by_environment(limit: Limit, available: int, text: str) -> Limit:
+    if re.fullmatch(r"\s*[0-9]{1,12}\s*", text) is None:
+        words = f"{RESERVED} is {text!r}, no number of MiB: it is ignored."
+        return limit._replace(because=(*limit.because, words))
+    return _reserving(limit, available, int(text), RESERVED)
+
+
+def _reserving(limit: Limit, available: int, mib: int, name: str) -> Limit:
+    """What TensorFlow does with MiB to keep back: they come off all that is free, whatever was set before."""
+    kept = mib * MiB
+    if kept > available:
+        words = f"{name} is {mib} MiB, more than the {format_bytes(available)} that are free: it is ignored."
+        return limit._replace(because=(*limit.because, words))
+    words = f"{name} is {mib} MiB: all that is free ({format_bytes(available)}) less {format_bytes(kept)}."
+    return Limit(available - kept, kept, (words,))

@@ -1,0 +1,174 @@
+"""Plan: what devices a session with these settings gets, how much each takes, when, and why."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.devices.device_names import DeviceName
+from bfcviz.devices.physical import PhysicalDevice
+from bfcviz.devices.settings.gpu_options import LogicalDeviceConfiguration, listed
+from bfcviz.devices.settings.limits import Limit, single_device_limit
+from bfcviz.devices.settings.state import State
+from bfcviz.errors import SettingError
+from bfcviz.units import GiB, MiB, format_bytes
+
+FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
+HOST_LIMIT: Final = 64 * GiB
+"""Of each heap of host memory, TensorFlow's default."""
+
+POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
+COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One device of the session.
+
+    Attributes:
+        name: what it will be called.
+        physical: what it lies on.
+        memory_limit: bytes its heap may take.
+        options: of its heap.
+        kept_back: bytes of the GPU kept back for the system.
+        unified: it may hold more than the GPU has.
+        because: why so, a sentence each.
+        ignored: settings that were made and do nothing, a sentence each.
+    """
+
+    name: DeviceName
+    physical: PhysicalDevice
+    memory_limit: int
+    options: AllocatorOptions
+    kept_back: int = 0
+    unified: bool = False
+    because: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def plan_cpus(state: State) -> list[Planned]:
+    """The CPU, or the logical CPUs it was divided into.
+
+    Raises:
+        SettingError: it is not visible.
+    """
+    found: list[Planned] = []
+    for cpu in state.of_type("CPU"):
+        for _ in state.logical.get(cpu, (LogicalDeviceConfiguration(),)):
+            name = DeviceName("CPU", len(found))
+            limit = min(cpu.total_bytes, HOST_LIMIT)
+            found.append(Planned(name, cpu, limit, AllocatorOptions(allow_growth=True)))
+    if not found:
+        raise SettingError(
+            "no CPU devices are available in this process: set_visible_devices(..., 'GPU') hides GPUs only, without "
+            "the second argument it hides the CPU too"
+        )
+    return found
+
+
+def plan_gpus(state: State) -> list[Planned]:
+    """The GPUs, in the order of their names.
+
+    Raises:
+        SettingError: settings that contradict each other or the machine.
+    """
+    gpus = _ordered(state)
+    growth = _growth(state)
+    options = AllocatorOptions(
+        allow_growth=growth.on,
+        garbage_collection=_collects(state),
+        fragmentation_fraction=state.options.internal_fragmentation_fraction,
+        retry_s=state.options.retry_s,
+    )
+    limits = [(gpu, limit) for gpu in gpus for limit in _limits(state, gpu)]
+    return [
+        Planned(
+            DeviceName("GPU", number),
+            gpu,
+            limit.num_bytes,
+            options,
+            limit.kept_back,
+            state.options.unified,
+            (*limit.because, *growth.because),
+            growth.ignored,
+        )
+        for number, (gpu, limit) in enumerate(limits)
+    ]
+
+
+def pool_limit(state: State) -> int:
+    """Bytes that the pool for transfers may grow to: by the option, else the environment, else TensorFlow's default."""
+    text = state.environment.get(POOL_LIMIT, "")
+    by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
+    return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
+
+
+def _ordered(state: State) -> list[PhysicalDevice]:
+    gpus = state.of_type("GPU")
+    text = state.options.visible_device_list
+    if not text:
+        return gpus
+    everything = [each for each in state.physical if each.device_type == "GPU"]
+    return [everything[number] for number in listed(text, len(everything)) if everything[number] in gpus]
+
+
+def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
+    """One limit for each logical device of a GPU."""
+    configured = state.logical.get(gpu, ())
+    if not configured:
+        yield single_device_limit(gpu, state.options, state.environment)
+    for number, each in enumerate(configured):
+        words = (
+            f"set_logical_device_configuration gives it {format_bytes(each.limit_bytes)} "
+            f"(logical device {number + 1} of {len(configured)} on this GPU)."
+        )
+        yield Limit(each.limit_bytes, 0, (words, *_crowded(gpu, state)))
+
+
+def _crowded(gpu: PhysicalDevice, state: State) -> Iterator[str]:
+    together = sum(each.limit_bytes for each in state.logical.get(gpu, ()))
+    if together > gpu.total_bytes:
+        yield (
+            f"Together they may take {format_bytes(together)} of {format_bytes(gpu.total_bytes)}: TensorFlow allows "
+            "that, and who asks first gets it."
+        )
+
+
+class _Growth(NamedTuple):
+    """Whether heaps grow, why, and what was set for nothing."""
+
+    on: bool
+    because: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def _growth(state: State) -> _Growth:
+    wishes = {state.growth[gpu] for gpu in state.of_type("GPU")}
+    if not state.logical:
+        if len(wishes) > 1:
+            raise SettingError(
+                "memory growth cannot differ between GPU devices: call set_memory_growth with the same value for "
+                "every visible GPU"
+            )
+        grows = True in wishes
+        return _forced(state, _Growth(grows, ("Memory growth is on.",) if grows else ()))
+    dropped = "Memory growth is on and does nothing: TensorFlow drops it once logical devices are set."
+    return _forced(state, _Growth(on=False, ignored=(dropped,) if True in wishes else ()))
+
+
+def _forced(state: State, wish: _Growth) -> _Growth:
+    """The environment has the last word on growth, logical devices or not."""
+    text = state.environment.get(FORCE_GROWTH)
+    if text is None:
+        return wish
+    if text not in ("true", "false"):
+        unread = f"{FORCE_GROWTH} is {text!r} and ignored: only 'true' and 'false' mean something."
+        return wish._replace(ignored=(*wish.ignored, unread))
+    forced = text == "true"
+    told = "." if forced == wish.on else f": it overrides the setting, which was {wish.on}."
+    return _Growth(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
+
+
+def _collects(state: State) -> bool:
+    return state.options.garbage_collection and state.environment.get(COLLECTION) != "false"

@@ -1,0 +1,241 @@
+"""Settings: which devices a session sees and how much memory it takes of them, by TensorFlow's names and rules.
+
+A call that fails changes nothing; after the devices are made only calls that change nothing succeed. What TensorFlow
+keeps once a process is here an object, so that sessions with different settings can be compared.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, the_cpu
+from bfcviz.devices.settings.gpu_options import GPUOptions, LogicalDeviceConfiguration, check_flag, listed
+from bfcviz.devices.settings.plan import Planned, plan_cpus, plan_gpus
+from bfcviz.devices.settings.plan_text import Explanation, explain
+from bfcviz.devices.settings.state import State
+from bfcviz.devices.settings.validation import check_fraction, check_logical
+from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
+
+
+class SettingIgnored(UserWarning):
+    """A setting was made that does nothing."""
+
+
+class Settings:
+    """Memory settings, from before the first device is made.
+
+    Args:
+        gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA shows.
+        environment: variables that count (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
+            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = the process's, looked at when
+            devices are made.
+        notes: where the settings came from, for `explain`.
+    """
+
+    def __init__(
+        self,
+        gpus: Iterable[PhysicalDevice] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        found = tuple(cuda_gpus() if gpus is None else gpus)
+        names = [getattr(each, "name", None) for each in found]
+        if not all(isinstance(each, PhysicalDevice) for each in found) or len(set(names)) < len(names):
+            raise SettingError(f"gpus {found!r} were given; give what simulate_gpus or cuda_gpus returned")
+        physical = (the_cpu(), *found)
+        growth = MappingProxyType(dict.fromkeys(found, False))
+        self._environment = environment
+        self._state = State(physical, physical, growth, notes=tuple(notes))
+        self._initialised = False
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    @property
+    def initialised(self) -> bool:
+        """Whether the devices are made, and nothing can be changed any more."""
+        return self._initialised
+
+    @property
+    def state(self) -> State:
+        """Everything that is set now."""
+        environment = os.environ if self._environment is None else self._environment
+        return replace(self._state, environment=MappingProxyType(dict(environment)))
+
+    @property
+    def options(self) -> GPUOptions:
+        """What holds for all GPUs."""
+        return self._state.options
+
+    def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
+        """All devices of the machine, visible or not."""
+        return [each for each in self._state.physical if device_type in (None, each.device_type)]
+
+    def copy(self) -> "Settings":
+        """The same settings for another session, to be changed again."""
+        made = Settings((), environment=self._environment)
+        made._state = self._state
+        return made
+
+    # -- which devices ------------------------------------------------------------------------------------------
+
+    def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
+        """The devices that will be used."""
+        return [each for each in self._state.visible if device_type in (None, each.device_type)]
+
+    def set_visible_devices(
+        self, devices: PhysicalDevice | Iterable[PhysicalDevice], device_type: str | None = None
+    ) -> None:
+        """Use these devices only; with `device_type` those of other kinds stay as they are.
+
+        GPUs get their names in the machine's order, not in the order given here.
+
+        Raises:
+            UnknownDevice: one of them is none of the machine's, or of another kind.
+            SettingTooLate: the devices are made.
+        """
+        wanted = tuple(devices) if isinstance(devices, list | tuple | set | Iterator) else (devices,)
+        for each in wanted:
+            self._check_known(each)
+            if device_type not in (None, each.device_type):
+                raise UnknownDevice(f"{each!r} was given among devices of kind {device_type!r}")
+        others = [
+            each
+            for each in self._state.visible
+            if device_type is not None and each.device_type != device_type
+        ]
+        self._change("visible devices", visible=(*others, *wanted))
+
+    # -- how much memory ----------------------------------------------------------------------------------------
+
+    def get_memory_growth(self, device: PhysicalDevice) -> bool:
+        """Whether memory growth is on for a GPU."""
+        self._check_known(device)
+        return self._state.growth.get(device, False)
+
+    def set_memory_growth(self, device: PhysicalDevice, enable: bool) -> None:  # noqa: FBT001  TensorFlow's signature
+        """Let a GPU's heap begin small and grow. It must be the same for all visible GPUs when devices are made.
+
+        Raises:
+            UnknownDevice: no device of the machine.
+            SettingError: not a GPU, logical devices are configured on it, or not True or False.
+            SettingTooLate: the devices are made.
+        """
+        self._check_known(device)
+        if device in self._state.logical:
+            raise SettingError(
+                f"memory growth cannot be set on {device.name}: logical devices are configured on it, and take their "
+                "limits at once"
+            )
+        if device.device_type != "GPU":
+            raise SettingError(f"memory growth cannot be set on {device.name}: only GPUs have it")
+        check_flag("memory growth", enable)
+        self._change("physical devices", growth=MappingProxyType({**self._state.growth, device: enable}))
+
+    def get_logical_device_configuration(
+        self, device: PhysicalDevice
+    ) -> tuple[LogicalDeviceConfiguration, ...] | None:
+        """The logical devices configured on a device; None where there are none."""
+        self._check_known(device)
+        return self._state.logical.get(device)
+
+    def set_logical_device_configuration(
+        self, device: PhysicalDevice, logical_devices: Iterable[LogicalDeviceConfiguration]
+    ) -> None:
+        """Divide a device into logical ones, each with a heap of its own; on a GPU each needs a memory limit.
+
+        From then on memory growth does nothing, on any GPU, unless the environment forces it.
+
+        Raises:
+            UnknownDevice: no device of the machine.
+            SettingError: a limit is missing, above the device, or contradicts what is set.
+            SettingTooLate: the devices are made.
+        """
+        self._check_known(device)
+        if not isinstance(logical_devices, list | tuple | Iterator):
+            raise SettingError(f"{logical_devices!r} was given; give a list of LogicalDeviceConfiguration")
+        configured = tuple(logical_devices)
+        if not configured:
+            raise SettingError(
+                f"no logical devices were given for {device.name}: give at least one configuration"
+            )
+        for each in configured:
+            check_logical(device, each)
+        if device.device_type == "GPU":
+            check_fraction(self._state.options, configured)
+        logical = MappingProxyType({**self._state.logical, device: configured})
+        self._change("logical devices", logical=logical)
+
+    def set_per_process_gpu_memory_fraction(self, fraction: float) -> None:
+        """Limit each GPU's heap to a share of the GPU; see `GPUOptions`."""
+        self.set_gpu_options(per_process_gpu_memory_fraction=fraction)
+
+    def set_gpu_options(self, **options: Any) -> None:
+        """Set fields of `GPUOptions`, those named; the others stay.
+
+        Raises:
+            SettingError: an unknown name, a value that cannot be, or one that contradicts what is set.
+            SettingTooLate: the devices are made.
+        """
+        known = [each.name for each in fields(GPUOptions)]
+        if unknown := sorted(set(options) - set(known)):
+            raise SettingError(f"there is no GPU option {unknown[0]!r}; there are {', '.join(known)}")
+        made = replace(self._state.options, **options)
+        gpus = self.list_physical_devices("GPU")
+        if made.visible_device_list:
+            listed(made.visible_device_list, len(gpus))
+        check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
+        self._change("GPU options", options=made)
+
+    # -- what comes of it ---------------------------------------------------------------------------------------
+
+    def plan(self) -> list[Planned]:
+        """The devices that a session would get now, the CPU first.
+
+        Raises:
+            SettingError: the settings contradict each other.
+        """
+        state = self.state
+        gpus = plan_gpus(state)  # TensorFlow finds what is wrong with them first
+        return [*plan_cpus(state), *gpus]
+
+    def explain(self) -> Explanation:
+        """In words: how much each device will take, when, and why. Raises as `plan` does.
+
+        Of real GPUs the driver is asked what is free.
+        """
+        planned = self.plan()
+        used = {each.physical for each in planned}
+        hidden = [each.name for each in self._state.physical if each not in used]
+        return explain(planned, hidden, self._state.notes)
+
+    def initialise(self, planned: Sequence[Planned]) -> None:
+        """The planned devices are made: change nothing from now on, and warn of settings that do nothing."""
+        for sentence in dict.fromkeys(sentence for each in planned for sentence in each.ignored):
+            warnings.warn(sentence, SettingIgnored, stacklevel=3)
+        self._initialised = True
+
+    def __repr__(self) -> str:
+        state = "initialised" if self._initialised else "not initialised"
+        return f"<Settings of {len(self._state.growth)} GPUs, {state}>"
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def _change(self, what: str, **parts: Any) -> None:
+        changed = replace(self._state, **parts)
+        if changed == self._state:
+            return
+        if self._initialised:
+            raise SettingTooLate(
+                f"{what} cannot be modified after being initialised: set them before the first device is made, or "
+                "begin another session with settings.copy()"
+            )
+        self._state = changed
+
+    def _check_known(self, device: PhysicalDevice) -> None:
+        if device not in self._state.physical:
+            names = ", ".join(each.name for each in self._state.physical)
+            raise UnknownDevice(f"unrecognised device {device!r}: give one of list_physical_devices, {names}")

@@ -1,0 +1,1 @@
+"""Tensors in the memory of an allocator: types, shapes, buffers and views."""

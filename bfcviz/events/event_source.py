@@ -1,0 +1,142 @@
+"""Sources: where a trace's events lie. Here what all have in common, and the one for an array in memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events import validation
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.validation import Fault
+
+BLOCK = 65_536
+"""Events that are checked, decoded and handed out together: 4 MiB."""
+
+
+class Source:
+    """Events in order, checked block by block when they are first read.
+
+    What cannot be right is an error that says where; an unknown label
+    is only forgotten, for a heap without names is still worth seeing.
+
+    Attributes:
+        length: how many events there are.
+        path: of the file or folder, None in memory.
+        following: more events may come.
+        first: the first step that can be seen, 0 for all sources that keep everything.
+        slack: events that may come between two calls of `fetch` before any is lost; None: none ever is.
+        block: events that lie together, a power of two: `Trace.blocks` gives so many at a time, uncopied.
+    """
+
+    path: Path | None = None
+    following = False
+    first = 0
+    slack: int | None = None
+    block = BLOCK
+
+    def __init__(self, labels: Labels, origin: Origin, length: int) -> None:
+        self._labels = labels
+        self.origin = origin
+        self.length = length
+
+    @property
+    def labels(self) -> Labels:
+        """The names that events carry numbers of."""
+        return self._labels
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop), which lie inside the source."""
+        raise NotImplementedError
+
+    def refresh(self) -> int:
+        """Look for new events; returns how many came."""
+        return 0
+
+    def fetch(self) -> int:
+        """Put new events where they are not lost; returns how many. From any thread."""
+        return 0
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:  # noqa: ARG002  most have none
+        """The last stored keyframe at or before `step`."""
+        return None
+
+    def cut_at_damage(self) -> None:
+        """Read everything once; end the trace before the first event that cannot be read."""
+        for start in range(0, self.length, BLOCK):
+            fault = self._fault_in(start, min(start + BLOCK, self.length))
+            if fault is not None:
+                lost = self.length - fault.event
+                self.length = fault.event
+                self.following = False
+                self.degrade(f"event {fault.event} {fault.why}; it and all later ones ({lost}) are left out")
+                return
+
+    def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
+        """Say in the origin that something is wrong."""
+        if reason not in self.origin.reasons:
+            self.origin = replace(self.origin, status=status, reasons=(*self.origin.reasons, reason))
+
+    def _fault_in(self, start: int, stop: int) -> Fault | None:
+        raise NotImplementedError
+
+    def _raise(self, fault: Fault) -> None:
+        if self.path is None:
+            raise TraceError(f"event {fault.event} {fault.why}")
+        advice = f"Trace.open(..., check=True) opens the {fault.event} events before it"
+        raise FileError(self.path, f"event {fault.event}", f"{fault.why}; {advice}")
+
+
+class ArraySource(Source):
+    """Events in one array.
+
+    Args:
+        events: shape (n,), dtype EVENT; not to be changed any more.
+        labels: the table that their `label` points into.
+        origin: where they come from.
+    """
+
+    def __init__(self, events: Events, labels: Labels, origin: Origin) -> None:
+        if events.dtype != EVENT or events.ndim != 1:
+            raise TraceError(
+                f"events are an array of dtype EVENT, not {events.dtype} of shape {events.shape}"
+            )
+        super().__init__(labels, origin, len(events))
+        self._events = events.view(np.ndarray)
+        self._checked: dict[int, int] = {}  # block -> events of it that were checked
+        self._unknown_labels = False
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop) without copying them."""
+        fault = self._fault_in(start, stop)
+        if fault is not None:
+            self._raise(fault)
+        events = self._part(start, stop)
+        if self._unknown_labels:
+            events = validation.without_unknown_labels(events, len(self.labels))
+        events.flags.writeable = False
+        return events
+
+    def _fault_in(self, start: int, stop: int) -> Fault | None:
+        for block in range(start // BLOCK, -(-stop // BLOCK)):
+            done = block * BLOCK + self._checked.get(block, 0)
+            end = min((block + 1) * BLOCK, self.length)
+            if done < min(end, stop):
+                fault = self._check(done, end)
+                if fault is not None and fault.event < stop:
+                    return fault
+                if fault is None:
+                    self._checked[block] = end - block * BLOCK
+        return None
+
+    def _part(self, start: int, stop: int) -> Events:
+        return self._events[start:stop]
+
+    def _check(self, start: int, stop: int) -> Fault | None:
+        events = self._part(start, stop)
+        if validation.has_unknown_label(events, len(self.labels)):
+            self._unknown_labels = True
+            self.degrade("some events name a label that is not there: they are shown without one")
+        return validation.first_fault(events, start, len(self.origin.pools))

@@ -1,0 +1,359 @@
+"""Ledger: the chunks and regions of a heap that is only observed, and an event for each thing that happens to them.
+
+Another allocator took the decisions. Known are its allocations and frees, by address and size, and perhaps the regions
+it was granted. The ledger derives the regions, splits and merges of a heap that did the same.
+
+::
+
+    reported      ..aaaa..bbbbbbcc......dd....      . never in use, nor granted
+    regions         |--0-| |--1---|     |2|
+
+After every report:
+
+- Chunks tile each region exactly, and no two free neighbours share a region.
+- Every event fits the state that the events before it lead to, and can be undone from its own fields.
+- A report is written completely, or left out and counted in `inconsistencies` because it cannot be true. What was
+  written but only concluded is counted there, too.
+- Only memory that was granted, covered or in use is in a region: unknown memory is never drawn as free.
+
+Where no grant is reported, a region is a run of addresses that were in use at some time. It grows at its end, and takes
+in a wholly free region that it reaches (RELEASE, EXTEND). An allocation across several regions becomes a chunk in each.
+
+A report takes O(log n) comparisons for n chunks; `oom` and `largest_free_chunk` look at all free chunks.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bfcviz.events.ledger.inconsistencies import Inconsistencies
+from bfcviz.events.ledger.sorted_addresses import SortedAddresses
+from bfcviz.events.log import EventLog
+from bfcviz.events.schema import Flag, Kind, bin_of
+from bfcviz.native import LOW_32, MAX_REGIONS
+
+
+class FreeChunk(NamedTuple):
+    """`size` in bytes; `slot`: of its region."""
+
+    size: int
+    handle: int
+    slot: int
+
+
+class ChunkInUse(NamedTuple):
+    """Sizes in bytes; `born`: seq of its ALLOCATE.
+
+    `rest`: addresses of the further chunks of the same allocation; None: this is one of those.
+    """
+
+    size: int
+    handle: int
+    slot: int
+    requested: int
+    label: int
+    thread: int
+    stream: int
+    born: int
+    rest: tuple[int, ...] | None
+
+
+class Region(NamedTuple):
+    """`size` in bytes; `granted`: it was reported; else it is a run of addresses that were covered or in use."""
+
+    size: int
+    slot: int
+    granted: bool
+
+
+class Ledger:
+    """Reports in, events out; for one thread at a time. The caller checks that addresses and sizes are below 2^63.
+
+    ::
+
+        ledger = Ledger(log)
+        ledger.thread = log.begin_operation(time_ns)  # before each report
+        ledger.grant(0x7000, 1 << 20)  # if that is known
+        ledger.allocate(0x7000, 512, requested=400)
+        ledger.free(0x7000)
+
+    Args:
+        log: where events go. It has no other writer.
+
+    Attributes:
+        thread: number of the thread that acts.
+        inconsistencies: reports that are not in the events as they were given.
+        in_use, free_chunks, regions: all there are, by address.
+        num_allocs, bytes_in_use, ...: totals, as in `Stats`.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.thread = 0
+        self.inconsistencies = Inconsistencies()
+        self.in_use: dict[int, ChunkInUse] = {}
+        self.free_chunks: dict[int, FreeChunk] = {}
+        self.regions: dict[int, Region] = {}
+        self.num_allocs = self.largest_alloc_size = 0
+        self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
+        self.pool_bytes = self.peak_pool_bytes = 0
+        self._log = log
+        self._free_starts = SortedAddresses()  # the keys of `free_chunks`
+        self._region_starts = SortedAddresses()  # the keys of `regions`
+        self._handles = _Numbers()
+        self._slots = _Numbers()
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes in free chunks."""
+        return self.pool_bytes - self.bytes_in_use
+
+    @property
+    def largest_free_chunk(self) -> int:
+        """Bytes of the largest free chunk, 0 if there is none."""
+        return max((chunk.size for chunk in self.free_chunks.values()), default=0)
+
+    # -- reports --------------------------------------------------------------------------------------------------
+
+    def allocate(self, address: int, size: int, requested: int, label: int = 0, stream: int = 0) -> None:
+        """Memory came into use."""
+        stop = address + size
+        start = self._free_chunk_around(address, stop)
+        if start >= 0:  # nearly always
+            self._occupy(start, address, stop, requested, label, stream, ())
+            return
+        pieces = list(self._pieces(address, stop))
+        if any(region >= 0 and self._free_chunk_around(low, high) < 0 for low, high, region in pieces):
+            self.inconsistencies.overlaps += 1
+        elif self._cover(address, stop, asked=True):
+            pieces = list(self._pieces(address, stop))
+            self.inconsistencies.in_pieces += len(pieces) > 1
+            rest = tuple(low for low, *_ in pieces[1:])
+            for low, high, _ in pieces:
+                here = min(requested, high - low)
+                requested -= here
+                start = self._free_chunk_around(low, high)
+                self._occupy(start, low, high, here, label, stream, rest if low == address else None)
+
+    def free(self, address: int) -> None:
+        """The allocation that begins at an address was freed."""
+        chunk = self.in_use.get(address)
+        if chunk is None or chunk.rest is None:
+            self.inconsistencies.unknown_frees += 1
+            return
+        for start in (address, *chunk.rest):
+            self._vacate(start)
+
+    def grant(self, address: int, size: int, *, join: bool = False) -> None:
+        """The allocator got a region. With `join` it lengthens the grant that ends there: both are released as one."""
+        there = [region for *_, region in self._pieces(address, address + size) if region >= 0]
+        if not all(self._is_wholly_free(start) for start in there):
+            self.inconsistencies.overlapping_grants += 1
+            return
+        for start in there:
+            self.inconsistencies.unseen_releases += self.regions[start].granted
+            self._remove(start)
+        before = self._region_ending_at(address) if join else -1
+        if before >= 0 and self.regions[before].granted:
+            self._grow(before, size, requested=size)
+        elif len(self.regions) < MAX_REGIONS:
+            self._extend(address, size, requested=size, granted=True)
+        else:
+            self.inconsistencies.too_many_regions += 1
+
+    def release(self, address: int) -> None:
+        """The grant that begins at an address went back."""
+        region = self.regions.get(address)
+        if region is None or not region.granted or not self._is_wholly_free(address):
+            self.inconsistencies.unknown_releases += 1
+        else:
+            self._remove(address)
+
+    def cover(self, address: int, size: int) -> None:
+        """The memory will be in use at some time: let regions hold it from now on."""
+        self._cover(address, address + size, asked=False)
+
+    def oom(self, requested: int, label: int = 0, stream: int = 0) -> None:
+        """A request failed."""
+        free, largest, bin = self.free_bytes, self.largest_free_chunk, bin_of(requested)
+        self._log.put(Kind.OOM, 0, 0, free, largest, requested, 0, label, self.thread, stream, bin, 0)
+
+    # -- regions --------------------------------------------------------------------------------------------------
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """[start, stop), cut where regions begin and end: low, high, and where the region begins; -1: in none."""
+        first = self._region_starts.at_or_before(start)
+        for region in self._region_starts.at_or_after(max(first, 0)):
+            if max(start, region) >= stop:
+                break
+            if start < region:
+                yield start, region, -1
+                start = region
+            high = min(region + self.regions[region].size, stop)
+            if start < high:
+                yield start, high, region
+                start = high
+        if start < stop:
+            yield start, stop, -1
+
+    def _region_ending_at(self, address: int) -> int:
+        start = self._region_starts.at_or_before(address - 1)
+        return start if start >= 0 and start + self.regions[start].size == address else -1
+
+    def _is_wholly_free(self, region: int) -> bool:
+        chunk = self.free_chunks.get(region)
+        return chunk is not None and chunk.size == self.regions[region].size
+
+    def _cover(self, start: int, stop: int, *, asked: bool) -> bool:
+        """Let regions hold [start, stop); False if there are too many. `asked`: by a request, which EXTEND names."""
+        pieces = list(self._pieces(start, stop))
+        if sum(region < 0 for *_, region in pieces) > MAX_REGIONS - len(self.regions):
+            self.inconsistencies.too_many_regions += 1
+            return False
+        last = self._region_ending_at(start)
+        for low, high, region in pieces:
+            begin, size = (low, high - low) if region < 0 else (region, self.regions[region].size)
+            if self._joins(last, begin):
+                if region >= 0:
+                    self._remove(region)
+                self._grow(last, size, requested=size * asked)
+                continue
+            if region < 0:
+                self._extend(low, size, requested=size * asked, granted=False)
+            last = begin
+        return True
+
+    def _joins(self, last: int, begin: int) -> bool:
+        """Whether the region at `last` may grow over what begins at `begin`: no region, or a wholly free one."""
+        region, there = self.regions.get(last), self.regions.get(begin)
+        if region is None or region.granted or last + region.size != begin:
+            return False
+        return there is None or (not there.granted and self._is_wholly_free(begin))
+
+    def _extend(self, address: int, size: int, *, requested: int, granted: bool) -> None:
+        slot = self._slots.take()
+        self.regions[address] = Region(size, slot, granted)
+        self._region_starts.add(address)
+        self._add(address, size, slot, requested, Flag(0))
+
+    def _grow(self, start: int, size: int, *, requested: int) -> None:
+        region = self.regions[start]
+        self.regions[start] = region._replace(size=region.size + size)
+        self._add(start + region.size, size, region.slot, requested, Flag.GREW)
+        self._merge_with_previous(start + region.size)
+
+    def _add(self, address: int, size: int, slot: int, requested: int, flags: Flag) -> None:
+        chunk = self._put(address, size, slot, self._handles.take())
+        self.pool_bytes += size
+        self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
+        self._write(Kind.EXTEND, chunk, address, size, bin_of(size), requested=requested, flags=flags)
+
+    def _remove(self, start: int) -> None:
+        """A wholly free region goes."""
+        self._region_starts.remove(start)
+        region, chunk = self.regions.pop(start), self._take(start)
+        self._write(Kind.RELEASE, chunk, start, region.size, bin_of(region.size))
+        self.pool_bytes -= region.size
+        self._slots.give_back(region.slot)
+        self._handles.give_back(chunk.handle)
+
+    # -- chunks ---------------------------------------------------------------------------------------------------
+
+    def _free_chunk_around(self, low: int, high: int) -> int:
+        """Where the free chunk begins that holds [low, high); -1 if there is none."""
+        start = self._free_starts.at_or_before(low)
+        return start if start >= 0 and start + self.free_chunks[start].size >= high else -1
+
+    def _occupy(
+        self, start: int, low: int, high: int, requested: int, label: int, stream: int,
+        rest: tuple[int, ...] | None,
+    ) -> None:  # fmt: skip
+        """[low, high), in the free chunk at `start`, comes into use."""
+        bin = bin_of(self.free_chunks[start].size)
+        if start < low:
+            self._split(start, low, Flag.PADDING)
+        if high - low < self.free_chunks[low].size:
+            self._split(low, high, Flag(0))
+        chunk = self._take(low)
+        size, handle, slot = chunk
+        self.num_allocs += 1
+        self.bytes_in_use += size
+        self.requested_bytes_in_use += requested
+        self.peak_bytes_in_use = max(self.peak_bytes_in_use, self.bytes_in_use)
+        self.largest_alloc_size = max(self.largest_alloc_size, size)
+        born = self._write(
+            Kind.ALLOCATE, chunk, low, size, bin,
+            requested=requested, other=self.num_allocs & LOW_32, label=label, stream=stream,
+        )  # fmt: skip
+        self.in_use[low] = ChunkInUse(size, handle, slot, requested, label, self.thread, stream, born, rest)
+
+    def _vacate(self, address: int) -> None:
+        """The chunk in use at an address becomes free, and merges with its free neighbours."""
+        c = self.in_use.pop(address)
+        self.bytes_in_use -= c.size
+        self.requested_bytes_in_use -= c.requested
+        self._write(
+            Kind.FREE, c, address, c.size, bin_of(c.size),
+            requested=c.requested, other=c.born & LOW_32, label=c.label, thread=c.thread, stream=c.stream,
+        )  # fmt: skip
+        self._put(address, c.size, c.slot, c.handle)
+        after = self.free_chunks.get(address + c.size)
+        if after is not None and after.slot == c.slot:
+            self._merge(address, address + c.size)
+        self._merge_with_previous(address)
+
+    def _split(self, start: int, at: int, flags: Flag) -> None:
+        parent = self.free_chunks[start]
+        size = start + parent.size - at
+        self.free_chunks[start] = FreeChunk(at - start, parent.handle, parent.slot)
+        rest = self._put(at, size, parent.slot, self._handles.take())
+        self._write(Kind.SPLIT, parent, at, size, bin_of(size), other=rest.handle, flags=flags)
+
+    def _merge_with_previous(self, address: int) -> None:
+        before = self._free_starts.at_or_before(address - 1)
+        chunk = self.free_chunks.get(before)
+        if chunk is None or before + chunk.size != address:
+            return
+        if chunk.slot == self.free_chunks[address].slot:
+            self._merge(before, address)
+
+    def _merge(self, survivor: int, absorbed: int) -> None:
+        kept, gone = self.free_chunks[survivor], self._take(absorbed)
+        size = kept.size + gone.size
+        self.free_chunks[survivor] = FreeChunk(size, kept.handle, kept.slot)
+        self._handles.give_back(gone.handle)
+        self._write(Kind.MERGE, kept, absorbed, gone.size, bin_of(size), other=gone.handle)
+
+    def _put(self, start: int, size: int, slot: int, handle: int) -> FreeChunk:
+        chunk = self.free_chunks[start] = FreeChunk(size, handle, slot)
+        self._free_starts.add(start)
+        return chunk
+
+    def _take(self, start: int) -> FreeChunk:
+        self._free_starts.remove(start)
+        return self.free_chunks.pop(start)
+
+    def _write(
+        self, kind: Kind, chunk: FreeChunk | ChunkInUse, address: int, size: int, bin: int, *,
+        requested: int = 0, other: int = 0, label: int = 0, thread: int | None = None, stream: int = 0,
+        flags: int = 0,
+    ) -> int:  # fmt: skip
+        thread = self.thread if thread is None else thread
+        return self._log.put(
+            kind, chunk.handle, chunk.slot, address, size, requested, other, label, thread, stream, bin, flags
+        )
+
+
+class _Numbers:
+    """Gives out 0, 1, 2, ...; but first those given back, the latest first."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._spare: list[int] = []
+
+    def take(self) -> int:
+        if self._spare:
+            return self._spare.pop()
+        self._next += 1
+        return self._next - 1
+
+    def give_back(self, number: int) -> None:
+        self._spare.append(number)

@@ -1,0 +1,245 @@
+"""The newest events of a heap's log in this process: a window that moves on as the heap works.
+
+::
+
+    step    0 . . . . . . . . first                                     length
+            (gone             )[ piece ][ piece ][ piece ][ piece  room )
+                              ^ keyframe: the state before the first event that is still here
+
+A ring overwrites what was not read in time. Events behind such a gap say nothing about the chunks that are
+older, so the window then begins anew, where the heap itself tells its state.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Lock
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from bfcviz.errors import Lapped, TraceError
+from bfcviz.events.event_source import BLOCK, Source
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.row_copy import joined, move
+from bfcviz.events.schema import EVENT, Events
+from bfcviz.events.storage.parquet_writer import Keyframes
+from bfcviz.events.trace import Trace
+from bfcviz.events.validation import forget_unknown_labels, has_unknown_label
+
+KEEP: Final = 1 << 20
+"""Events kept unless told otherwise: 64 MiB."""
+
+LEAST_KEEP: Final = 512
+
+
+class Beginning(NamedTuple):
+    """Where a window can begin whose log has lost its own beginning.
+
+    Attributes:
+        first: the step to begin at.
+        keyframe: the state there.
+        events: what is known of those from `first` on, as `Reader` gives them; the window goes on behind the last.
+    """
+
+    first: int
+    keyframe: bytes
+    events: Events
+
+
+Begin = Callable[[], Beginning | None]
+"""Asks a heap for its state; None where it has no answer, as when it is gone."""
+
+
+def follow(  # noqa: PLR0913  one log, and all that is known of it
+    log: EventLog,
+    labels: Labels,
+    origin: Origin,
+    keyframes: Keyframes,
+    *,
+    begin: Begin | None = None,
+    keep: int = KEEP,
+) -> Trace:
+    """A trace of the newest events of a log in this process; `Trace.refresh` takes over what is new.
+
+    Only what is visible changes, and only in `refresh`: whoever reads the trace from several threads calls it
+    under the same lock.
+
+    Args:
+        log: what a heap writes to, meanwhile and without noticing.
+        labels: the table that its events name.
+        origin: of the trace, with one pool: the heap.
+        keyframes: `bfcviz.model.seeking.keyframes`, as in `Trace.save`.
+        begin: asked when the log has lost events that were not read yet.
+        keep: events to keep at most, 512 or more (64 bytes each).
+
+    Raises:
+        TraceError: the log has lost its beginning and nobody knows the state, or `keep` is too small.
+    """
+    return Trace(WindowSource(log, labels, origin, keyframes, begin=begin, keep=keep))
+
+
+class WindowSource(Source):
+    """At most `keep` of a log's newest events, and half as many at least, in pieces; see `follow`.
+
+    Events are not checked: a heap of this process wrote them, and a model checks what it applies.
+    """
+
+    following = True
+
+    def __init__(  # noqa: PLR0913  `follow` is its public face
+        self,
+        log: EventLog,
+        labels: Labels,
+        origin: Origin,
+        keyframes: Keyframes,
+        *,
+        begin: Begin | None,
+        keep: int,
+    ) -> None:
+        if keep < LEAST_KEEP:
+            raise TraceError(f"a window of {keep} events was asked for; keep at least {LEAST_KEEP}")
+        super().__init__(labels, replace(origin, status=Status.RECORDING), 0)
+        self.keep = keep
+        self.missed = 0  # events that were overwritten before they were read
+        self.gaps = 0
+        self.block = 1 << min(keep // 8, BLOCK).bit_length() - 1
+        self._log = log
+        self._reader = Reader(log, 0)
+        self.slack = log.capacity if log.path is None else None
+        self._fetching = Lock()  # guards the reader, and the records it wrote after `length`
+        self._lapped = False  # nothing is fetched until the window begins anew
+        self._keyframes = keyframes
+        self._begin = begin
+        self._keyframe: bytes | None = None
+        self._pieces: dict[int, Events] = {}
+        if log.oldest > 0 and not self._begin_anew():
+            raise TraceError(
+                f"the first {log.oldest} events of this log are overwritten, and without them the rest cannot "
+                "be understood; give the heap itself, which knows its state, or a log of more capacity"
+            )
+        self.refresh()
+
+    def read(self, start: int, stop: int) -> Events:
+        """Events [start, stop), copied only where they lie in several pieces."""
+        parts = [
+            self._pieces[number][max(start - number * self.block, 0) : stop - number * self.block]
+            for number in range(start // self.block, -(-stop // self.block))
+        ]
+        if len(parts) != 1:
+            parts = [joined(parts) if parts else np.empty(0, EVENT)]
+        parts[0].flags.writeable = False
+        return parts[0]
+
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
+        """The state at `first`, unless that is the empty heap."""
+        return None if self._keyframe is None or step < self.first else (self.first, self._keyframe)
+
+    def refresh(self) -> int:
+        """Take over the events up to now; returns how many steps further the trace goes."""
+        before, goal = self.length, self._log.head
+        mended = False
+        while self.following and self.length < goal:
+            self.fetch()
+            with self._fetching:
+                fetched, lapped = self._reader.position, self._lapped
+            self._show(fetched)
+            if lapped:
+                if mended:  # again, at once: the heap is too fast, the next refresh will try
+                    break
+                mended = True
+                self._mend()
+        return self.length - before
+
+    def fetch(self) -> int:
+        """Read the log into the pieces, at most `keep` events ahead of what can be seen; see `Trace.fetch`."""
+        with self._fetching:
+            before, goal = self._reader.position, self._log.head
+            while not self._lapped and self._reader.position < min(goal, self.length + self.keep):
+                room = self._room(self._reader.position)[: self.length + self.keep - self._reader.position]
+                try:
+                    self._reader.read_into(room)
+                except Lapped:
+                    self._lapped = True
+            return self._reader.position - before
+
+    def _room(self, step: int) -> Events:
+        """The records of a piece from `step` on."""
+        number, place = divmod(step, self.block)
+        if number not in self._pieces:
+            self._pieces[number] = np.empty(self.block, EVENT)
+        return self._pieces[number][place:]
+
+    def _put(self, events: Events) -> None:
+        """Copy `events` into the pieces, as if the reader had read them."""
+        while len(events):
+            room = self._room(self._reader.position)
+            move(events[: len(room)], into=room[: len(events)])
+            self._reader.position += min(len(room), len(events))
+            events = events[len(room) :]
+
+    def _show(self, stop: int) -> None:
+        """Make the events before `stop`, which lie in the pieces, visible."""
+        while self.length < stop:
+            events = self._room(self.length)[: stop - self.length]
+            if self._log.pool:
+                events["pool"] = 0  # the heap is the only one in this trace
+            if has_unknown_label(events, len(self.labels)):
+                forget_unknown_labels(events, len(self.labels))
+            self.length += len(events)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop a quarter, the oldest pieces, where there are more than `keep` events: the keyframe has its price."""
+        if self.length - self.first <= self.keep:
+            return
+        first = -(-(self.length - self.keep * 3 // 4) // self.block) * self.block
+        self._keyframe = next(iter(self._keyframes(Trace(self), [first])))
+        for number in range(self.first // self.block, first // self.block):
+            del self._pieces[number]
+        self.first = first
+        self._tell()
+
+    def _mend(self) -> None:
+        """Events were lost: begin anew, or end here."""
+        read = self.length
+        if self._begin_anew():
+            self.missed += self.first - read
+            self.gaps += 1
+            self._tell()
+        else:
+            self.following = False
+            lost = self._log.oldest - read
+            self.degrade(
+                f"{lost} events after step {read} were overwritten before they were read, and the heap "
+                "can no longer be asked for its state: nothing later is shown"
+            )
+
+    def _begin_anew(self) -> bool:
+        """Begin again where the heap tells its state; False where it does not."""
+        found = None if self._begin is None else self._begin()
+        if found is None:
+            return False
+        with self._fetching:
+            self._pieces.clear()
+            self._keyframe = found.keyframe
+            self.first = self.length = self._reader.position = found.first
+            self._put(found.events)
+            self._lapped = False
+        self._show(found.first + len(found.events))
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
+        reasons = []
+        if self.first:
+            reasons.append(f"steps before {self.first:,} are no longer kept")
+        if self.gaps:
+            reasons.append(
+                f"{self.missed:,} events were overwritten before they were read (at {self.gaps:,} places): give "
+                "the heap a log of more capacity, such as EventLog(1 << 20), or record to a folder"
+            )
+        status = Status.DEGRADED if self.gaps else Status.RECORDING
+        self.origin = replace(self.origin, status=status, reasons=tuple(reasons))

@@ -1,0 +1,179 @@
+"""Recording: a heap's events, labels and origin go to a folder while they happen."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from bfcviz._closing import Closing
+from bfcviz.errors import FileError, FolderTaken
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.storage.files import open_regular, replacing
+from bfcviz.events.storage.folder_reader import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end, remove_files
+from bfcviz.events.storage.writer_lock import lock
+
+if TYPE_CHECKING:
+    from bfcviz.events.trace import Trace
+
+
+class Recording(Closing):
+    """A folder that takes events and labels; whatever kills this process, what was written can be read.
+
+    ::
+
+        with Recording("run1", [Pool("gpu", limit)]) as recording:
+            heap = BFCAllocator(..., log=recording.log, labels=recording.labels)
+
+    Args:
+        folder: a new or empty folder.
+        pools: the heaps that will be recorded.
+        labels: a table to go on with; a new one by default.
+        details: anything else that is known of the run, as JSON values.
+
+    Raises:
+        FileError: the folder holds something already, or cannot be made.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        pools: Sequence[Pool] = (Pool("bfc"),),
+        *,
+        labels: Labels | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.labels = Labels() if labels is None else labels
+        self._origin = Origin(
+            source=self.folder.name, status=Status.RECORDING, pools=tuple(pools), details=dict(details or {})
+        )
+        self._log: EventLog | None = None
+        text = self._origin.to_json()
+        self._lock = _claim(self.folder)
+        try:
+            self.labels.append_to(self._lock)
+            self._write_origin(text)
+            _UNDER_WAY.add(self)
+        except BaseException:
+            self.labels.append_to(None)
+            self._lock.close()
+            remove_files(self.folder)
+            raise
+
+    @property
+    def log(self) -> EventLog:
+        """The log in this folder, made when it is first asked for; closed with the recording."""
+        if self._log is None:
+            self._log = EventLog(folder=self.folder)
+        return self._log
+
+    @property
+    def events_path(self) -> Path:
+        """Where the events lie: for writers that bring their own log."""
+        return self.folder / EVENTS_FILE
+
+    def trace(self) -> "Trace":
+        """What was recorded so far, as another process would see it."""
+        from bfcviz.events.trace import Trace  # noqa: PLC0415  and with it pyarrow, which a recorder does not need
+
+        return Trace.open(self.folder)
+
+    def close(self) -> None:
+        """End the recording and mark it as complete. A log that was brought along is closed before.
+
+        Raises:
+            FileError: the folder was removed, or its origin cannot be written. The recording has ended all the same.
+        """
+        if self._lock.closed:
+            return
+        error = 0
+        if self._log is not None:
+            self._log.close()
+            error = self._log.error
+        self.labels.append_to(None)
+        origin = replace(self._origin, status=Status.COMPLETE)
+        if error:
+            reason = f"later events were not recorded: {os.strerror(error)}"
+            origin = replace(origin, status=Status.TRUNCATED, reasons=(reason,))
+        if self._log is not None and self._log.truncated:
+            reason = (
+                f"{EVENTS_FILE} was truncated by another process: of {self._log.head} events some are lost"
+            )
+            origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
+        if self.labels.error is not None:
+            reason = f"later names were not recorded: {self.labels.error.strerror}"
+            origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
+        try:
+            if not self._is_there():
+                raise FileError(self.folder, "", "was removed, or replaced, while it was recorded to")
+            self._write_origin(origin.to_json(events=self._count(), labels=len(self.labels)))
+        finally:
+            self._lock.close()
+
+    def discard(self) -> None:
+        """End the recording and take it away: what was to be recorded could not begin."""
+        with suppress(FileError):
+            self.close()
+        remove_files(self.folder)
+        with suppress(OSError):  # one that was given may not be ours to take away, or holds more
+            self.folder.rmdir()
+
+    def _is_there(self) -> bool:
+        """Whether the folder still holds this recording: another may have taken its place."""
+        try:
+            found = (self.folder / LABELS_FILE).stat()
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock.fileno()))
+
+    def _count(self) -> int:
+        if not self.events_path.exists():
+            return 0
+        with open_regular(self.events_path) as file:
+            return find_end(file.fileno(), 0)
+
+    def _write_origin(self, text: str) -> None:
+        with replacing(self.folder / ORIGIN_FILE, overwrite=True) as made:
+            made.write_text(text, "utf-8")
+
+
+_UNDER_WAY: WeakSet[Recording] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked process: the recording is the parent's, and must not look alive when only the child is."""
+    for recording in _UNDER_WAY:
+        recording.labels.after_fork()
+        if recording._log is not None:  # noqa: SLF001
+            recording._log.leave_to_parent()  # noqa: SLF001
+        recording._lock.close()  # noqa: SLF001
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _claim(folder: Path) -> FileIO:
+    """Make the folder and in it the labels file, locked for as long as this process records."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FolderTaken(folder, "", "is not empty; give a new folder, each recording has its own")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = FileIO(os.open(folder / LABELS_FILE, flags, 0o666), "wb")
+    except FileExistsError as error:
+        if not folder.is_dir():
+            raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
+        raise FolderTaken(
+            folder, "", "is being recorded to by another process; give another folder"
+        ) from error
+    except OSError as error:
+        raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
+    lock(file)
+    return file

@@ -1,0 +1,1 @@
+"""The active-memory timeline: who held the memory, the largest allocations stacked."""

@@ -1,0 +1,167 @@
+"""The bands of an active-memory timeline: their outlines, the names on them, and what hovering over them says."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time.hover import life_text
+from bfcviz.figures.style.text import harmless
+from bfcviz.figures.style.theme import Theme
+from bfcviz.figures.timelines.axis import Clock
+from bfcviz.model.lifetimes.lifetimes import times_of
+from bfcviz.model.lifetimes.stacking import Stack, stack
+
+_COLUMNS: Final = 60  # of the grid of hover points
+_POINTS: Final = 1500
+_PIXELS: Final = 400  # a plot has about twice as many; a band moves in whole ones of these
+_NAMED: Final = 12  # bands with their name on them, at most
+_SHORTEST: Final = 0.12  # of the window's width that a band with a name lasts at least
+_LOWEST: Final = 0.04  # of the plot's height
+_LONGEST_NAME: Final = 26
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Stacked lifetimes on an x axis.
+
+    Attributes:
+        lifetimes: of LIFETIME, by `born`.
+        stack: their heights.
+        x: where the stack's moments lie, in axis units, cut to the window.
+        sides: where the window begins and ends.
+    """
+
+    lifetimes: NDArray[np.void]
+    stack: Stack
+    x: Floats
+    sides: tuple[float, float]
+
+    @property
+    def highest(self) -> float:
+        """Bytes under the highest edge."""
+        if not len(self.lifetimes):
+            return 0.0
+        return float((self.stack.below[-1] + self._alive(len(self.lifetimes) - 1)).max())
+
+    def outlines(self, lives: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Closed outlines in axis units and bytes, NaN after each; one NaN where there are none."""
+        if not len(lives):
+            return np.full(1, np.nan), np.full(1, np.nan)
+        outlines = [self._outline(life) for life in lives.tolist()]
+        return np.concatenate([x for x, _ in outlines]), np.concatenate([y for _, y in outlines])
+
+    def at(self, x: float, num_bytes: float) -> int | None:
+        """The band at a place."""
+        moment = int(np.searchsorted(self.x, x, side="right")) - 1
+        if moment < 0 or not self.sides[0] <= x <= self.sides[1]:
+            return None
+        low = self.stack.below[:, moment]
+        alive = (self.stack.first <= moment) & (moment < self.stack.last)
+        hits = np.flatnonzero(alive & (low <= num_bytes) & (num_bytes < low + self.lifetimes["size"]))
+        return int(hits[0]) if len(hits) else None
+
+    def middle(self, life: int, x: float) -> float:
+        """Bytes up to the middle of a band at `x`, where it is alive."""
+        moment = int(np.searchsorted(self.x, x, side="right")) - 1
+        moment = min(max(moment, int(self.stack.first[life])), int(self.stack.last[life]) - 1)
+        return float(self.stack.below[life, moment]) + float(self.lifetimes["size"][life]) / 2
+
+    def ends(self) -> tuple[Floats, Floats]:
+        """Where each band begins and ends."""
+        return self.x[self.stack.first], self.x[self.stack.last]
+
+    def _alive(self, life: int) -> Floats:
+        at = np.arange(len(self.x))
+        alive = (self.stack.first[life] <= at) & (at < self.stack.last[life])
+        held: Floats = alive * float(self.lifetimes["size"][life])
+        return held
+
+    def _seen(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of a band's turns that a picture can show: its first, and the last in each of the plot's `_PIXELS`."""
+        left, right = self.sides
+        pixel = np.floor((self.x[turns] - left) * (_PIXELS / max(right - left, 1e-9)))
+        keep = np.append(pixel[1:] != pixel[:-1], True)
+        keep[0] = True
+        seen: NDArray[np.intp] = turns[keep]
+        return seen
+
+    def _outline(self, life: int) -> tuple[Floats, Floats]:
+        turns = self._seen(self.stack.turns(life))
+        edges = np.append(self.x[turns], self.x[self.stack.last[life]])
+        across = np.repeat(edges, 2)[1:-1]
+        low = np.repeat(self.stack.below[life, turns], 2)
+        high = low + float(self.lifetimes["size"][life])
+        x = np.concatenate([across, across[::-1], across[:1], [np.nan]])
+        y = np.concatenate([low, high[::-1], low[:1], [np.nan]])
+        return x, y
+
+
+def bands_of(lifetimes: NDArray[np.void], trace: Trace, clock: Clock, steps: tuple[int, int]) -> Bands:
+    """The bands of lifetimes, as far as they lie in the window of steps."""
+    stacked = stack(lifetimes)
+    left, right = clock.position(steps[0]), clock.position(steps[1])
+    x = np.full(len(stacked.moments), right)
+    happened = np.flatnonzero(stacked.moments < steps[1])
+    seqs = stacked.moments[happened]
+    times = times_of(trace, seqs) if clock.axis == "time" else np.zeros(0)
+    x[happened] = clock.positions(seqs + np.uint64(1), times)
+    return Bands(lifetimes, stacked, np.clip(x, left, right), (left, right))
+
+
+def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme: Theme) -> dict[str, Any]:
+    """The labels of the bands that have room for one, the largest first."""
+    left, right = bands.ends()
+    wide = (right - left) >= _SHORTEST * max(bands.sides[1] - bands.sides[0], 1e-9)
+    high = bands.lifetimes["size"] >= _LOWEST * reach * divisor
+    room = np.flatnonzero(wide & high & (bands.lifetimes["label"] > 0))
+    room = room[np.argsort(-(bands.lifetimes["size"][room] * (right - left)[room]), kind="stable")][:_NAMED]
+    x = (left[room] + right[room]) / 2
+    names = [trace.labels.name(number) for number in bands.lifetimes["label"][room].tolist()]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": x,
+        "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
+        "text": [_tail(name) for name in names],
+        "textfont": {"color": theme.text, "size": 10, "shadow": _rim(theme.paper)},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _rim(colour: str) -> str:
+    """A rim around letters: a name may reach over several bands, dark and light ones."""
+    sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
+    return ", ".join(sides)
+
+
+def _tail(name: str) -> str:
+    """The end of a name, where those of operations differ."""
+    return harmless(name) if len(name) <= _LONGEST_NAME else "…" + harmless(name[-_LONGEST_NAME:])
+
+
+def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
+    """Unseen points, one in every band at least and more along the long ones, that tell of it."""
+    left, right = bands.ends()
+    width = max(bands.sides[1] - bands.sides[0], 1e-9)
+    along = np.maximum(np.ceil((right - left) / width * _COLUMNS), 1.0)
+    along = np.maximum(along * min(1.0, _POINTS / max(along.sum(), 1.0)), 1.0).astype(np.intp)
+    band = np.repeat(np.arange(len(along)), along)
+    nth = np.arange(len(band)) - np.repeat(np.cumsum(along) - along, along)
+    x = left[band] + (nth + 0.5) * ((right - left) / along)[band]
+    y = [bands.middle(*at) for at in zip(band.tolist(), x.tolist(), strict=True)]
+    texts = [life_text(life, trace) for life in bands.lifetimes]
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": x,
+        "y": np.array(y) / divisor,
+        "hovertext": [texts[number] for number in band.tolist()],
+        "hoverinfo": "text",
+        "showlegend": False,
+    }

@@ -1,0 +1,254 @@
+"""The address-time map: addresses up, time across, each allocation a rectangle: how fragmentation grew.
+
+Up to `EXACT_LIFETIMES` allocations are drawn as rectangles to scale, one trace a class; more of them as an
+image, whose cost depends on its pixels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time.hover import hover_points
+from bfcviz.figures.address_time.window import Passage, lifetime_at, read
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.boxes import Boxes, box_outlines, box_trace
+from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring
+from bfcviz.figures.style.png import data_uri
+from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.theme import Paint, Theme, rgb
+from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.timelines import axis as timelines
+from bfcviz.model import Model
+from bfcviz.model.lifetimes.address_layout import NEVER
+from bfcviz.model.lifetimes.lifetimes import end_of
+from bfcviz.model.lifetimes.occupancy import Occupancy
+
+__all__ = ["Passage", "address_time", "address_time_panel", "lifetime_at", "passage"]
+
+_MOST_FRAMES: Final = 400  # more regions than this are told apart by nobody
+
+_FAINTEST: Final = 0.25  # the share of its paint that a pixel gets in which anything at all was in use
+
+
+def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
+    """Who held which addresses over the trace.
+
+    Args:
+        trace: the events.
+        step: where to draw the upright line; None: nowhere.
+        pool: which heap of the trace.
+        look: colours, over step or time, and the steps and positions to draw.
+
+    Returns:
+        The figure; its table has one row an allocation, or (drawn as an image) one row a pixel.
+    """
+    seen = passage(trace, pool, look)
+    picture = single(address_time_panel(seen, step, look), 420, look.paints)
+    return picture.with_table(lifetime_table(seen) if seen.image is None else _pixel_table(seen.image))
+
+
+def passage(  # noqa: PLR0913  what the caller has already need not be made again
+    trace: Trace,
+    pool: int = 0,
+    look: Look = PLAIN,
+    colours: Colouring | None = None,
+    *,
+    model: Model | None = None,
+    before: Passage | None = None,
+) -> Passage:
+    """All of the map that takes long: reads the window of `look` (its `steps` and `addresses`).
+
+    Args:
+        trace: the events.
+        pool: which heap of the trace.
+        look: colours, axis and window; a change of anything else needs no new passage.
+        colours: those of `look`, if they are at hand.
+        model: one of this trace and pool; it knows short ways to the window, is moved and put back.
+        before: the last passage of this trace, whose layout is taken if nothing was added since.
+
+    Raises:
+        TraceError: the events up to the window contradict each other.
+    """
+    seen, theme = read(trace, pool, look, colours, model=model, before=before), look.paints
+    still = (
+        _image(seen, theme),
+        box_trace("free", _grants(seen, drawn=seen.image is None), theme.free, 0.0),
+        *_classes(seen),
+        _frames(seen, theme),
+        hover_points(seen),
+        _note(seen, theme),
+    )
+    return replace(seen, still=still)
+
+
+def address_time_panel(seen: Passage, step: int | None, look: Look) -> Panel:
+    """The map as a panel; only its last two traces depend on `step` and on what is selected.
+
+    Args:
+        seen: made for the theme, colours, axis and window of `look`.
+        step: where to draw the upright line; None: nowhere.
+        look: says which chunk is selected.
+    """
+    theme = look.paints
+    unit = axis_unit(seen.layout.total)[1]
+    bottom, top = (end / seen.divisor for end in seen.positions)
+    traces = [
+        *seen.still,
+        _selected(seen, look, theme),
+        timelines.now(np.nan if step is None else seen.clock.position(step), theme, top),
+    ]
+    mixed = "" if seen.image is None else "; each pixel mixes what lay there in its time"
+    return Panel(
+        name="address_time",
+        title="Address-time map",
+        caption=f"each allocation a rectangle: its addresses up, its life across; gaps are free{mixed}",
+        traces=traces,
+        xaxis=seen.clock.xaxis(look.steps),
+        yaxis={
+            "title": {"text": f"position ({unit}): regions side by side"},
+            "range": [bottom, top],
+            "showgrid": False,
+            "zeroline": False,
+            "scaleanchor": False,
+            "tickformat": ",~g",
+        },
+        x_unit=seen.clock.unit,
+        y_unit=float(seen.divisor),
+        definition=(
+            "Position: bytes from the lowest address of the pool,<br>"
+            "with the gaps between its regions left out.<br>"
+            "Free memory in many thin stripes is fragmented:<br>no large request fits into it."
+        ),
+    )
+
+
+def lifetime_table(seen: Passage) -> pa.Table:
+    """One row an allocation, by the step that handed it out; `freed_at_step` is null for those alive."""
+    lives = seen.lifetimes
+    names = seen.trace.labels
+    gone = lives["died"] != NEVER
+    return pa.table(
+        {
+            "address": lives["address"],
+            "position": seen.layout.position(lives["address"]),
+            "size": lives["size"],
+            "requested": lives["requested"],
+            "allocated_at_step": lives["born"] + np.uint64(1),
+            "freed_at_step": pa.array(np.where(gone, lives["died"], 0) + np.uint64(1), mask=~gone),
+            "label": pa.array([names.name(number) for number in lives["label"].tolist()], pa.string()),
+            "chunk": lives["chunk"],
+            "region": lives["region"],
+            "thread": lives["thread"],
+            "stream": lives["stream"],
+        }
+    )
+
+
+def _pixel_table(image: Occupancy) -> pa.Table:
+    grid = image.grid
+    line, column = np.divmod(np.arange(grid.lines * grid.columns), grid.columns)
+    return pa.table(
+        {
+            "column": column,
+            "position": grid.low + line * grid.cell,
+            "bytes_in_use": image.in_use.ravel(),
+            "pool_bytes": image.pool.ravel(),
+        }
+    )
+
+
+def _image(seen: Passage, theme: Theme) -> dict[str, Any]:
+    image, (left, right) = seen.image, seen.sides
+    bottom, top = (end / seen.divisor for end in seen.positions)
+    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, seen.colours.paints, theme)
+    dx, dy = max(right - left, 1e-9) / pixels.shape[1], (top - bottom) / pixels.shape[0]
+    return {
+        "type": "image",
+        "source": data_uri(pixels),
+        "visible": image is not None,
+        "hoverinfo": "skip",
+        "zsmooth": False,
+        "dx": dx,
+        "dy": dy,
+        "x0": left + dx / 2,  # the centre of the first pixel
+        "y0": bottom + dy / 2,
+    }
+
+
+def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
+    """The picture (lines, columns, 4), its first line the lowest: clear where no region was."""
+    pool = np.maximum(image.pool, 1e-9)
+    shares = np.minimum(image.by_class / pool, 1.0)
+    used = shares.sum(axis=0)
+    # A single chunk may pin gigabytes: it is never blended away.
+    wanted = np.where(used > 1e-6, np.clip(used, _FAINTEST, 1.0), 0.0)
+    shares *= wanted / np.maximum(used, 1e-9)
+    colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
+    free = np.array(rgb(theme.free.fill), np.float64)
+    pixels = np.zeros((*used.shape, 4), np.uint8)
+    mixed = (colours - free).T @ shares.reshape(len(colours), -1) + free[:, None]
+    pixels[..., :3] = np.rint(mixed.T).reshape(*used.shape, 3)
+    pixels[..., 3] = np.rint(255 * np.clip(image.pool / image.grid.cell, 0.0, 1.0))
+    return pixels
+
+
+def _grants(seen: Passage, *, drawn: bool = True) -> Boxes:
+    grants = seen.layout.grants if drawn else seen.layout.grants[:0]
+    return Boxes(*seen.spans(grants), *seen.heights(grants)).seen()
+
+
+def _classes(seen: Passage) -> list[dict[str, Any]]:
+    """One trace a class, of rectangles, or (over an image) only its name in the legend."""
+    lives = seen.lifetimes
+    which = seen.colours.classes(lives, seen.steps[1])
+    across, up = seen.spans(lives), seen.heights(lives)
+    traces = []
+    for number in range(MOST_CLASSES):
+        mine = which == number
+        boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).seen()
+        named = number < len(seen.colours.names)
+        colour = seen.colours.paints[number] if named else Paint("#000000", "#000000")
+        trace = box_trace(seen.colours.names[number] if named else "", boxes, colour, 0.4)
+        traces.append(trace | {"showlegend": named, "legend": seen.colours.legend_line(number)})
+    return traces
+
+
+def _frames(seen: Passage, theme: Theme) -> dict[str, Any]:
+    boxes = _grants(seen, drawn=len(seen.layout.grants) <= _MOST_FRAMES)
+    return box_outlines("region", boxes, theme.pool.line, 1)
+
+
+def _note(seen: Passage, theme: Theme) -> dict[str, Any]:
+    empty = seen.layout.total == 0
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": np.full(int(empty), sum(seen.clock.range(seen.look.steps)) / 2),
+        "y": np.full(int(empty), sum(seen.positions) / seen.divisor / 2),
+        "text": ["no region in this trace"] if empty else [],
+        "textfont": {"color": theme.muted, "size": 13},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _selected(seen: Passage, look: Look, theme: Theme) -> dict[str, Any]:
+    """The outline of the allocation a person clicked."""
+    outline = box_outlines("selected", _selected_box(seen, look), theme.highlight, 2.5)
+    return outline | {"showlegend": False}
+
+
+def _selected_box(seen: Passage, look: Look) -> Boxes:
+    born = None if look.selected is None else look.selected.born
+    if born is None or not seen.trace.first <= born < seen.clock.last:
+        return Boxes.none()
+    if born not in seen.ends:
+        seen.ends[born] = end_of(seen.trace, seen.pool, born, seen.steps[1])
+    event = seen.trace.read(born, born + 1)
+    ends = seen.moments(np.array([born, seen.ends[born]], np.uint64))
+    return Boxes(ends[:1], ends[1:], *seen.heights(event)).seen()

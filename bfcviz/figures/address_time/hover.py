@@ -1,0 +1,103 @@
+"""What hovering over the address-time map says: unseen points on an even grid, each with a text of its own."""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time.window import Passage
+from bfcviz.figures.style.text import exact_bytes, harmless
+from bfcviz.model.lifetimes.address_layout import NEVER
+from bfcviz.model.lifetimes.occupancy import Occupancy
+
+COLUMNS: Final = 40
+LINES: Final = 24
+
+_ALONE: Final = 600  # lifetimes that no point of the grid lies in, at most, the largest
+
+
+def life_text(life: np.void, trace: Trace) -> str:
+    """What is told of one allocation, of LIFETIME."""
+    born, died = int(life["born"]) + 1, int(life["died"]) + 1
+    lived = (
+        "still in use at the end" if life["died"] == NEVER else f"freed at {died:,}: {died - born:,} steps"
+    )
+    name = trace.labels.name(int(life["label"]))
+    return (
+        f"<b>{harmless(name) if name else 'no label'}</b><br>"
+        f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
+        f"{int(life['address']):#x}, chunk {life['chunk']}, thread {life['thread']}, stream {life['stream']}<br>"
+        f"allocated at step {born:,}, {lived}"
+    )
+
+
+def hover_points(seen: Passage) -> dict[str, Any]:
+    """The points as a trace."""
+    x, y, texts = _on_image(seen, seen.image) if seen.image is not None else _on_boxes(seen)
+    return {
+        "type": "scatter",
+        "mode": "none",
+        "x": x,
+        "y": y,
+        "hovertext": texts,
+        "hoverinfo": "text",
+        "showlegend": False,
+    }
+
+
+Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
+
+
+def _places(seen: Passage) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The grid's columns and lines in axis units."""
+    left, right = seen.sides
+    bottom, top = (end / seen.divisor for end in seen.positions)
+    across = left + (np.arange(COLUMNS) + 0.5) * (right - left) / COLUMNS
+    return across, bottom + (np.arange(LINES) + 0.5) * (top - bottom) / LINES
+
+
+def _on_boxes(seen: Passage) -> Points:
+    """Each point of the grid tells the lifetime it lies in; one that none lies in gets its own point."""
+    across, up = _places(seen)
+    left, right = seen.spans(seen.lifetimes)
+    bottom, top = seen.heights(seen.lifetimes)
+    order = np.argsort(bottom)
+    x, y = [(left + right) / 2], [(bottom + top) / 2]
+    source = [np.arange(len(left))]
+    for place in across:
+        alive = order[(left[order] <= place) & (place < right[order])]
+        if not len(alive):
+            continue
+        below = np.maximum(np.searchsorted(bottom[alive], up, side="right") - 1, 0)
+        hit = (bottom[alive[below]] <= up) & (up < top[alive[below]])
+        x.append(np.full(int(hit.sum()), place))
+        y.append(up[hit])
+        source.append(alive[below[hit]])
+    which = np.concatenate(source)
+    # A lifetime that is met on the grid needs no point at its centre.
+    missed = np.flatnonzero(~np.isin(source[0], which[len(left) :]))
+    missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
+    needed = np.append(missed, np.arange(len(left), len(which)))
+    texts = {number: life_text(seen.lifetimes[number], seen.trace) for number in set(which[needed].tolist())}
+    told = [texts[number] for number in which[needed].tolist()]
+    return np.concatenate(x)[needed], np.concatenate(y)[needed], told
+
+
+def _on_image(seen: Passage, image: Occupancy) -> Points:
+    """Each point tells the address there, and how full its pixel was."""
+    across, up = _places(seen)
+    grid = image.grid
+    column = (np.arange(COLUMNS) + 0.5) * grid.columns / COLUMNS
+    line = (np.arange(LINES) + 0.5) * grid.lines / LINES
+    cells = np.ix_(line.astype(np.intp), column.astype(np.intp))
+    pool = image.pool[cells].ravel()
+    share = 100 * image.in_use[cells].ravel() / np.maximum(pool, 1e-9)
+    x, y = (found.ravel() for found in np.meshgrid(across, up))
+    there = np.flatnonzero(pool > 0)
+    addresses = [seen.layout.address(place * seen.divisor) for place in y[there].tolist()]
+    texts = [
+        f"{full:.0f} % in use there and then<br>{exact_bytes(int(grid.cell))} around {address or 0:#x}"
+        for full, address in zip(share[there].tolist(), addresses, strict=True)
+    ]
+    return x[there], y[there], texts

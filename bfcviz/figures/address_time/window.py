@@ -1,0 +1,198 @@
+"""Passage: a window of addresses and steps, ready to be drawn; all that takes long, made once a window."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.view_options import Look, Selected
+from bfcviz.figures.timelines.axis import Clock
+from bfcviz.model import Model
+from bfcviz.model.lifetimes.address_layout import Layout
+from bfcviz.model.lifetimes.lifetimes import Wanted, find, times_of
+from bfcviz.model.lifetimes.occupancy import Classes, Occupancy, occupancy
+
+EXACT_LIFETIMES: Final = 3000
+"""Up to this many allocations are drawn as exact rectangles."""
+
+PIXELS: Final = (1000, 320)
+"""Across and up the image."""
+
+COARSER: Final = (750, 240)
+"""Likewise where there are several classes, each with a grid of its own."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What lies in a window.
+
+    Attributes:
+        trace: the trace.
+        pool: which of its heaps.
+        look: what it was made for.
+        model: of the trace and pool, at any step; it is moved and put back.
+        clock: where steps lie on the x axis.
+        layout: where addresses lie on the y axis.
+        colours: of what is in use.
+        steps: the first and last step.
+        positions: from where to where, in bytes.
+        lifetimes: of LIFETIME, by `born`; of no interest where there is an `image`.
+        image: what is drawn where lifetimes are too many.
+        seen: how many lifetimes there are at least.
+        still: the traces of a panel that no step changes, filled in by `address_time.passage`.
+        ends: the `seq` of the FREE of lifetimes that were asked about.
+    """
+
+    trace: Trace
+    pool: int
+    look: Look
+    model: Model
+    clock: Clock
+    layout: Layout
+    colours: Colouring
+    steps: tuple[int, int]
+    positions: tuple[float, float]
+    lifetimes: NDArray[np.void]
+    image: Occupancy | None
+    seen: int
+    still: tuple[Mapping[str, Any], ...] = ()
+    ends: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def divisor(self) -> int:
+        """Bytes that 1 on the y axis stands for: the same for every window."""
+        return axis_unit(self.layout.total)[0]
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """Where the first and the last step lie on the x axis."""
+        return self.clock.position(self.steps[0]), self.clock.position(self.steps[1])
+
+    def spans(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
+        """Where on the x axis lifetimes or grants begin and end, cut to the window."""
+        return self.moments(records["born"]), self.moments(records["died"])
+
+    def moments(self, seqs: NDArray[np.uint64]) -> Floats:
+        """Where on the x axis the states lie that events led to, cut to the window; NEVER is its end."""
+        left, right = self.sides
+        x = np.full(len(seqs), right)
+        happened = np.flatnonzero(seqs < self.steps[1])
+        seqs = seqs[happened]
+        times = times_of(self.trace, seqs) if self.clock.axis == "time" else np.zeros(0)
+        x[happened] = self.clock.positions(seqs + np.uint64(1), times)
+        cut: Floats = np.clip(x, left, right)
+        return cut
+
+    def heights(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
+        """Where on the y axis lifetimes or grants begin and end, cut to the window."""
+        low = self.layout.position(records["address"])
+        ends = (low, low + records["size"].astype(np.float64))
+        bottom, top = (np.clip(end, *self.positions) / self.divisor for end in ends)
+        return bottom, top
+
+
+def read(  # noqa: PLR0913  what the caller has already need not be made again
+    trace: Trace,
+    pool: int,
+    look: Look,
+    colours: Colouring | None,
+    *,
+    model: Model | None,
+    before: Passage | None,
+) -> Passage:
+    """As `address_time.passage`, without its traces."""
+    clock = Clock.of(trace, look.axis)
+    known = before if before is not None and _holds(before, trace, pool, clock) else None
+    layout = known.layout if known else Layout.of(trace, pool)
+    steps = window_of(clock, look)
+    positions = look.addresses or (0.0, float(max(layout.total, 1)))
+    model = model or (known.model if known else Model(trace, pool))
+    found = find(trace, pool, *steps, wanted=_touching(layout, look), most=EXACT_LIFETIMES, model=model)
+    made = Passage(
+        trace=trace,
+        pool=pool,
+        look=look,
+        model=model,
+        clock=clock,
+        layout=layout,
+        colours=colours or colouring(trace, pool, look.colour, look.paints),
+        steps=steps,
+        positions=positions,
+        lifetimes=found.lifetimes,
+        image=None,
+        seen=found.seen,
+    )
+    return replace(made, image=_image(made)) if found.seen > EXACT_LIFETIMES else made
+
+
+def lifetime_at(seen: Passage, x: float, y: float) -> Selected | None:
+    """The chunk, in use or free, at a place in axis units; None outside of every region.
+
+    Raises:
+        TraceError: the events up to there contradict each other.
+    """
+    address = seen.layout.address(y * seen.divisor)
+    if address is None:
+        return None
+    with seen.model.visiting(seen.clock.step_at(x)) as model:
+        chunks = model.chunks()
+    at = int(np.searchsorted(chunks["address"], np.uint64(address), side="right")) - 1
+    if at < 0 or address >= int(chunks["address"][at]) + int(chunks["size"][at]):
+        return None
+    chunk = chunks[at]
+    return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
+
+
+def _holds(before: Passage, trace: Trace, pool: int, clock: Clock) -> bool:
+    return (
+        before.trace is trace
+        and before.pool == pool
+        and before.clock.last == clock.last
+        and before.clock.first == clock.first
+    )
+
+
+def window_of(clock: Clock, look: Look) -> tuple[int, int]:
+    """The steps that a look asks for, as far as there are such."""
+    first, last = look.steps or (clock.first, clock.last)
+    first = min(max(first, clock.first), clock.last)
+    return first, min(max(last, first), clock.last)
+
+
+def _touching(layout: Layout, look: Look) -> Wanted | None:
+    """Whether allocations reach into the window of positions."""
+    if look.addresses is None:
+        return None
+    low, high = look.addresses
+
+    def touching(address: NDArray[np.uint64], size: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        begin = layout.position(address)
+        found: NDArray[np.bool_] = (begin < high) & (begin + size > low)
+        return found
+
+    return touching
+
+
+def _image(seen: Passage) -> Occupancy:
+    colours, last = seen.colours, seen.steps[1]
+    several = len(colours.paints) > 1
+    return occupancy(
+        seen.trace,
+        seen.pool,
+        *seen.steps,
+        seen.positions,
+        *(COARSER if several else PIXELS),
+        axis=seen.clock.axis,
+        classes=Classes(len(colours.paints), lambda lifetimes: colours.classes(lifetimes, last))
+        if several
+        else None,
+        layout=seen.layout,
+        model=seen.model,
+    )

@@ -1,0 +1,172 @@
+"""The bin histogram: of each of the 21 size classes, what is free, and beside it what is in use.
+
+The heap keeps free chunks in these bins and searches them from small to large. Both axes are logarithmic: one
+chunk of 256 bytes and a gigabyte must both be seen.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events
+from bfcviz.figures.bins.markers import Marks, Scale, band, marks_of, pointers
+from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
+from bfcviz.figures.style.text import exact_bytes
+from bfcviz.figures.style.theme import Paint, Theme
+from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.table import bin_table
+from bfcviz.model import Model
+from bfcviz.model.explain.search import Search, search_of
+from bfcviz.units import format_bytes
+
+_LEAST_BYTES = 128  # the foot of a bar that stands for bytes: below the smallest chunk
+_LEAST_COUNT = 0.5
+_HEIGHT = 180
+_DEFINITION = (
+    "Bin n holds the free chunks of 256 B * 2^n up to, not including, twice that; the last one all larger ones.<br>"
+    "Chunks in use are in no bin: they are counted by their size.<br>"
+    "A request is looked for from the bin of its size upwards: those bins are shaded, and the one where a chunk was "
+    "taken has a star.<br>Bars show the heap after the step; the search was made before it."
+)
+
+
+def bin_histogram(
+    model: Model, highlight: Events | None = None, look: Look = PLAIN, search: Search | None = None
+) -> Picture:
+    """Bytes above and number of chunks below, bin by bin, at the model's step.
+
+    Args:
+        model: the heap; it is not moved.
+        highlight: events whose bin is marked, such as the one just applied.
+        look: colours, and the chunk whose bin is marked.
+        search: the search whose bins are shaded; None: that of the highlighted event, if it made one.
+
+    Returns:
+        The figure; its table has one row a bin.
+    """
+    if search is None and highlight is not None and len(highlight):
+        search = search_of(model.trace, int(highlight["seq"][-1]), model)
+    panels = bin_panels(model, highlight, look, search)
+    second = panels[0].above + _HEIGHT + BELOW + panels[1].above
+    places = [Place(0.0, 1.0, panels[0].above, _HEIGHT), Place(0.0, 1.0, second, _HEIGHT)]
+    return compose(panels, places, look.paints).with_table(bin_table(model))
+
+
+def bin_panels(
+    model: Model, highlight: Events | None, look: Look, search: Search | None = None
+) -> list[Panel]:
+    """Two panels: bytes a bin, chunks a bin; in both, the bins that `search` looked at are shaded."""
+    bins, theme = model.bins(), look.paints
+    marks = marks_of(model, highlight, look, search)
+    return [_bytes_panel(bins, marks, theme), _count_panel(bins, marks, theme)]
+
+
+def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+    top = _next_power(float(bins["free_bytes"].sum() + bins["in_use_bytes"].sum()), 16, 1 << 20)
+    scale = Scale(_LEAST_BYTES, top)
+    ticks = [256 * 16**power for power in range(12) if 256 * 16**power <= top]
+    return Panel(
+        name="bin_bytes",
+        title="Bytes by bin",
+        caption="by chunk size",
+        traces=[
+            band(marks, scale, theme),
+            _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
+            _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
+            *pointers(marks, scale, theme),
+        ],
+        xaxis=_xaxis(),  # named under the panel below
+        yaxis=_yaxis(_LEAST_BYTES, top, ticks, [_short(tick) for tick in ticks]),
+        definition=_DEFINITION,
+    )
+
+
+def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
+    most = float(max(bins["free_chunks"].max(), bins["in_use_chunks"].max()))
+    top = _next_power(most, 10, 10)
+    scale = Scale(_LEAST_COUNT, top)
+    ticks = [10**power for power in range(12) if 10**power <= top]
+    traces = [
+        band(marks, scale, theme),
+        _bars("free", bins["free_chunks"], _hover(bins, "free"), theme.free, base=_LEAST_COUNT),
+        _bars("in use", bins["in_use_chunks"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_COUNT),
+        *pointers(marks, scale, theme),
+    ]
+    return Panel(
+        name="bin_chunks",
+        title="Chunks by bin",
+        caption="count, by chunk size",
+        traces=[{**trace, "showlegend": False} for trace in traces],  # the legend above is of both
+        xaxis=_xaxis() | {"title": {"text": "bin, named by its least chunk size"}},
+        yaxis=_yaxis(_LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
+        definition=_DEFINITION,
+    )
+
+
+def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base: float) -> dict[str, Any]:
+    amounts = values.astype(np.float64)
+    return {
+        "type": "bar",
+        "name": name,
+        "x": np.arange(NUM_BINS, dtype=np.float64),
+        # A logarithmic axis has no 0: what holds nothing gets no bar.
+        "y": np.where(amounts > 0, np.maximum(amounts - base, base * 1e-3), np.nan),
+        "base": base,
+        "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
+        "hovertext": texts,
+        "hoverinfo": "text",
+    }
+
+
+def _hover(bins: NDArray[np.void], state: str) -> list[str]:
+    said = "free" if state == "free" else "in use"
+    columns = zip(
+        bins["bin"].tolist(), bins[f"{state}_bytes"].tolist(), bins[f"{state}_chunks"].tolist(), strict=True
+    )
+    return [
+        f"<b>{said}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_range(number)}"
+        for number, held, chunks in columns
+    ]
+
+
+@cache
+def _range(number: int) -> str:
+    least = MIN_CHUNK << number
+    if number == NUM_BINS - 1:
+        return f"{format_bytes(least)} or more"
+    return f"{format_bytes(least)} up to, not including, {format_bytes(2 * least)}"
+
+
+def _xaxis() -> dict[str, Any]:
+    shown = list(range(0, NUM_BINS, 2))
+    return {
+        "range": [-0.6, NUM_BINS - 0.4],
+        "tickvals": shown,
+        "ticktext": [_short(MIN_CHUNK << number) for number in shown],
+        "tickangle": -40,
+        "tickfont": {"size": 10},
+        "showgrid": False,
+    }
+
+
+def _yaxis(foot: float, top: float, ticks: list[int], texts: list[str]) -> dict[str, Any]:
+    return {
+        "type": "log",
+        "range": [math.log10(foot), math.log10(top)],
+        "tickvals": ticks,
+        "ticktext": texts,
+    }
+
+
+def _next_power(value: float, factor: int, least: int) -> float:
+    top = float(least)
+    while top < value:
+        top *= factor
+    return top
+
+
+def _short(num_bytes: int) -> str:
+    return format_bytes(num_bytes).replace(".0 ", " ")

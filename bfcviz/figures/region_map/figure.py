@@ -1,0 +1,217 @@
+"""The region map: every region a row, every chunk in its place, coloured by what it is.
+
+What is on screen is drawn as rectangles to scale, one trace a class, when that are few pieces; as an image, whose
+cost depends on its pixels, when they are many.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import Events
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.region_map import markers
+from bfcviz.figures.region_map import traces as map_traces
+from bfcviz.figures.region_map.drawing import Drawing
+from bfcviz.figures.region_map.live_map import Glance
+from bfcviz.figures.region_map.rows import Part, Rows, lay_out
+from bfcviz.figures.region_map.touched import SPAN, touched
+from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
+from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.table import chunk_table
+from bfcviz.model import Model
+from bfcviz.model.state.views import CHUNK
+
+EXACT_CHUNKS: Final = 3000
+"""Up to this many pieces of chunks on screen are drawn as exact rectangles."""
+
+_MOST_TICKS = 20
+_REACH = 0.003  # of the screen's width: a click this near to a narrow chunk means it
+
+_DEFINITION = (
+    "A region is one grant from the sub-allocator; long ones go on in the next row.<br>"
+    "A chunk is wholly free or wholly in use. Waste: its size less what was asked for."
+)
+
+
+def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
+    """The heap at the model's step.
+
+    Args:
+        model: the heap; it is not moved.
+        highlight: events whose chunks are outlined, such as the one just applied.
+        look: colours, and the part to draw.
+
+    Returns:
+        The figure; its table has one row a chunk.
+    """
+    panel = region_panel(model, highlight, look)
+    rows = lay_out(model.regions())
+    height = int(np.clip(26 * len(rows.part(look.map_window)), 200, 620))
+    return single(panel, height, look.paints).with_table(chunk_table(model))
+
+
+def region_panel(
+    model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
+) -> Panel:
+    """The map as a panel; its traces are always the same ones in the same order, some of them empty.
+
+    Args:
+        model: the heap; it is not moved.
+        highlight: events whose chunks are outlined.
+        look: colours, the part to draw, and the chunk to mark.
+        colours: of `look.colour` and `look.theme` for this heap; made here if there are none.
+    """
+    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
+    chunks, regions = model.chunks(), model.regions()
+    rows = lay_out(regions)
+    part = rows.part(look.map_window)
+    seen, pieces = rows.seen(chunks["address"], part)
+    exact = pieces <= EXACT_CHUNKS
+    if len(seen) < len(chunks):
+        chunks = chunks[seen]
+    divisor = axis_unit(_span(rows, look))[0]
+    drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
+    chosen = markers.selected(model.chunks(), look.selected)
+    shape = map_traces.exact_traces if exact else map_traces.image_traces
+    traces = [
+        *shape(drawing),
+        *markers.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
+        map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
+        map_traces.note(drawing),
+    ]
+    return _panel(drawing, traces, look, exact=exact)
+
+
+def moving_panel(glance: Glance, labels: Labels, look: Look) -> Panel:
+    """The whole map of a heap at work as an image, without what takes time to read: hover texts and outlines.
+
+    Args:
+        glance: what to show.
+        labels: of the heap's trace.
+        look: colours; a window of the map is not heeded.
+    """
+    rows, look = glance.rows, replace(look, map_window=None)
+    nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
+    drawing = Drawing(nobody, rows, rows.part(None), glance.divisor, look.paints, glance.colours, none)
+    image, *others = map_traces.exact_traces(drawing)
+    no_spans = np.empty(0, SPAN)
+    traces = [
+        {**image, **glance.image()},
+        *others,
+        *markers.outlines(drawing, no_spans, no_spans),
+        map_traces.hover_points(drawing, labels, glance.step, exact=True),
+        map_traces.note(drawing),
+    ]
+    return _panel(drawing, traces, look, exact=False)
+
+
+def _panel(drawing: Drawing, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
+    rows, divisor = drawing.rows, drawing.divisor
+    return Panel(
+        name="region_map",
+        title="Region map",
+        caption=f"addresses rise left to right, then down; widths to scale; "
+        f"coloured by {COLOURINGS[drawing.colours.name]}",
+        definition=_DEFINITION,
+        traces=traces,
+        xaxis=_xaxis(rows, look, exact=exact),
+        yaxis=_yaxis(rows, drawing.part, look),
+        x_unit=divisor,
+    )
+
+
+def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
+    """The chunk at a place of the map drawn with `look`, as a record of CHUNK; None where none is.
+
+    A chunk in use too narrow to be hit is meant by a place next to it.
+
+    Args:
+        model: the heap at the step that is shown.
+        x: in the units of the panel's x axis.
+        y: in rows.
+        look: what the map was drawn with.
+    """
+    chunks, rows = model.chunks(), lay_out(model.regions())
+    span = _span(rows, look)
+    offset, row = x * axis_unit(span)[0], int(np.floor(y))
+    if not (0 <= row < len(rows) and 0 <= offset < rows.width):
+        return None
+    region = int(rows.region_of(np.array([row]))[0])
+    place = offset + (row - int(rows.first[region])) * rows.width
+    if place >= int(rows.size[region]):
+        return None
+    inside = rows.address[region] <= chunks["address"]
+    mine = chunks[inside & (chunks["address"] < rows.address[region] + rows.size[region])]
+    begin = (mine["address"] - rows.address[region]).astype(np.float64)
+    at = int(np.searchsorted(begin, place, side="right")) - 1
+    return mine[_meant(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
+
+
+def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
+    """The index of what a click at `place` in chunk `at` is for."""
+    if mine["size"][at] < 2 * reach:
+        return at
+    low, high = np.searchsorted(begin, [place - 2 * reach, place + reach])
+    near = np.arange(low, high)
+    near = near[mine["in_use"][near] & (mine["size"][near] < 2 * reach)]
+    gap = np.abs(begin[near] + mine["size"][near] / 2 - place)
+    return int(near[np.argmin(gap)]) if len(near) and gap.min() <= reach else at
+
+
+def _span(rows: Rows, look: Look) -> float:
+    """Bytes across the screen."""
+    window = look.map_window
+    if window is None:
+        return float(rows.width) if len(rows) else 1.0
+    return max(abs(window.bytes[1] - window.bytes[0]), 1.0)
+
+
+def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
+    divisor, unit = axis_unit(_span(rows, look))
+    low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
+    mixed = "" if exact else "; each pixel mixes the colours of its bytes, zoom in for chunks to scale"
+    tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
+    return {
+        "title": {"text": f"offset within the row ({unit}){mixed}"},
+        "range": [low / divisor, high / divisor],
+        "dtick": float(tick) / divisor,
+        "tick0": 0,
+        "tickformat": ",~r" if tick < divisor else ",d",
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": len(rows) > 0,
+    }
+
+
+def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
+    values, texts = _row_names(rows, part)
+    top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
+    return {
+        "range": [bottom, top],
+        "tickvals": values,
+        "ticktext": texts,
+        "ticks": "",
+        "ticklabelstandoff": 4,
+        "showgrid": False,
+        "zeroline": False,
+        "showline": False,
+        "scaleanchor": False,
+        "title": {"text": "region, and offset of the row in it"},
+    }
+
+
+def _row_names(rows: Rows, part: Part) -> tuple[list[float], list[str]]:
+    """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
+    divisor, unit = axis_unit(rows.width)
+    every = max(1, -(-len(part) // _MOST_TICKS))
+    values, texts = [], []
+    for row in range(part.first, part.first + len(part), every):
+        region = int(rows.region_of(np.array([row]))[0])
+        offset = (row - int(rows.first[region])) * rows.width
+        values.append(row + 0.5)
+        texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset // divisor:,} {unit}")
+    return values, texts

@@ -1,0 +1,172 @@
+"""Where an address lies on the page: regions laid out as rows, long ones wrapped like lines of text.
+
+::
+
+      row 0  region 0  |aaaaaaaabbbbbbbbbbbb|      every row spans `width` bytes
+      row 1  + width   |bbbbcccc            |      (b goes on here: two pieces of one chunk)
+      row 2  region 1  |dddddddddddddd|
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.figures.style.view_options import MapWindow
+
+WRAPPED_ROWS = 16
+"""Rows that the pool is wrapped into, where its regions alone do not need more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of the rows that is on screen.
+
+    Attributes:
+        left: bytes from the rows' left edge.
+        right: likewise, where it ends.
+        first: the first row of which something is seen.
+        stop: the row after the last.
+    """
+
+    left: float
+    right: float
+    first: int
+    stop: int
+
+    def __len__(self) -> int:
+        """Rows of which something is seen; 0 where only empty space is."""
+        return max(self.stop - self.first, 0) if self.left < self.right else 0
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Address ranges cut at the ends of rows; one entry a piece.
+
+    Attributes:
+        source: index of the range a piece belongs to.
+        row: the row it lies in.
+        left: bytes from the row's left edge, float64 (exact to 2^53).
+        right: where it ends, likewise.
+    """
+
+    source: NDArray[np.intp]
+    row: NDArray[np.intp]
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def within(self, part: Part) -> "Pieces":
+        """Those of which something is seen in `part`, whole."""
+        seen = (self.row >= part.first) & (self.row < part.stop)
+        seen &= (self.left < part.right) & (self.right > part.left)
+        return self.only(seen)
+
+    def only(self, wanted: NDArray[np.bool_]) -> "Pieces":
+        """Those where `wanted` is true."""
+        return Pieces(self.source[wanted], self.row[wanted], self.left[wanted], self.right[wanted])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The layout of one set of regions.
+
+    Attributes:
+        width: bytes a full row spans: a power of two, at least 256.
+        address: of each region, ascending, uint64.
+        size: bytes of each region, uint64.
+        slot: the number each region goes by.
+        first: the first row of each region; one entry more: the number of rows.
+    """
+
+    width: int
+    address: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    slot: NDArray[np.uint16]
+    first: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def pieces(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
+        """Cuts ranges of addresses, each inside one region and not empty, at the ends of rows."""
+        region = np.searchsorted(self.address, address, side="right") - 1
+        begin = (address - self.address[region]).astype(np.float64)
+        end = begin + size.astype(np.float64)
+        first_row = (begin // self.width).astype(np.intp)
+        count = ((end - 1) // self.width).astype(np.intp) - first_row + 1
+        source = np.repeat(np.arange(len(address)), count)
+        nth = np.arange(len(source)) - np.repeat(np.cumsum(count) - count, count)
+        row_in_region = first_row[source] + nth
+        edge = row_in_region * float(self.width)
+        return Pieces(
+            source=source,
+            row=self.first[region][source] + row_in_region,
+            left=np.maximum(begin[source], edge) - edge,
+            right=np.minimum(end[source], edge + self.width) - edge,
+        )
+
+    def part(self, window: MapWindow | None) -> Part:
+        """What `window` shows of the rows (None: all), cut to where there are any."""
+        if window is None:
+            return Part(0.0, float(self.width), 0, len(self))
+        left, right = (min(max(end, 0.0), float(self.width)) for end in sorted(window.bytes))
+        top, bottom = (min(max(end, 0.0), float(len(self))) for end in sorted(window.rows))
+        return Part(left, right, floor(top), ceil(bottom))
+
+    def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The index of the region that each row is a piece of."""
+        return np.searchsorted(self.first, row, side="right") - 1
+
+    def seen(self, address: NDArray[np.uint64], part: Part) -> tuple[NDArray[np.intp], int]:
+        """Which chunks are seen in `part`, and in how many pieces.
+
+        Args:
+            address: of all chunks, ascending; they tile the regions.
+            part: where to look.
+
+        Returns:
+            Indices of `address`, ascending; pieces, at most (cuts at the ends of rows may fall between chunks).
+        """
+        if part == self.part(None):
+            return np.arange(len(address)), len(address) + len(self) - len(self.size)
+        row = np.arange(part.first, part.first + len(part))
+        region = self.region_of(row)
+        edge = (row - self.first[region]) * self.width
+        begin = edge + floor(part.left)
+        end = np.minimum(edge + ceil(part.right), self.size[region].astype(np.int64))
+        row_has_some = begin < end
+        base = self.address[region][row_has_some]
+        low = np.searchsorted(address, base + begin[row_has_some].astype(np.uint64), side="right") - 1
+        high = np.searchsorted(address, base + end[row_has_some].astype(np.uint64), side="left")
+        pieces = int((high - low).sum())
+        low = np.maximum(low, np.append(0, high[:-1])[: len(low)])  # goes on from the row before
+        count = np.maximum(high - low, 0)
+        return np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count), pieces
+
+    def of_regions(self) -> Pieces:
+        """Every row as one piece: its part of its region."""
+        return self.pieces(self.address, self.size)
+
+
+def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows:
+    """Rows for `regions` (the model's REGION records, ascending by address).
+
+    The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; where
+    so many regions are that each takes a row anyway, at most that many more than there are regions.
+    """
+    address = regions["address"].astype(np.uint64)
+    size = regions["size"].astype(np.uint64)
+    allowed = wrapped_rows if len(regions) <= wrapped_rows // 2 else len(regions) + wrapped_rows
+    width = 256
+    while len(regions) and int(_rows_needed(size, width).sum()) > allowed:
+        width *= 2
+    first = np.concatenate([[0], np.cumsum(_rows_needed(size, width))]).astype(np.intp)
+    return Rows(width=width, address=address, size=size, slot=regions["slot"].astype(np.uint16), first=first)
+
+
+def _rows_needed(size: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
+    return (size + np.uint64(width - 1)) // np.uint64(width)

@@ -1,0 +1,1 @@
+"""What all figures share: theme, colours, texts, and small drawing helpers."""

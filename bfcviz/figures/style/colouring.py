@@ -1,0 +1,264 @@
+"""What chunks in use are coloured by: classes that mean the same at every step of a trace.
+
+A class is found from a record's own fields, so chunks of a model and lifetimes of a trace are coloured alike.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
+from bfcviz.events.trace import Trace
+from bfcviz.figures.style.short_names import short_names
+from bfcviz.figures.style.theme import Paint, Theme
+from bfcviz.model.lifetimes.lifetimes import in_use_at
+from bfcviz.units import GiB, KiB, MiB, format_bytes
+
+COLOURINGS: Final = {
+    "state": "state",
+    "bin": "bin of its size",
+    "age": "age (steps since it was allocated)",
+    "size": "size",
+    "label": "label",
+    "thread": "thread that allocated it",
+    "stream": "stream",
+    "step": "step it was allocated at",
+    "waste": "waste (share of its size nobody asked for)",
+}
+"""Name -> what chunks in use are coloured by."""
+
+MOST_CLASSES: Final = 8
+"""A colouring has at most this many classes."""
+
+FREE: Final = 255
+"""The class of a free chunk: it looks the same in every colouring."""
+
+_LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide
+
+_NAMED = MOST_CLASSES - 1  # the last is for all others
+
+Classify = Callable[[NDArray[np.void], int], NDArray[np.integer]]
+
+
+@dataclass(frozen=True)
+class Colouring:
+    """The classes of one colouring, for a trace as long as it was when this was made.
+
+    Attributes:
+        name: one of `COLOURINGS`.
+        names: of the classes, as the legend shows them, harmless to a page; at least one, at most
+            `MOST_CLASSES`.
+        paints: of the classes.
+    """
+
+    name: str
+    names: Sequence[str]
+    paints: Sequence[Paint]
+    _classify: Classify = field(repr=False)
+
+    def classes(self, records: NDArray[np.void], step: int) -> NDArray[np.uint8]:
+        """The class of each record at `step`, an index into `names`; `FREE` for free chunks.
+
+        Args:
+            records: shape (n,), with the fields size, requested, born, label, thread and stream; those
+                without a field in_use are all in use.
+            step: the step that is shown, which ages count to.
+        """
+        found = self._classify(records, step).astype(np.uint8)
+        if "in_use" in (records.dtype.names or ()):
+            found[~records["in_use"]] = FREE
+        return found
+
+    def legend_line(self, number: int) -> int:
+        """The line of the legend that a class is named in: beside `free`, below it, or on two lines below."""
+        if len(self.names) == 1:
+            return 0
+        long = sum(len(name) + 8 for name in self.names) > _LEGEND_LINE
+        return 1 + int(long and number >= MOST_CLASSES // 2)
+
+
+def colouring(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
+    """The colouring called `name` of one heap of `trace`; may read the whole trace, so keep it.
+
+    Raises:
+        ValueError: there is none of that name; the message lists those there are.
+    """
+    if name not in COLOURINGS:
+        raise ValueError(f"no colouring {name!r}; there are: {', '.join(COLOURINGS)}")
+    if name in ("label", "thread", "stream"):
+        return _by_most_bytes(trace, pool, name, theme)
+    names, classify = _ORDERED[name](trace, pool)
+    paints = [theme.in_use] if name == "state" else _spread(theme.ramp, len(names))
+    return Colouring(name, names, paints, classify)
+
+
+def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:
+    """`count` paints from one end of the ramp to the other."""
+    return [ramp[place] for place in np.linspace(0, len(ramp) - 1, count).round().astype(int)]
+
+
+# -- classes in an order ---------------------------------------------------------------------------------------
+
+
+def _by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+    return ["in use"], lambda records, _: np.zeros(len(records), np.uint8)
+
+
+def _by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
+    """Neighbouring bins share a class where more than `MOST_CLASSES` occur."""
+    low, high = (bin_of(size) for size in _sizes(trace, pool))
+    width = -(-(high - low + 1) // MOST_CLASSES)
+    starts = list(range(low, high + 1, width))
+    edges = np.array([MIN_CHUNK << start for start in starts[1:]], np.uint64)
+    return [_bins(start, min(start + width, high + 1)) for start in starts], _between(edges)
+
+
+def _bins(start: int, stop: int) -> str:
+    which = f"bin {start}" if stop == start + 1 else f"bins {start}-{stop - 1}"
+    if stop == NUM_BINS:
+        return f"{which} ({_bytes(MIN_CHUNK << start)}+)"
+    return f"{which} ({_range(MIN_CHUNK << start, MIN_CHUNK << stop)})"
+
+
+_SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], np.uint64)
+
+
+def _by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
+    """The same edges for every trace; classes that do not occur at either end are left out."""
+    low, high = np.searchsorted(_SIZES, np.array(_sizes(trace, pool), np.uint64), side="right").tolist()
+    edges = _SIZES.tolist()
+    names = [
+        f"under {_bytes(edges[0])}",
+        *(_range(a, b) for a, b in pairwise(edges)),
+        f"{_bytes(edges[-1])}+",
+    ]
+    return names[low : high + 1], _between(_SIZES[low:high])
+
+
+def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+    """Powers of ten, as far as the trace is long."""
+    digits = min(len(str(len(trace))), MOST_CLASSES)
+    edges = np.array([10**power for power in range(1, digits)], np.int64)
+
+    def classify(records: NDArray[np.void], step: int) -> NDArray[np.integer]:
+        age = np.maximum(step - records["born"].astype(np.int64), 0)
+        return np.searchsorted(edges, age, side="right")
+
+    return ["under 10 steps", *(f"{edge:,}+" for edge in edges.tolist())], classify
+
+
+def _by_step(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+    """Equal parts of the trace."""
+    stop = max(len(trace), 1)
+    starts = sorted({stop * part // MOST_CLASSES for part in range(MOST_CLASSES)})
+    names = [_steps(a, b - 1) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
+    edges = np.array(starts[1:], np.uint64)
+    return names, lambda records, _: np.searchsorted(edges, records["born"], side="right")
+
+
+def _steps(first: int, last: int) -> str:
+    return f"step {first:,}" if first == last else f"{first:,}-{last:,}"
+
+
+_SHARES = np.array([np.nextafter(0, 1), 0.01, 0.05, 0.1, 0.25, 0.5])
+
+
+def _by_waste(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
+    names = ["no waste", "under 1 %", "1-5 %", "5-10 %", "10-25 %", "25-50 %", "50 % or more"]
+    return names, lambda records, _: np.searchsorted(_SHARES, _wasted(records), side="right")
+
+
+def _wasted(records: NDArray[np.void]) -> NDArray[np.float64]:
+    size = np.maximum(records["size"].astype(np.float64), 1.0)
+    share: NDArray[np.float64] = 1.0 - np.minimum(records["requested"] / size, 1.0)
+    return share
+
+
+_ORDERED: Final[dict[str, Callable[[Trace, int], tuple[list[str], Classify]]]] = {
+    "state": _by_state,
+    "bin": _by_bin,
+    "age": _by_age,
+    "size": _by_size,
+    "step": _by_step,
+    "waste": _by_waste,
+}
+
+
+def _between(edges: NDArray[np.uint64]) -> Classify:
+    return lambda records, _: np.searchsorted(edges, records["size"], side="right")
+
+
+def _sizes(trace: Trace, pool: int) -> tuple[int, int]:
+    """The smallest and the largest chunk ever handed out."""
+    low, high = [], []
+    for block in trace.blocks():
+        sizes = block["size"][(block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)]
+        if len(sizes):
+            low.append(int(sizes.min()))
+            high.append(int(sizes.max()))
+    return (min(low), max(high)) if low else (MIN_CHUNK, MIN_CHUNK)
+
+
+def _bytes(num_bytes: int) -> str:
+    return format_bytes(num_bytes).replace(".0 ", " ")
+
+
+def _range(low: int, high: int) -> str:
+    """`4-16 KiB`; the unit once where both have the same."""
+    first, last = _bytes(low), _bytes(high)
+    same = first.split()[1] == last.split()[1]
+    return f"{first.split()[0] if same else first}-{last}"
+
+
+# -- classes by name -------------------------------------------------------------------------------------------
+
+
+def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
+    """The values of field `name` that held the most bytes the longest (bytes times steps), and all others."""
+    totals = _held(trace, pool, name)
+    told: dict[str, float] = {}
+    for number in np.flatnonzero(totals).tolist():
+        text = _told(trace, name, number)
+        told[text] = told.get(text, 0.0) + totals[number]
+    most = sorted(told, key=lambda text: -told[text])[:_NAMED]
+    classes = {text: place for place, text in enumerate(most)}
+    # One entry more than there are numbers: what a growing trace brings later belongs to the others.
+    table = np.full(len(totals) + 1, len(most), np.uint8)
+    for number in np.flatnonzero(totals).tolist():
+        table[number] = classes.get(_told(trace, name, number), len(most))
+    names, paints = short_names(most), list(theme.classes[: len(most)])
+    if len(told) > len(most) or not most or trace.following:
+        names.append("other")
+        paints.append(theme.other)
+    return Colouring(
+        name, names, paints, lambda records, _: table[np.minimum(records[name], len(totals)).astype(np.intp)]
+    )
+
+
+def _told(trace: Trace, name: str, number: int) -> str:
+    """What the legend calls a number: labels of one name with other details are one."""
+    if name == "label":
+        return trace.labels.name(number) or "no label"
+    return f"{name} {number}"
+
+
+def _held(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
+    """Bytes held times the steps they were held for, over the trace, by the number in field `name`."""
+    carried = in_use_at(trace, pool, trace.first)
+    remaining = float(len(trace) - trace.first)
+    totals: NDArray[np.float64] = np.bincount(carried[name], weights=carried["size"] * remaining).astype(
+        float
+    )
+    for block in trace.blocks():
+        kinds = np.where(block["pool"] == pool, block["kind"], 0)
+        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
+        left = (len(trace) - block["seq"][at].astype(np.float64)) * block["size"][at]
+        # A FREE takes back what its ALLOCATE would have held to the end.
+        signed = np.where(kinds[at] == Kind.FREE, -left, left)
+        found = np.bincount(block[name][at], weights=signed, minlength=len(totals))
+        totals = found.astype(np.float64) + np.pad(totals, (0, len(found) - len(totals)))
+    return totals

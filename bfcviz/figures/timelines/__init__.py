@@ -1,0 +1,1 @@
+"""Timelines of a heap's totals, and what is marked on them."""

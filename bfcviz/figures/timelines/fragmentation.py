@@ -1,0 +1,137 @@
+"""The fragmentation timeline: measures from 0 to 100 %, each named and defined."""
+
+import textwrap
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.theme import Theme
+from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.timelines import axis
+from bfcviz.figures.timelines.stats import History, history, now
+from bfcviz.model.timelines.fragmentation import DEFINITIONS
+from bfcviz.units import format_bytes
+
+MEASURES: Final = {
+    "external": "external: 1 - largest free chunk / free",
+    "internal": "internal: 1 - requested / in use",
+    "reserved_not_in_use": "reserved-not-in-use: 1 - in use / pool",
+}
+"""Measure -> its name with its definition, as the legend shows it."""
+
+TOO_SMALL: Final = "too_small"
+"""The measure that is there when a request is asked about (`Look.wanted`)."""
+
+_SERIES: Final = {
+    "external": "external_fragmentation",
+    "internal": "internal_fragmentation",
+    "reserved_not_in_use": "reserved_not_in_use",
+    TOO_SMALL: "too_small_share",
+}
+
+_LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMALL: 1}
+"""Lines of the legend: no more in one than 700 pixels hold."""
+
+_DASHES: Final = {"external": "solid", "internal": "dot", "reserved_not_in_use": "dash", TOO_SMALL: "dashdot"}
+
+
+def fragmentation_timeline(
+    trace: Trace,
+    step: int | None = None,
+    *,
+    pool: int = 0,
+    look: Look = PLAIN,
+) -> Picture:
+    """The three measures over the trace, and the share of free memory that is of no use to `look.wanted`.
+
+    Args:
+        trace: the events.
+        step: where to draw the upright line; None: nowhere.
+        pool: which heap of the trace.
+        look: colours, over step or time, the steps to draw, and the request asked about.
+
+    Returns:
+        The figure; its table has one row an interval.
+    """
+    seen = history(trace, pool, look)
+    return single(fragmentation_panel(seen, step, look), 320, look.paints).with_table(measures_table(seen))
+
+
+def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
+    """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
+    theme = look.paints
+    shown = MEASURES | {TOO_SMALL: _too_small_name(seen.wanted)}
+    lines = [
+        _line(seen, name, text.split(":")[0] if brief else text, _colours(theme)[name])
+        for name, text in shown.items()
+    ]
+    return Panel(
+        name="fragmentation",
+        title="Fragmentation (%)",
+        caption="0 where nothing is free, or nothing in use",
+        definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
+        traces=[*lines, now(seen, step, 100.0, theme) | {"showlegend": not brief}],
+        xaxis=seen.xaxis,
+        yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
+        x_unit=seen.clock.unit,
+    )
+
+
+def measures_table(seen: History) -> pa.Table:
+    """The measures at the end of each interval, and the least and greatest value of each inside it."""
+    columns = {"step": seen.series["step"], "time": seen.series["time"]}
+    for name in _measured(seen):
+        for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):
+            columns[column] = seen.series[f"{_SERIES[name]}_{field}"]
+    return pa.table({name: np.ascontiguousarray(values) for name, values in columns.items()})
+
+
+def _measured(seen: History) -> list[str]:
+    return [name for name in _SERIES if name != TOO_SMALL or seen.wanted is not None]
+
+
+def _line(seen: History, name: str, shown: str, colour: str) -> dict[str, Any]:
+    there = name in _measured(seen)
+    x, share = axis.both_ends(seen.series, _SERIES[name], seen.clock) if there else _NOTHING
+    told = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": shown,
+        "showlegend": there,
+        "legend": _LINES[name],
+        "x": x,
+        "y": share * 100.0,
+        "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
+        "hovertemplate": f"<b>%{{y:.1f}} %</b> {seen.clock.hover}<br>{told}<extra></extra>",
+    }
+
+
+_NOTHING: Final[tuple[NDArray[np.float64], NDArray[np.float64]]] = (np.zeros(0), np.zeros(0))
+
+_TOO_SMALL_DEFINITION: Final = (
+    "Too small = bytes in free chunks smaller than the request / free_bytes: "
+    "the share of free memory that is of no use to it. 0 where nothing is free."
+)
+
+
+def _too_small_name(wanted: int | None) -> str:
+    size = "" if wanted is None else f" for {format_bytes(wanted)}"
+    return f"too small{size}: in smaller / free"
+
+
+def _colours(theme: Theme) -> dict[str, str]:
+    return {
+        "external": theme.free.line,
+        "internal": theme.waste.line,
+        "reserved_not_in_use": theme.pool.line,
+        TOO_SMALL: theme.oom,
+    }
+
+
+def _wrapped(text: str) -> str:
+    return "<br>".join(textwrap.wrap(text, 70))

@@ -1,0 +1,128 @@
+"""Phases on a timeline: what the program was at, as bars along the top, inner ones under outer ones.
+
+A phase is two marks with the same value, whose labels say in their details what begins and what ends.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from bfcviz.figures.style.text import harmless
+from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.timelines.event_markers import places
+from bfcviz.figures.timelines.history import History, Signs
+
+BEGINS: Final = "begins"
+ENDS: Final = "ends"
+
+_LANES: Final = 4
+"""Bars over each other; phases that lie deeper, or run beside so many others, are counted and not drawn."""
+
+_LANE: Final = 0.055  # of the plot's height
+_ROOM: Final = 0.012  # of the plot's width that a letter of a name takes, about
+
+
+class Phase(NamedTuple):
+    """A phase, as far as it is seen.
+
+    Attributes:
+        name: what the program was at.
+        left, right: in axis units, cut to the window.
+        told: about it, for hover.
+    """
+
+    name: str
+    left: float
+    right: float
+    told: str
+
+
+def without_phases(seen: History) -> Signs:
+    """The marks that neither begin nor end a phase."""
+    plain = [number for number, name in enumerate(_ends(seen)) if name is None]
+    return Signs(seen.marks.events[plain], seen.marks.every)
+
+
+def phases(seen: History, top: float, theme: Theme) -> dict[str, Any]:
+    """Bars under the plot's upper edge, at `top`; where marks were thinned, nobody knows which end belongs to which."""
+    found, missed = _in_lanes(_found(seen)) if seen.marks.every == 1 else ([], 0)
+    some = any(name is not None for name in _ends(seen))
+    name = "phase" if not missed else f"phase ({missed:,} more)"
+    if some and seen.marks.every > 1:
+        name = "phase (too many: zoom in)"
+    wide = seen.clock.range(seen.steps)[1] - seen.clock.range(seen.steps)[0]
+    shown = [
+        harmless(phase.name) if phase.right - phase.left > _ROOM * wide * (len(phase.name) + 1) else ""
+        for phase, _ in found
+    ]
+    return {
+        "type": "scatter",
+        "mode": "lines+text",
+        "name": name,
+        "showlegend": some,
+        "x": _spread((phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found),
+        "y": _spread([(0.97 - _LANE * lane) * top] * 3 for _, lane in found),
+        "line": {"color": translucent(theme.muted, 0.35), "width": 11},
+        "text": [text for name in shown for text in ("", name, "", "")],
+        "textfont": {"size": 10, "color": theme.text},
+        "hovertext": [phase.told for phase, _ in found for _ in range(4)],
+        "hoverinfo": "text",
+    }
+
+
+def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Three points each, and a gap."""
+    return np.array([value for three in points for value in (*three, np.nan)], np.float64)
+
+
+def _ends(seen: History) -> list[tuple[str, str] | None]:
+    """For each mark whether it begins or ends a phase, and which."""
+    known: dict[int, tuple[str, str] | None] = {0: None}
+    found = []
+    for label in seen.marks.events["label"].tolist():
+        if label not in known:
+            details = seen.trace.labels[label].details
+            known[label] = next(((side, details[side]) for side in (BEGINS, ENDS) if side in details), None)
+        found.append(known[label])
+    return found
+
+
+def _found(seen: History) -> list[Phase]:
+    """Every phase in the window, by its beginning; of one whose other end lies outside, the part inside."""
+    left, right = seen.clock.range(seen.steps)
+    events, across = seen.marks.events, places(seen, seen.marks.events)
+    begun: dict[tuple[str, int], tuple[float, int]] = {}
+    found = []
+    for event, x, end in zip(events, across.tolist(), _ends(seen), strict=True):
+        if end is None:
+            continue
+        side, name = end
+        key = name, int(event["size"])
+        if side == BEGINS:
+            begun[key] = x, int(event["seq"]) + 1
+            continue
+        x_begun, step = begun.pop(key, (left, None))
+        found.append(_phase(name, x_begun, x, (step, int(event["seq"]) + 1)))
+    found += [_phase(name, x, right, (step, None)) for (name, _), (x, step) in begun.items()]
+    cut = (phase._replace(left=max(phase.left, left), right=min(phase.right, right)) for phase in found)
+    return sorted((phase for phase in cut if phase.left <= phase.right), key=lambda p: (p.left, -p.right))
+
+
+def _phase(name: str, left: float, right: float, steps: tuple[int | None, int | None]) -> Phase:
+    first, last = ("…" if step is None else f"{step:,}" for step in steps)
+    return Phase(name, left, right, f"<b>{harmless(name)}</b><br>phase of steps {first} to {last}")
+
+
+def _in_lanes(found: list[Phase]) -> tuple[list[tuple[Phase, int]], int]:
+    """Each in the highest lane that is free where it begins; and how many found none."""
+    free = [-np.inf] * _LANES
+    placed, missed = [], 0
+    for phase in found:
+        lane = next((number for number, until in enumerate(free) if until <= phase.left), None)
+        if lane is None:
+            missed += 1
+            continue
+        free[lane] = phase.right
+        placed.append((phase, lane))
+    return placed, missed

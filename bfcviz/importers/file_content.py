@@ -1,0 +1,117 @@
+"""A file's bytes, plain or gzip, never more than a limit and never from anything but a regular file."""
+
+import os
+import zlib
+from collections.abc import Iterator
+from io import BytesIO, FileIO
+from pathlib import Path
+from typing import NamedTuple
+
+from bfcviz.errors import FileError
+from bfcviz.events.storage.files import open_regular
+from bfcviz.importers.limits import MAX_BYTES, UNPACKED, Limits
+from bfcviz.units import format_bytes
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+_PIECE = 1 << 20
+_PACKED_PIECE = 1 << 14
+"""What remains of a packed piece is copied for each piece and each gzip member that comes out of it."""
+
+
+class Content(NamedTuple):
+    """`data` is what could be read; `cut` says why that is not all, None when it is all."""
+
+    data: bytes
+    cut: str | None
+
+
+def read_head(path: Path, size: int = 1 << 16) -> bytes:
+    """Up to `size` bytes from the file's beginning, unpacked if it is gzip.
+
+    Raises:
+        FileError: there is no such file, it may not be read, it is no regular file, or its gzip is corrupt.
+    """
+    return _collect(path, size, stop_at_limit=True).data
+
+
+def read_content(path: Path, limit: int = MAX_BYTES) -> Content:
+    """All bytes of the file, unpacked if it is gzip.
+
+    Raises:
+        FileError: as `read_head`, there are more than `limit` bytes, or more than a file of this size may unpack to.
+    """
+    return _collect(path, limit, stop_at_limit=False)
+
+
+def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
+    """What both readers do: gather pieces until the end or the limit."""
+    data = BytesIO()  # gives its bytes without copying them
+    try:
+        if not path.is_file():
+            raise FileError(path, "", "not a regular file" if path.exists() else "there is no such file")
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if (
+                size == 0
+            ):  # also what the kernel makes up when it is read, as in /proc: some of that never ends
+                return Content(b"", None)
+            packed = _is_packed(file)
+            if size > limit and not packed and not stop_at_limit:
+                raise _too_long(path, limit)
+            most = min(limit, UNPACKED.most(size))
+            pieces = _Unpacked(path, file) if packed else _plain(file)
+            for piece in pieces:
+                data.write(piece[: limit + 1 - data.tell()])
+                if data.tell() > most:
+                    break
+    except OSError as error:
+        raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
+    if data.tell() > most and not stop_at_limit:
+        raise _too_long(path, limit) if most == limit else Limits(path, size).exceeded(UNPACKED)
+    data.truncate(min(data.tell(), limit))
+    return Content(data.getvalue(), pieces.cut if isinstance(pieces, _Unpacked) else None)
+
+
+def _too_long(path: Path, limit: int) -> FileError:
+    return FileError(path, "", f"holds more than {format_bytes(limit)}, the most that is read")
+
+
+def _is_packed(file: FileIO) -> bool:
+    packed = file.read(2) == GZIP_MAGIC
+    file.seek(0)
+    return packed
+
+
+def _plain(file: FileIO) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece
+
+
+class _Unpacked:
+    """Iterates over the unpacked pieces of a gzip file of one or more members; `cut` is set at its end."""
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        self.cut: str | None = None
+        self._path = path
+        self._file = file
+        self._inflate = zlib.decompressobj(wbits=31)
+
+    def __iter__(self) -> Iterator[bytes]:
+        packed = b""
+        while True:
+            if not packed and not (packed := self._file.read(_PACKED_PIECE)):
+                break
+            if self._inflate.eof:
+                if not packed.strip(b"\0"):  # padding after the last member
+                    packed = b""
+                    continue
+                self._inflate = zlib.decompressobj(wbits=31)
+            try:
+                yield self._inflate.decompress(packed, _PIECE)
+            except zlib.error as error:
+                place = f"near byte {self._file.tell() - len(packed)} of the gzip file"
+                raise FileError(self._path, place, f"corrupt gzip data ({error})") from None
+            packed = self._inflate.unconsumed_tail or self._inflate.unused_data
+        if not self._inflate.eof:
+            self.cut = f"the gzip file is cut off at byte {self._file.tell()}"

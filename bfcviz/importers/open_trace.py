@@ -1,0 +1,72 @@
+"""`open_trace`: a Trace from any file or folder we read."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from bfcviz.errors import FileError
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.trace import Trace
+from bfcviz.importers.file_content import read_content
+from bfcviz.importers.limits import Limits
+from bfcviz.importers.sniff import Format, sniff
+from bfcviz.importers.tensorflow.protobuf_wire import Wire
+from bfcviz.importers.tensorflow.reconstruct import reconstruct
+from bfcviz.importers.tensorflow.xplane import collect
+from bfcviz.importers.tensorflow.xspace import read_space
+
+
+def open_trace(path: str | os.PathLike[str]) -> Trace:
+    """The trace in a file or folder, whatever its format; see `sniff` for those we read.
+
+    Raises:
+        FileError: the file cannot be read; says where in it and why.
+    """
+    path = Path(path)
+    try:
+        trace = _READERS[sniff(path)](path)
+    except MemoryError:
+        raise FileError(
+            path,
+            "",
+            "needs more memory than this process can get: close other programs, or open a shorter profile",
+        ) from None
+    trace.path = path.absolute()
+    return trace
+
+
+def open_xplane(path: Path) -> Trace:
+    """The trace in a profile of TensorFlow or XLA; `origin.details` holds the checks of its reconstruction.
+
+    Raises:
+        FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
+    """
+    limits = Limits.of(path)
+    content = read_content(path)
+    space = read_space(Wire(path, content.data, limits))
+    missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
+    recorded = collect(space, path)
+    rebuilt = reconstruct(recorded)
+    left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
+    doubts = left_out + rebuilt.reasons
+    status = Status.DEGRADED if doubts else Status.TRUNCATED if missing else Status.COMPLETE
+    origin = Origin(
+        format=Format.XPLANE.value,
+        source=path.name,
+        status=status,
+        reasons=missing + doubts,
+        pools=rebuilt.pools,
+        details={
+            "checks": list(rebuilt.checks),
+            "facts": list(rebuilt.facts),
+            "threads": {str(number): name for number, name in recorded.threads.items()},
+        },
+    )
+    return Trace.from_events(rebuilt.events, recorded.labels, origin)
+
+
+_READERS: dict[Format, Callable[[Path], Trace]] = {
+    Format.FOLDER: Trace.open,
+    Format.PARQUET: Trace.open,
+    Format.XPLANE: open_xplane,
+}

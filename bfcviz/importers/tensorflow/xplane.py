@@ -1,0 +1,308 @@
+"""TensorFlow's and XLA's profiler trace (`xplane.pb`): the MemoryAllocation and MemoryDeallocation events.
+
+The BFC heap writes one of them for every allocation and free, as host events of the thread that acted, with
+the stats named below (tsl/framework/bfc_allocator.cc, AddTraceMe). Threads are put in order by time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import FileError
+from bfcviz.events.labels import Labels
+from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
+from bfcviz.importers.tensorflow.dtypes import dtype_name
+from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Recorded, Requests
+from bfcviz.importers.tensorflow.xspace import Line, Plane, Space, as_text
+
+_EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
+
+_COLUMNS = {
+    "id": "step",
+    "addr": "address",
+    "requested_bytes": "requested",
+    "allocation_bytes": "size",
+    "bytes_allocated": "bytes_in_use",
+    "bytes_available": "bytes_available",
+    "bytes_reserved": "bytes_reserved",
+    "peak_bytes_in_use": "peak_bytes_in_use",
+}
+_ABSENT: dict[str, int | float | str] = {
+    **dict.fromkeys(_COLUMNS, ABSENT),
+    "fragmentation": -1.0,
+    "data_type": 0,
+    "allocator_name": "",
+    "tf_op": "",
+    "shape": "",
+    "region_type": "",
+}
+"""The stats we read, each with the value that stands for its absence, which also tells its type."""
+_PLACES = {stat: place for place, stat in enumerate(_ABSENT)}
+_STATS = {stat.encode(): place for stat, place in _PLACES.items()}
+_ABSENT_VALUES = list(_ABSENT.values())
+_ALLOCATOR, _OP, _DATA_TYPE, _SHAPE, _REGION_TYPE, _ADDRESS, _SIZE, _REQUESTED, _AVAILABLE, _FRAGMENTATION = (
+    _PLACES[stat]
+    for stat in (
+        *("allocator_name", "tf_op", "data_type", "shape", "region_type", "addr", "allocation_bytes"),
+        *("requested_bytes", "bytes_available", "fragmentation"),
+    )
+)
+_NUMBERS = [_PLACES[stat] for stat in (*_COLUMNS, "fragmentation")]
+
+_MAX_TIME_NS = 1 << 61  # far beyond any clock; keeps sums and differences of two times within 64 bits
+_PS_PER_NS = 1000
+_HALF_SPACE = 1 << 63  # processes have the lower half of all addresses; so sums of sizes fit 64 bits, too
+
+_ROW = np.dtype(
+    [
+        ("ns", "<i8"),
+        ("ps", "<i8"),  # within that ns: a time in ps need not fit 64 bits
+        ("key", "<i8"),  # of the label
+        ("pool", "<i8"),
+        ("thread", "<i8"),
+        ("free", "?"),
+        *((column, REQUEST[column]) for column in (*_COLUMNS.values(), "fragmentation")),
+    ]
+)
+_BATCH = 4096
+"""Rows that are kept as Python objects before they become columns, which need a tenth of the memory."""
+
+_MAX_REASONS = 20
+_MAX_SHOWN = 60  # characters of a name in a message
+
+_LabelKey = tuple[str, int, str, str]
+
+
+def has_memory_events(plane: Plane) -> bool:
+    """Whether the plane knows the heap's events by name (it may still hold none)."""
+    return not _EVENTS.keys().isdisjoint(plane.event_names.values())
+
+
+def collect(space: Space, path: object) -> Recorded:
+    """All memory events of a profile, in order of time.
+
+    Raises:
+        FileError: a line is corrupt, there are no memory events, or more pools, threads or anything else than a
+            trace or a file of this size holds.
+    """
+    threads: dict[tuple[int, int], int] = {}
+    names: dict[int, str] = {}
+    rows = _Rows(path, space.planes)
+    for number, plane in enumerate(space.planes):
+        if not has_memory_events(plane):
+            continue
+        reader = _Reader(plane, rows)
+        for line in plane.lines():
+            # Lines of one id are one thread.
+            thread = threads.get((number, line.id), len(threads) + 1)
+            if reader.read(line, number, thread):
+                threads[number, line.id] = thread
+                names[thread] = as_text(line.name[:MAX_NAME_BYTES]) or f"thread {line.id}"
+    if len(threads) > np.iinfo(REQUEST["thread"]).max:
+        raise FileError(path, "", f"{len(threads)} threads allocated memory; a trace holds 65,535")
+    table = rows.table()
+    if not len(table):
+        raise _nothing(path, space.cut, rows.left_out)
+    table = table[np.lexsort((table["ps"], table["ns"]))]
+    labels = Labels()
+    requests = _requests(table)
+    requests["label"] = _labels(table["key"], list(rows.keys), labels)
+    requests["pool"], pool_names = _pools(table["pool"], list(rows.pools), space.planes)
+    return Recorded(requests, pool_names, labels, names, dict(rows.left_out))
+
+
+class _Reader:
+    """Reads the memory events of one plane into `rows`."""
+
+    def __init__(self, plane: Plane, rows: "_Rows") -> None:
+        self._plane = plane
+        self._rows = rows
+        self._limits = plane.wire.limits
+        self._frees = {key: _EVENTS[name] for key, name in plane.event_names.items() if name in _EVENTS}
+        self._places = {key: _STATS[name] for key, name in plane.stat_names.items() if name in _STATS}
+        self._texts: dict[int, str] = {}  # of the names that memory events refer to
+
+    def read(self, line: Line, plane: int, thread: int) -> int:
+        """Add one row for every memory event of a line; returns how many there are."""
+        place = f"plane {self._plane.name!r}"
+        start = line.timestamp_ns
+        if abs(start) > _MAX_TIME_NS:
+            cause = f"corrupt profile: a line begins at {start} ns"
+            raise FileError(self._plane.wire.path, place, cause)
+        frees, count = self._frees, 0
+        for event in line.events():
+            free = frees.get(event.metadata_id)
+            if free is None:
+                continue
+            count += 1
+            self._limits.count(MEMORY_EVENTS, 1, place)
+            ns, ps = divmod(event.offset_ps, _PS_PER_NS)
+            self._rows.add(self._values(event.stats), (start + ns, ps), (plane, thread), free=free)
+        return count
+
+    def _values(self, stats: Sequence[Any]) -> list[Any]:
+        """Of one event, as `_ABSENT` lists them."""
+        self._limits.count(STATS, len(stats), f"plane {self._plane.name!r}")
+        values = _ABSENT_VALUES.copy()
+        for stat in stats:
+            place = self._places.get(stat.metadata_id)
+            if place is not None:
+                values[place] = self._value(stat, _ABSENT_VALUES[place])
+        return values
+
+    def _value(self, stat: Any, absent: Any) -> Any:
+        """The stat's value in the type of `absent`, or `absent` where it has none of that type.
+
+        The profiler stores the text `0.5` as a double, `1` as an int64 and `conv` as a reference to a name: by
+        how the text looks, not what the stat means.
+        """
+        which = stat.WhichOneof("value")
+        if which is None:
+            return absent
+        value = getattr(stat, which)
+        if which == "ref_value":
+            value = self._name(value)
+        elif isinstance(value, bytes):
+            value = self._text(value)
+        kind = type(absent)
+        if type(value) is not kind:
+            try:
+                value = kind(value)
+            except (ValueError, OverflowError):
+                return absent
+        return absent if kind is int and not ABSENT <= value < _HALF_SPACE else value
+
+    def _name(self, key: int) -> str:
+        name = self._texts.get(key)
+        if name is None:
+            name = self._texts[key] = self._text(self._plane.stat_names.get(key, b""))
+        return name
+
+    def _text(self, raw: bytes) -> str:
+        if len(raw) > MAX_NAME_BYTES:
+            raise FileError(
+                self._plane.wire.path,
+                f"plane {self._plane.name!r}",
+                f"corrupt profile: a name of {len(raw):,} bytes, where at most {MAX_NAME_BYTES:,} make sense; "
+                "record it again",
+            )
+        return as_text(raw)
+
+
+class _Rows:
+    """Memory events as they are read, and what they name; `table` gives those that say enough to be replayed."""
+
+    def __init__(self, path: object, planes: Sequence[Plane]) -> None:
+        self.path = path
+        self.keys: dict[_LabelKey, int] = {}
+        self.pools: dict[tuple[int, str], int] = {}
+        self.left_out = Counter[str]()  # the others, by what is wrong with them
+        self._limits = planes[0].wire.limits if planes else Limits(path, 0)
+        self._rows: list[tuple[Any, ...]] = []
+        self._batches: list[NDArray[np.void]] = []
+
+    def add(self, values: list[Any], when: tuple[int, int], of: tuple[int, int], *, free: bool) -> None:
+        """Take one event of (plane, thread) over."""
+        why = _why_not_usable(values, free=free)
+        if why:
+            known = why in self.left_out or len(self.left_out) < _MAX_REASONS
+            self.left_out[why if known else "more events of no use"] += 1
+            return
+        plane, thread = of
+        pool = self._number(self.pools, (plane, values[_ALLOCATOR]))
+        key = self._number(self.keys, (values[_OP], values[_DATA_TYPE], values[_SHAPE], values[_REGION_TYPE]))
+        self._rows.append((*when, key, pool, thread, free, *[values[place] for place in _NUMBERS]))
+        if len(self._rows) == _BATCH:
+            self._flush()
+
+    def table(self) -> NDArray[np.void]:
+        """All of them, of `_ROW`, in the order they were added."""
+        self._flush()
+        return np.concatenate(self._batches)
+
+    def _flush(self) -> None:
+        self._batches.append(np.array(self._rows, _ROW))
+        self._rows = []
+
+    def _number(self, known: dict[Any, int], key: tuple[Any, ...]) -> int:
+        number = known.get(key)
+        if number is None:
+            number = known[key] = len(known)
+            self._limits.count(TEXT, sum(len(part) for part in key if isinstance(part, str)))
+            if known is self.keys:
+                self._limits.count(LABELS, 1)
+            elif number == np.iinfo(REQUEST["pool"]).max:
+                raise FileError(self.path, "", f"{number + 1} allocators; a trace holds {number}")
+        return number
+
+
+def _why_not_usable(values: list[Any], *, free: bool) -> str:
+    """What is missing for a replay; empty where nothing is."""
+    allocator, address, size = values[_ALLOCATOR], values[_ADDRESS], values[_SIZE]
+    if not allocator or address <= 0:
+        return "memory events without an allocator or an address"
+    if values[_AVAILABLE] == ABSENT and values[_FRAGMENTATION] < 0:
+        return f"events of allocator {allocator[:_MAX_SHOWN]!r}, which is no BFC heap"
+    if size <= 0 or (values[_REQUESTED] <= 0 and not free):
+        return "memory events without a size"
+    if address + size > _HALF_SPACE:
+        return "memory events of addresses that no process has"
+    return ""
+
+
+def _nothing(path: object, cut: str | None, left_out: Mapping[str, int]) -> FileError:
+    if cut is not None:
+        return FileError(path, "", f"{cut}, and no complete plane before that has events of a BFC heap")
+    without = "".join(f" ({count} {what})" for what, count in left_out.items())
+    return FileError(
+        path,
+        "",
+        f"a profile without events of a BFC heap{without}. Record it with "
+        "tf.profiler.experimental.ProfilerOptions(host_tracer_level=2), "
+        "on a device whose memory is a BFC pool: a GPU, or a CPU where Python was started with "
+        "TF_CPU_ALLOCATOR_USE_BFC=true TF_CPU_BFC_MEM_LIMIT_IN_MB=4000",
+    )
+
+
+def _pools(
+    numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """The pool of each row, and the pools' names: the allocator's, with its plane's where hosts share it."""
+    order, pools = _renumbered(numbers)
+    found = [keys[number] for number in order]
+    often = Counter(name for _, name in found)
+    names = (name if often[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found)
+    return pools, tuple(names)
+
+
+def _renumbered(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
+    """The distinct numbers in the order they come, and for each number its place in there."""
+    distinct, first, back = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return distinct[order].tolist(), places[back.reshape(-1)]
+
+
+def _requests(table: NDArray[np.void]) -> Requests:
+    """Sorted rows as requests, without labels and pools."""
+    requests: Requests = np.zeros(len(table), REQUEST)
+    for column in (*_COLUMNS.values(), "fragmentation", "thread", "free"):
+        requests[column] = table[column]
+    requests["time"] = table["ns"] - table["ns"][0]
+    return requests
+
+
+def _labels(numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels) -> NDArray[np.int64]:
+    """The label of every row; each different op with its details is interned once."""
+    order, places = _renumbered(numbers)
+    interned = []
+    for number in order:
+        op, data_type, shape, region_type = keys[number]
+        details = {"data_type": dtype_name(data_type), "shape": shape, "region_type": region_type}
+        details = {name: text for name, text in details.items() if text}
+        interned.append(labels.intern(op, **details) if op or details else 0)
+    return np.array(interned, np.int64)[places]

@@ -1,0 +1,215 @@
+"""XSpace, the message inside an `xplane.pb`: its planes, their names and their lines (threads).
+
+Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Only the fields an importer can use are declared, text
+as bytes: profilers do write text that is no UTF-8, and a strict reader would lose the file over one name.
+Lines are parsed a piece at a time, and everything is counted (see `limits`), so that the memory needed is that of
+one piece beside the file's bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from bfcviz.errors import FileError
+from bfcviz.importers.limits import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
+from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, Field, Wire
+
+_PLANES = 1
+_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
+_EVENTS = 4  # in a line
+
+_PIECE = 1 << 20
+"""Bytes of events that are parsed at once; 40 bytes of memory for each, at most."""
+
+_MAX_HEADER = 3 * MAX_NAME_BYTES
+"""Bytes of a line beside its events: a number, a time and two names."""
+
+_KINDS = {
+    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+    "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
+    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+}
+# message -> field -> (number, type); a type that is a message is repeated where the name is plural, and
+# `value:` or `data:` before a name puts the field in that oneof.
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "XStat": {
+        "metadata_id": (1, "int64"),
+        "value:double_value": (2, "double"),
+        "value:uint64_value": (3, "uint64"),
+        "value:int64_value": (4, "int64"),
+        "value:str_value": (5, "bytes"),
+        "value:bytes_value": (6, "bytes"),
+        "value:ref_value": (7, "uint64"),
+    },
+    "XEvent": {
+        "metadata_id": (1, "int64"),
+        "data:offset_ps": (2, "int64"),
+        "data:num_occurrences": (5, "int64"),
+        "stats": (4, "XStat"),
+    },
+    "XLine": {
+        "id": (1, "int64"),
+        "name": (2, "bytes"),
+        "timestamp_ns": (3, "int64"),
+        "events": (4, "XEvent"),
+        "display_name": (11, "bytes"),
+    },
+    # XEventMetadata and XStatMetadata begin alike; a map is an entry of key and value on the wire.
+    "Metadata": {"id": (1, "int64"), "name": (2, "bytes")},
+    "Entry": {"key": (1, "int64"), "value": (2, "Metadata")},
+}
+
+
+@cache
+def _message_class(name: str) -> Any:
+    """The class google.protobuf makes for a message of `_MESSAGES`, in a pool of our own."""
+    file = descriptor_pb2.FileDescriptorProto(name="bfcviz/xplane.proto", package="bfcviz", syntax="proto3")
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for key, (number, kind) in fields.items():
+            oneof, _, field_name = key.rpartition(":")
+            entry = described.field.add(name=field_name, number=number)
+            entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+            if kind in _KINDS:
+                entry.type = _KINDS[kind]
+            else:
+                entry.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+                entry.type_name = f".bfcviz.{kind}"
+                if field_name.endswith("s"):
+                    entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
+            if oneof:
+                if not described.oneof_decl:
+                    described.oneof_decl.add(name=oneof)
+                entry.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bfcviz.{name}"))
+
+
+class Line:
+    """A complete line of a plane: one thread. Its events are parsed while they are iterated over.
+
+    Raises:
+        FileError: its bytes are corrupt, or the file holds too many events.
+    """
+
+    def __init__(self, wire: Wire, span: Field, what: str) -> None:
+        self._wire = wire
+        self._what = what
+        header, self._pieces = self._walk(span)
+        line = _parse(wire, "XLine", header, span.start, what)
+        self.id: int = line.id
+        self.name: bytes = line.display_name or line.name
+        self.timestamp_ns: int = line.timestamp_ns
+
+    def events(self) -> Iterator[Any]:
+        """Its events, as XEvent messages."""
+        for start, stop in self._pieces:
+            yield from _parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
+
+    def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
+        """The bytes that are not events, and the spans of events. A message cut between fields is two messages."""
+        header, pieces = bytearray(), []
+        at = span.start
+        while at < span.stop:
+            start = at
+            at, count = self._wire.run(_EVENTS, at, span.stop, _PIECE)
+            if not count:
+                field = self._field(at, span.stop)
+                at, count = field.stop, 1
+            self._wire.limits.count(EVENTS, count, self._what)
+            if self._wire.data[start] == _EVENTS << 3 | LENGTH:
+                pieces.append((start, at))
+            else:
+                header += self._wire.data[start:at]
+            if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
+                raise self._wire.corrupt(start, f"{self._what} has an event or a name of {at - start} bytes")
+        return bytes(header), pieces
+
+    def _field(self, at: int, stop: int) -> Field:
+        try:
+            return self._wire.field(at, stop)
+        except FileError:
+            raise self._wire.corrupt(at, f"{self._what} cannot be decoded") from None
+
+
+@dataclass
+class Plane:
+    """One source of events; its metadata say what the numbers in its events mean, as bytes (see `as_text`)."""
+
+    wire: Wire
+    name: str = ""
+    event_names: dict[int, bytes] = field(default_factory=dict)
+    stat_names: dict[int, bytes] = field(default_factory=dict)
+    spans: list[Field] = field(default_factory=list)
+
+    def lines(self) -> Iterator[Line]:
+        """Its complete lines.
+
+        Raises:
+            FileError: a line's bytes are corrupt, or the file holds too many events.
+        """
+        for span in self.spans:
+            yield Line(self.wire, span, f"a line of plane {self.name!r}")
+
+
+class Space(NamedTuple):
+    """A profile's planes in file order; `cut` says what is missing at its end, None when nothing is."""
+
+    planes: list[Plane]
+    cut: str | None
+
+
+def read_space(wire: Wire) -> Space:
+    """What the profile holds; of a plane that is cut off, what comes before the cut.
+
+    Raises:
+        FileError: the bytes are no XSpace, with the place.
+    """
+    planes = []
+    cut = None
+    for found in wire.fields(0, len(wire.data)):
+        wire.limits.count(PARTS, 1)
+        what = ""
+        if found.number == _PLANES and found.wire == LENGTH:
+            planes.append(_plane(wire, found))
+            what = f" of plane {planes[-1].name!r}"
+        if found.missing:
+            lost = f"{found.missing} or more bytes{what} are missing"
+            cut = f"the profile is cut off at byte {len(wire.data)}: {lost}"
+    return Space(planes, cut)
+
+
+def _plane(wire: Wire, found: Field) -> Plane:
+    plane = Plane(wire)
+    for part in wire.fields(found.start, found.stop):
+        wire.limits.count(PARTS, 1, f"plane {plane.name!r}")
+        if part.missing or part.wire != LENGTH:
+            continue
+        if part.number == _NAME:
+            plane.name = as_text(wire.data[part.start : min(part.stop, part.start + MAX_NAME_BYTES)])
+        elif part.number == _LINES:
+            plane.spans.append(part)
+        elif part.number in (_EVENT_METADATA, _STAT_METADATA):
+            raw = wire.data[part.start : part.stop]
+            entry = _parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
+            names = plane.event_names if part.number == _EVENT_METADATA else plane.stat_names
+            names[entry.key] = entry.value.name
+    return plane
+
+
+def _parse(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
+    try:
+        return _message_class(message).FromString(raw)
+    except DecodeError:
+        raise wire.corrupt(start, f"{what} cannot be decoded") from None
+
+
+def as_text(raw: bytes) -> str:
+    """Text of a profile, with a replacement mark for every byte that is no UTF-8."""
+    return raw.decode("utf-8", "replace")

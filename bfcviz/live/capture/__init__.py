@@ -1,0 +1,1 @@
+"""What is recorded with an allocation: labels, marks, Python stacks."""

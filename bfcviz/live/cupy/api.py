@@ -1,0 +1,237 @@
+"""Cuda: what bfcviz asks of CuPy. Much of it is C, found through the table that CuPy's modules export to each other."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.choice import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
+from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
+from bfcviz.live.shared.deferred_frees import Event, LateEvent
+from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
+
+PER_THREAD: Final = 2
+"""cudaStreamPerThread: the default stream of the calling thread."""
+
+LEGACY: Final = 1
+"""cudaStreamLegacy: it waits for all streams but non-blocking ones, so for the default streams of threads, too."""
+
+_CAPTURING: Final = range(900, 909)
+"""What CUDA answers to a call that a capture forbids: cudaErrorStreamCapture..."""
+
+_STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
+
+
+class _Recorded:
+    """A CUDA event. It is asked in relaxed mode: in the default one that would break a capture in any stream."""
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def query(self) -> bool:
+        with cuda_driver.load().relaxed():
+            return bool(self._event.done)
+
+    def synchronize(self) -> None:
+        with cuda_driver.load().relaxed():
+            self._event.synchronize()
+
+
+class Cuda:
+    """CuPy on a machine with a GPU.
+
+    Args:
+        wish: what CuPy was to be: `served` or `observed`.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+        LiveError: it cannot be imported, is no build for CUDA, or finds no device and driver that fit it.
+    """
+
+    def __init__(self, wish: str) -> None:
+        self.cupy = _import(wish)
+        self.runtime = self.cupy.cuda.runtime
+        if self.runtime.is_hip:
+            raise LiveError(
+                f"CuPy was to be {wish}, but this is a build for ROCm, and bfcviz knows CUDA: install cupy-cuda12x or "
+                "cupy-cuda13x"
+            )
+        try:
+            self.runtime.getDeviceCount()
+        except self.runtime.CUDARuntimeError as error:
+            raise LiveError(
+                f"CuPy {self.cupy.__version__} was to be {wish}, but CUDA does not start: {error}. It needs an NVIDIA "
+                f"GPU and a driver for CUDA {self.runtime.runtimeGetVersion() // 1000} (in a container: --gpus all). "
+                "NumPy can be served without: serve_numpy"
+            ) from error
+
+    # -- devices and streams ------------------------------------------------------------------------------------
+
+    def device(self) -> int:
+        """Number of this thread's device."""
+        return int(self.runtime.getDevice())
+
+    def total_memory(self, device: int) -> int:
+        """Bytes a device has."""
+        return int(self.cupy.cuda.Device(device).mem_info[1])
+
+    def room(self, device: int) -> Room:
+        """What there is on a device now."""
+        available, total = self.cupy.cuda.Device(device).mem_info
+        return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
+
+    def stream_of(self) -> int:
+        """Address of a C function `intptr_t (int device)`: this thread's stream; called with the GIL, may raise."""
+        signature, name = _STREAM_OF
+        exported = getattr(import_module("cupy_backends.cuda.stream"), "__pyx_capi__", {})
+        if name in exported and _signature(exported[name]) == signature:
+            return _pointer(exported[name], signature)
+        return _address_of(lambda device: self.cupy.cuda.get_current_stream(device).ptr)
+
+    def stream_handle(self, device: int) -> int:
+        """This thread's stream."""
+        return int(self.cupy.cuda.get_current_stream(device).ptr)
+
+    def stream_object(self, device: int) -> object:
+        """CuPy's own object of this thread's stream: whoever has it keeps the stream, and so its handle, alive."""
+        return self.cupy.cuda.get_current_stream(device)
+
+    def record(self, device: int, stream: int) -> Event:
+        """An event behind all that was put into a stream so far; `stream` is this thread's current one.
+
+        While the stream is captured, or cannot be used because another one is, the event is recorded after the capture.
+        """
+        event = self._try_to_record(device, handle_of(stream))
+        if event is not None:
+            return event
+        handle = LEGACY if stream < 0 else stream
+
+        def record(_alive: object = self.stream_object(device)) -> Event | None:
+            return self._try_to_record(device, handle)
+
+        return LateEvent(record)
+
+    def _try_to_record(self, device: int, handle: int) -> Event | None:
+        with self._on(device) as driver:
+            if driver.is_capturing(handle):
+                return None
+            event = self.cupy.cuda.Event(disable_timing=True)
+            try:
+                self.runtime.eventRecord(event.ptr, handle)
+            except self.runtime.CUDARuntimeError as error:
+                if getattr(error, "status", 0) not in _CAPTURING:
+                    raise
+                return None
+        return _Recorded(event)
+
+    def synchronize(self, device: int) -> None:
+        """Wait for everything on a device.
+
+        Raises:
+            LiveError: a stream of this thread is being captured, and waiting would break the capture.
+        """
+        with self._on(device) as driver:
+            if driver.is_capturing(LEGACY) or driver.is_capturing(self.stream_handle(device)):
+                raise LiveError(
+                    f"device {device} cannot be waited for while a CUDA graph is captured: end the capture first"
+                )
+            self.runtime.deviceSynchronize()
+
+    @contextmanager
+    def _on(self, device: int) -> Iterator[cuda_driver.Driver]:
+        """Make a device current, and let calls not break a capture."""
+        driver = cuda_driver.load()
+        with self.cupy.cuda.Device(device), driver.relaxed():
+            yield driver
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
+        """Where a heap's regions come from."""
+        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+
+    def redirect(self, source: SubAllocator, stream: int) -> None:
+        """Let a sub-allocator that has nothing granted serve another stream."""
+        if isinstance(source, CudaSubAllocator):
+            source.stream = handle_of(stream)
+
+    def allocator_of(self, functions: tuple[Any, ...]) -> Callable[[int], Any]:
+        """CuPy's own allocator around `CupyHook.functions`."""
+        malloc: Callable[[int], Any] = self.cupy.cuda.memory.CFunctionAllocator(*functions, None).malloc
+        return malloc
+
+    def out_of_memory(self, numbers: OutOfMemory) -> OutOfMemory:
+        """An error with these numbers that is CuPy's OutOfMemoryError, too: programs catch that one."""
+        return _out_of_memory_class(self.cupy.cuda.memory.OutOfMemoryError)(**numbers.numbers())
+
+    def get_allocator(self) -> Any:
+        """What `cupy.empty` asks now, in this thread."""
+        return self.cupy.cuda.get_allocator()
+
+    def has_pool(self) -> bool:
+        """Whether that is a memory pool's."""
+        return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
+
+    def set_allocator(self, allocator: Any) -> None:
+        """Let all threads ask another one.
+
+        Raises:
+            LiveError: within `cupy.cuda.using_allocator`.
+        """
+        try:
+            self.cupy.cuda.set_allocator(allocator)
+        except ValueError as error:
+            raise LiveError(
+                "CuPy's allocator was to be changed within cupy.cuda.using_allocator, which has its own in this "
+                "thread: leave that `with` first"
+            ) from error
+
+
+@cache
+def _out_of_memory_class(theirs: type) -> type[OutOfMemory]:
+    return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
+
+
+def handle_of(stream: int) -> int:
+    """CUDA's handle of a stream as `CupyHook.stream` tells it; of the thread's own default one, only in that thread."""
+    return PER_THREAD if stream < 0 else stream
+
+
+def _import(wish: str) -> Any:
+    if find_spec("cupy") is None:
+        raise MissingExtra(f"CuPy was to be {wish}, which", "cupy", "cuda12")
+    try:
+        return import_module("cupy")
+    except Exception as error:
+        text = str(error).strip().partition("\n")[0]
+        raise LiveError(
+            f"CuPy was to be {wish}, but cannot be imported ({type(error).__name__}: {text}): install one build that "
+            "fits the driver, cupy-cuda12x or cupy-cuda13x, and no other cupy beside it"
+        ) from error
+
+
+def _signature(capsule: object) -> bytes:
+    get = ctypes.pythonapi.PyCapsule_GetName
+    get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return bytes(get(capsule) or b"")
+
+
+def _pointer(capsule: object, name: bytes) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(get(capsule, name))
+
+
+_kept: list[Any] = []
+
+
+def _address_of(function: Callable[[int], int]) -> int:
+    """A Python function for C callers, for good. What it raises is only printed: 0, the default stream, is answered."""
+    made = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(function)
+    _kept.append(made)
+    return ctypes.cast(made, ctypes.c_void_p).value or 0

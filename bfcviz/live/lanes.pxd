@@ -1,7 +1,0 @@
-from bfcviz.live cimport pluggable
-from bfcviz.native cimport u32
-
-
-cdef class Lanes:
-    cdef readonly u32 service
-    cdef readonly u32 labels

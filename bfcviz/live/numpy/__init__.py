@@ -1,0 +1,1 @@
+"""NumPy's arrays in an instrumented heap of host memory."""

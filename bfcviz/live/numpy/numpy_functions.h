@@ -1,0 +1,204 @@
+/* The functions NumPy calls for its memory, in C. */
+#pragma once
+
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bfcviz/allocator/c_interface/hooks.h"
+#include "bfcviz/c/attributes.h"
+#include "bfcviz/c/constants.h"
+#include "bfcviz/c/fork_count.h"
+#include "bfcviz/live/shared/failure.h"
+#include "bfcviz/live/capture/stack_walk.h"
+#include "bfcviz/live/capture/thread_label.h"
+
+/* NumPy's PyDataMem_Handler, version 1 (numpy/ndarraytypes.h). */
+typedef struct bfc_functions {
+    void *context;
+    void *(*malloc)(void *, size_t);
+    void *(*calloc)(void *, size_t, size_t);
+    void *(*realloc)(void *, void *, size_t);
+    void (*free)(void *, void *, size_t);
+} bfc_functions;
+
+typedef struct bfc_handler {
+    char name[127];
+    uint8_t version;
+    bfc_functions functions;
+} bfc_handler;
+
+/* A free that must wait, written into the freed memory. */
+typedef struct bfc_late {
+    struct bfc_late *next;
+    size_t size;
+} bfc_late;
+
+typedef struct bfc_gate {
+    bfc_handler handler;        /* first: NumPy's pointer is ours */
+    const bfc_functions *plain; /* NumPy's own */
+    bfc_hooks hooks;            /* of its heap */
+    bfc_walk *walk;             /* records Python stacks; NULL: not wanted */
+    size_t small;               /* requests below are NumPy's own */
+    uint32_t labels;            /* number of the table of labels this heap writes */
+    int forks;                  /* of its process; another number: this is a child */
+    int open;                   /* whether new requests are served */
+    uint64_t passed;            /* requests left to NumPy itself, while open */
+    uint64_t failures;          /* requests answered NULL */
+    bfc_failure failure;        /* the last */
+    bfc_late *late;             /* frees that must wait, a stack */
+} bfc_gate;
+
+/* Set while this thread is in a heap: Python, which runs there on rare paths, may want or free memory. */
+BFC_THREAD int bfc_inside = 0;
+
+static void bfc_give_back(bfc_gate *g, void *p, size_t size) {
+    if (g->forks != bfc_fork_count) {
+        /* The books are the parent's: its chunks stay, others are NumPy's own. */
+        if (!g->hooks.requested(g->hooks.heap, p)) g->plain->free(g->plain->context, p, size);
+        return;
+    }
+    bfc_inside = 1;
+    int reason = g->hooks.take_back(g->hooks.heap, p);
+    bfc_inside = 0;
+    if (reason == BFC_FREE_FOREIGN) g->plain->free(g->plain->context, p, size);
+}
+
+static void bfc_give_late_ones_back(bfc_gate *g) {
+    bfc_late *late = __atomic_exchange_n(&g->late, NULL, __ATOMIC_ACQ_REL);
+    while (late) {
+        bfc_late *next = late->next;
+        bfc_give_back(g, late, late->size);
+        late = next;
+    }
+}
+
+static inline void bfc_see_to_late_ones(bfc_gate *g) {
+    if (__atomic_load_n(&g->late, __ATOMIC_RELAXED)) bfc_give_late_ones_back(g);
+}
+
+static inline int bfc_is_served(bfc_gate *g, size_t size) {
+    if (!__atomic_load_n(&g->open, __ATOMIC_RELAXED)) return 0;
+    if (size >= g->small && !bfc_inside && g->forks == bfc_fork_count) return 1;
+    __atomic_add_fetch(&g->passed, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static void bfc_note_failure(bfc_gate *g, size_t size) {
+    bfc_failure_note(&g->failure, &g->hooks, size);
+    __atomic_add_fetch(&g->failures, 1, __ATOMIC_RELEASE);
+}
+
+static void *bfc_serve(bfc_gate *g, size_t size) {
+    uint32_t label = bfc_label_in(g->labels);
+    bfc_inside = 1;
+    if (g->walk) label = bfc_walk_number(g->walk, label);
+    void *p = g->hooks.serve(g->hooks.heap, size ? size : 1, label);
+    if (!p) bfc_note_failure(g, size);
+    bfc_inside = 0;
+    bfc_see_to_late_ones(g);
+    return p;
+}
+
+static void *bfc_np_malloc(void *context, size_t size) {
+    bfc_gate *g = (bfc_gate *)context;
+    return bfc_is_served(g, size) ? bfc_serve(g, size) : g->plain->malloc(g->plain->context, size);
+}
+
+#define BFC_FORGET_FROM ((size_t)32 << 20) /* bytes */
+
+/* A chunk may have been used before. The pages of a large one go, and come back as zeros when they are
+   touched. */
+static void bfc_clear(char *p, size_t size) {
+#if defined(__linux__)
+    if (size >= BFC_FORGET_FROM) {
+        size_t page = (size_t)sysconf(_SC_PAGESIZE), head = (page - (uintptr_t)p % page) % page;
+        size_t whole = (size - head) / page * page;
+        if (madvise(p + head, whole, MADV_DONTNEED) == 0) {
+            memset(p, 0, head);
+            memset(p + head + whole, 0, size - head - whole);
+            return;
+        }
+    }
+#endif
+    memset(p, 0, size);
+}
+
+static void *bfc_np_calloc(void *context, size_t count, size_t item) {
+    bfc_gate *g = (bfc_gate *)context;
+    if (item && count > SIZE_MAX / item) return NULL;
+    if (!bfc_is_served(g, count * item)) return g->plain->calloc(g->plain->context, count, item);
+    char *p = (char *)bfc_serve(g, count * item);
+    if (p) bfc_clear(p, count * item);
+    return p;
+}
+
+static void bfc_np_free(void *context, void *p, size_t size) {
+    bfc_gate *g = (bfc_gate *)context;
+    if (!p) return;
+    if (bfc_inside) {
+        bfc_late *late = (bfc_late *)p;
+        late->size = size;
+        late->next = __atomic_load_n(&g->late, __ATOMIC_RELAXED);
+        while (
+            !__atomic_compare_exchange_n(&g->late, &late->next, late, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            continue;
+        return;
+    }
+    bfc_give_back(g, p, size);
+    bfc_see_to_late_ones(g);
+}
+
+static void *bfc_np_realloc(void *context, void *old, size_t size) {
+    bfc_gate *g = (bfc_gate *)context;
+    if (!old) return bfc_np_malloc(context, size);
+    if (bfc_inside) return NULL;
+    uint64_t had = g->hooks.requested(g->hooks.heap, old);
+    if (!had) return g->plain->realloc(g->plain->context, old, size);
+    void *p = bfc_np_malloc(context, size);
+    if (!p) return NULL;
+    memcpy(p, old, had < size ? had : size);
+    bfc_np_free(context, old, had);
+    return p;
+}
+
+/* `plain`: NumPy's own handler, for what is not served. `walk`: NULL where no stacks are wanted. */
+static bfc_gate *bfc_gate_new(
+    const bfc_hooks *hooks, const bfc_handler *plain, size_t small, uint32_t labels, bfc_walk *walk
+) {
+    bfc_gate *g = (bfc_gate *)calloc(1, sizeof *g);
+    if (!g) return NULL;
+    bfc_count_forks();
+    strcpy(g->handler.name, "bfcviz");
+    g->handler.version = 1;
+    g->handler.functions = (bfc_functions){g, bfc_np_malloc, bfc_np_calloc, bfc_np_realloc, bfc_np_free};
+    g->plain = &plain->functions;
+    g->hooks = *hooks;
+    g->walk = walk;
+    g->small = small;
+    g->labels = labels;
+    g->forks = bfc_fork_count;
+    return g;
+}
+
+static void bfc_gate_delete(bfc_gate *g) {
+    if (!g) return;
+    bfc_give_late_ones_back(g);
+    free(g);
+}
+
+/* The capsule by which NumPy knows a handler: every array keeps it, and it keeps `keeper`, gate and heap. */
+static void bfc_let_go(PyObject *capsule) { Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); }
+
+static PyObject *bfc_capsule(bfc_gate *g, PyObject *keeper) {
+    PyObject *capsule = PyCapsule_New(&g->handler, "mem_handler", bfc_let_go);
+    if (!capsule || PyCapsule_SetContext(capsule, keeper)) {
+        Py_XDECREF(capsule);
+        return NULL;
+    }
+    Py_INCREF(keeper);
+    return capsule;
+}

@@ -1,0 +1,1 @@
+"""Another allocator's heap, seen from outside, as events of ours."""

@@ -1,0 +1,252 @@
+"""ObservedHeap: another allocator's heap as it is seen from outside, written down as the events of ours."""
+
+import operator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from bfcviz import _forks, _interrupts, native
+from bfcviz.allocator.interface.stats import Stats
+from bfcviz.allocator.introspection.memory_map import MEMORY_MAP, REGION, Moment
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.ledger.inconsistencies import Inconsistencies
+from bfcviz.events.ledger.ledger import Ledger
+from bfcviz.events.log import EventLog
+from bfcviz.events.schema import Kind, bin_of
+from bfcviz.events.storage.recording import Recording
+
+
+@dataclass(frozen=True)
+class ObservedOptions:
+    """What is known of the allocator that is observed: sizes are rounded up to multiples of `unit` bytes."""
+
+    unit: int = 1
+    observed: bool = True
+
+
+class ObservedHeap:
+    """Writes events for what is said to have happened elsewhere; a LiveDashboard can watch it like a heap.
+
+    ::
+
+        heap = ObservedHeap(log, labels, name="cupy")
+        heap.grant(0x7000, 1 << 20)                 # where that is known
+        heap.allocate(0x7000, 512, requested=400, label=3, stream=1)
+        heap.free(0x7000)
+
+    A `Ledger` derives the events. What cannot be true, such as a free of what was never allocated or an allocation over
+    memory in use, is left out and counted in `inconsistencies`.
+
+    Any number of threads may report; also a finalizer in the midst of a report, whose own is carried out just after.
+
+    Args:
+        log: where events go, a ring in memory by default; a recording brings its labels along. It has no other writer.
+        labels: the table of the label numbers given.
+        name: what this memory is called.
+        limit: bytes the allocator may get at most, where that is known.
+        unit: sizes are rounded up to multiples of it, in bytes.
+
+    Attributes:
+        limit: in bytes, None where it is not known.
+    """
+
+    def __init__(
+        self,
+        log: EventLog | Recording | None = None,
+        labels: Labels | None = None,
+        *,
+        name: str = "observed",
+        limit: int | None = None,
+        unit: int = 1,
+    ) -> None:
+        if unit < 1 or (limit is not None and not 1 <= limit <= 1 << 62):
+            raise InvalidRequest(f"unit {unit} and limit {limit} were given; both are bytes, from 1 up")
+        self.log, self.labels = log_and_labels(log, labels)
+        self.name = name
+        self.limit = limit
+        self.options = ObservedOptions(unit)
+        self._ledger = Ledger(self.log)
+        self._reported: deque[tuple[int, Callable[[], object]]] = deque()
+        self._lock = _forks.keep(threading.RLock())
+        self._busy = False
+
+    # -- what happened ------------------------------------------------------------------------------------------
+
+    def allocate(
+        self,
+        address: int,
+        size: int,
+        requested: int | None = None,
+        label: str | int = 0,
+        stream: int = 0,
+        time: int | None = None,
+    ) -> None:
+        """Memory [address, address + size) came into use.
+
+        Args:
+            address: where it begins.
+            size: bytes, rounded up to the unit.
+            requested: bytes asked for; by default `size`.
+            label: what it is for: text or the number of a label.
+            stream: number of its stream, below 2^16.
+            time: nanoseconds since the log's start; by default now. Times never go back.
+
+        Raises:
+            InvalidRequest: numbers no memory can have.
+        """
+        size, asked = operator.index(size), operator.index(size if requested is None else requested)
+        rounded = -(-size // self.options.unit) * self.options.unit
+        _check_range("an allocation", address, rounded)
+        if not 0 <= asked <= rounded or not 0 <= stream < 1 << 16:
+            raise InvalidRequest(
+                f"{asked} requested bytes of {rounded} and stream {stream} were given; give at most the size, and a "
+                "stream from 0 to 65,535"
+            )
+        number = self._label_id(label)
+        self._report(time, partial(self._ledger.allocate, address, rounded, asked, number, stream))
+
+    def free(self, address: int, time: int | None = None) -> None:
+        """The memory that begins at an address is not in use any more; 0 is nothing."""
+        if address != 0:
+            self._report(time, partial(self._ledger.free, operator.index(address)))
+
+    def grant(self, address: int, size: int, *, join: bool = False, time: int | None = None) -> None:
+        """The allocator got [address, address + size) from whatever is below it.
+
+        With `join` it lengthens the grant that ends where it begins; both then go back as one.
+        """
+        _check_range("a grant", address, size)
+        self._report(time, partial(self._ledger.grant, address, size, join=join))
+
+    def release(self, address: int, time: int | None = None) -> None:
+        """The grant that begins at an address went back."""
+        self._report(time, partial(self._ledger.release, operator.index(address)))
+
+    def oom(self, requested: int, label: str | int = 0, stream: int = 0, time: int | None = None) -> None:
+        """A request of so many bytes failed."""
+        _check_range("a failed request", 0, requested)
+        number = self._label_id(label)
+        self._report(time, partial(self._ledger.oom, requested, number, stream))
+
+    def mark(self, label: str | int, value: int = 0) -> None:
+        """Put a mark of the user's own into the log: a step, a phase, a note."""
+        number = self._label_id(label)
+        self._report(None, partial(self.log.put, Kind.MARK, 0, 0, 0, value, 0, 0, number, 0, 0, -1, 0))
+
+    # -- what is known ------------------------------------------------------------------------------------------
+
+    @property
+    def inconsistencies(self) -> Inconsistencies:
+        """Reports that are not in the events as they were given."""
+        return self._ledger.inconsistencies
+
+    def free_at(self, address: int) -> int:
+        """Bytes of the free chunk that begins at an address; 0 where none does."""
+        with self._lock:
+            chunk = self._ledger.free_chunks.get(address)
+            return 0 if chunk is None else chunk.size
+
+    def settle(self) -> None:
+        """Wait until all that was reported is in the log."""
+        self._carry_out()
+
+    def stats(self) -> Stats:
+        """Totals of this moment; `bytes_limit` is 0 where no limit is known."""
+        with self._lock:
+            ledger = self._ledger
+            return Stats(
+                num_allocs=ledger.num_allocs,
+                bytes_in_use=ledger.bytes_in_use,
+                requested_bytes_in_use=ledger.requested_bytes_in_use,
+                peak_bytes_in_use=ledger.peak_bytes_in_use,
+                largest_alloc_size=ledger.largest_alloc_size,
+                bytes_limit=self.limit or 0,
+                pool_bytes=ledger.pool_bytes,
+                peak_pool_bytes=ledger.peak_pool_bytes,
+                free_bytes=ledger.free_bytes,
+                largest_free_chunk=ledger.largest_free_chunk,
+                regions=len(ledger.regions),
+                chunks_in_use=len(ledger.in_use),
+            )
+
+    def moment(self) -> Moment:
+        """The whole heap between two events, and how many there were: where a reader of its log can begin."""
+        with self._lock:
+            ledger = self._ledger
+            chunks = [
+                (at, c.size, c.requested, -1, True, c.handle, 1, 0, 0, 0, c.slot, c.label, c.thread, c.stream,
+                 c.born & native.LOW_32, False)
+                for at, c in ledger.in_use.items()
+            ]  # fmt: skip
+            chunks += [
+                (at, f.size, 0, bin_of(f.size), False, f.handle, 0, 0, 0, 0, f.slot, 0, 0, 0, 0, True)
+                for at, f in ledger.free_chunks.items()
+            ]
+            regions = [(at, region.size, region.slot) for at, region in ledger.regions.items()]
+            numbers = (
+                ledger.num_allocs, ledger.peak_bytes_in_use, ledger.largest_alloc_size, ledger.peak_pool_bytes
+            )  # fmt: skip
+            step = self.log.head
+        return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
+
+    # -- one report after the other -----------------------------------------------------------------------------
+
+    def _report(self, time: int | None, carry_out: Callable[[], object]) -> None:
+        self._reported.append((-1 if time is None else time, carry_out))
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Carry out what is reported, unless this very thread is about that already, further out."""
+        with self._lock:
+            while self._reported and not self._busy:
+                _interrupts.hold()
+                self._busy = True
+                try:
+                    time, carry_out = self._reported.popleft()
+                    self._ledger.thread = self.log.begin_operation(time)
+                    carry_out()
+                finally:
+                    self._busy = False
+                    _interrupts.let_go()
+
+    def _label_id(self, label: str | int) -> int:
+        if isinstance(label, str):
+            return self.labels.intern(label)
+        if not 0 <= label < len(self.labels):
+            raise InvalidRequest(
+                f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
+            )
+        return label
+
+
+def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:
+    """Where to write: a recording brings its labels along; by default a ring in memory and a table of its own."""
+    if isinstance(log, Recording):
+        return log.log, log.labels if labels is None else labels
+    return EventLog() if log is None else log, Labels() if labels is None else labels
+
+
+def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> list[int]:
+    """The devices to observe, each once, the current one first; None names all.
+
+    Raises:
+        InvalidRequest: there is no such device, or none is named.
+    """
+    wanted = set(range(count)) if named is None else set(named)
+    if unknown := sorted(wanted - set(range(count))):
+        raise InvalidRequest(f"device {unknown[0]} was to be observed; there are {count}, counted from 0")
+    if not wanted:
+        raise InvalidRequest(f"no device was named to be observed; there are {count}, counted from 0")
+    return sorted(wanted, key=lambda device: (device != current, device))
+
+
+def _check_range(what: str, address: int, size: int) -> None:
+    if not 0 <= address < 1 << 63 or not 0 < size <= 1 << 62:
+        raise InvalidRequest(
+            f"{what} of {size} bytes at {address:#x} was reported; memory has 1 to 2^62 bytes, below 2^63"
+        )

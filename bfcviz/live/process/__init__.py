@@ -1,0 +1,1 @@
+"""Recording a program that knows nothing of bfcviz, from its start."""

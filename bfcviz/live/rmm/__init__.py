@@ -1,0 +1,1 @@
+"""RMM: served from instrumented heaps, or observed through its log."""

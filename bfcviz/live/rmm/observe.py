@@ -1,0 +1,224 @@
+"""RmmObserved: RMM keeps its own resources; what its logging adaptor writes is read as it comes."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from bfcviz.errors import OutOfMemory
+from bfcviz.live.observed.heap import ObservedHeap, devices_in_order
+from bfcviz.live.rmm.api import Rmm
+from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.polling import Polling
+
+UNIT: Final = 256
+"""RMM's alignment: what is asked for is rounded up to it."""
+
+_DAY_NS: Final = 86_400_000_000_000
+
+
+class LogFile:
+    """One device's log, a CSV file that grows: `Thread,Time,Action,Pointer,Size,Stream`, without a date.
+
+    Args:
+        path: where RMM writes it.
+        heap: where it is written down.
+        offset_ns: what to add to the time of day to get the heap's.
+
+    Attributes:
+        out_of_memory: the last failure, None while there was none.
+        unreadable: lines that say nothing known.
+    """
+
+    def __init__(self, path: Path, heap: ObservedHeap, offset_ns: int) -> None:
+        self.heap = heap
+        self.out_of_memory: OutOfMemory | None = None
+        self.unreadable = 0
+        self._path = path
+        self._offset_ns = offset_ns
+        self._last_ns = -1
+        self._place = 0
+        self._rest = b""
+        self._streams: dict[str, int] = {"0": 0, "0x0": 0}
+
+    def read(self) -> None:
+        """Take over what was written since the last time, but for a line that is not whole yet."""
+        with self._path.open("rb") as file:
+            file.seek(self._place)
+            found = file.read()
+        self._place += len(found)
+        *lines, self._rest = (self._rest + found).split(b"\n")
+        for line in lines:
+            if line.strip() and not line.startswith(b"Thread,"):
+                self._take(line.decode("ascii", "replace").strip())
+
+    def _take(self, line: str) -> None:
+        try:
+            _, clock, action, pointer, size, stream = line.split(",")
+            when, number = self._time(clock), self._stream(stream)
+            if action == "allocate":
+                if int(size):
+                    self.heap.allocate(int(pointer, 16), int(size), int(size), 0, number, when)
+            elif action in ("free", "deallocate"):
+                self.heap.free(0 if pointer == "(nil)" else int(pointer, 16), when)
+            elif action == "allocate failure":
+                self._fail(int(size), number, when)
+            else:
+                self.unreadable += 1
+        except ValueError:
+            self.unreadable += 1
+
+    def _fail(self, requested: int, stream: int, when: int) -> None:
+        self.heap.oom(requested, 0, stream, when)
+        self.out_of_memory = OutOfMemory.of(requested, self.heap.stats())
+
+    def _time(self, clock: str) -> int:
+        """Nanoseconds of the heap; the clock begins anew at midnight."""
+        hours, minutes, seconds = clock.replace(".", ":").split(":", 2)
+        whole, _, micros = seconds.partition(":")
+        found = ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000_000 + int(micros or 0) * 1000
+        if found < self._last_ns - _DAY_NS // 2:
+            self._offset_ns += _DAY_NS
+        self._last_ns = found
+        return found + self._offset_ns
+
+    def _stream(self, handle: str) -> int:
+        """Streams are numbered as they come, the default one 0."""
+        return self._streams.setdefault(handle, min(len(self._streams) - 1, 0xFFFF))
+
+
+class RmmObserved(HeapProvider):
+    """What `observe_rmm` returns; observes devices for the length of a `with`.
+
+    An adaptor is made with its device current, which creates a context there (some 400 MiB). So only devices that were
+    named are observed, or else those that the process uses already.
+
+    Attributes:
+        way: `observe`.
+        files: the log file of each device.
+    """
+
+    way = "observe"
+    title = "RMM"
+
+    def __init__(
+        self,
+        rmm: Rmm,
+        make: Callable[[int], ObservedHeap],
+        every_s: float,
+        devices: Iterable[int] | None = None,
+    ) -> None:
+        self.files: dict[int, LogFile] = {}
+        self._devices = None if devices is None else list(devices)
+        self._unused: list[int] = []
+        self._rmm = rmm
+        self._make = make
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._before: dict[int, Any] = {}
+        self._adaptors: dict[int, Any] = {}
+        self._polling = Polling(self._read, every_s, "bfcviz-rmm")
+
+    @property
+    def says(self) -> str:
+        """Which way, and what that means."""
+        text = (
+            "RMM is observed: its resources stay, and a log of every request is read every so often; what "
+            "its pools got from "
+            "CUDA is not in there, so regions are the addresses seen in use"
+        )
+        if self._unused:
+            text += (
+                f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
+                "have it observed from the beginning"
+            )
+        if words := "; ".join(
+            filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))
+        ):
+            text += f". {words}"
+        if self._polling.error is not None:
+            text += f". It ended early: {self._polling.error}"
+        return text
+
+    @property
+    def heaps(self) -> list[ObservedHeap]:
+        """A heap for each device. The log that was given is the current device's."""
+        return [log.heap for log in self.files.values()]
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure, on the first device where there was one; None while there was none."""
+        return next((log.out_of_memory for log in self.files.values() if log.out_of_memory is not None), None)
+
+    def settle(self) -> None:
+        """Read the logs now."""
+        self._polling.now()
+
+    def _start(self) -> None:
+        chosen = self._choose()
+        self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
+        try:
+            for device in chosen:
+                self._begin(device, Path(self._folder.name))
+        except BaseException:
+            self._put_back()
+            self._forget()
+            raise
+        self._polling.start()
+
+    def _stop(self, error: BaseException | None) -> None:
+        self._polling.stop()
+        self._put_back()
+        try:
+            self._polling.last(error)
+        finally:
+            self._forget()
+
+    def _choose(self) -> list[int]:
+        """Devices to observe, the current one first."""
+        current = self._rmm.device()
+        found = devices_in_order(self._devices, self._rmm.devices, current)
+        if self._devices is None:
+            self._unused = [each for each in found if each != current and not self._rmm.has_context(each)]
+        return [each for each in found if each not in self._unused]
+
+    def _put_back(self) -> None:
+        """Each device's resource is what it was, unless somebody else changed it."""
+        for device, before in self._before.items():
+            if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
+                self._rmm.mr.set_per_device_resource(device, before)
+
+    def _forget(self) -> None:
+        """Nothing is read any more."""
+        self._before.clear()
+        self._adaptors.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _begin(self, device: int, folder: Path) -> None:
+        before = self._rmm.mr.get_per_device_resource(device)
+        with self._rmm.on(device):
+            adaptor = self._rmm.mr.LoggingResourceAdaptor(before, str(folder / "rmm.csv"))
+        heap = self.files[device].heap if device in self.files else self._make(device)
+        path = Path(adaptor.get_file_name())
+        self.files[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
+        self._before[device], self._adaptors[device] = before, adaptor
+        self._rmm.mr.set_per_device_resource(device, adaptor)
+
+    def _read(self) -> None:
+        for device, adaptor in self._adaptors.items():
+            adaptor.flush()
+            self.files[device].read()
+
+
+def _now_of(heap: ObservedHeap) -> int:
+    """The heap's clock, in nanoseconds."""
+    heap.mark("RMM is observed from here")
+    heap.settle()
+    return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
+
+
+def _time_of_day_ns() -> int:
+    now = time.time_ns()
+    local = time.localtime(now // 1_000_000_000)
+    return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000

@@ -1,0 +1,1 @@
+"""What several frameworks need: heaps made on demand, frees that must wait, limits, polling."""

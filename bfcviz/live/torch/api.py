@@ -1,0 +1,164 @@
+"""What bfcviz asks of PyTorch, checked before anything is changed. Much of it has no public name: it stands here."""
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from bfcviz.errors import LiveError
+from bfcviz.live.shared.deferred_frees import Event
+
+_THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
+"""std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
+
+_CPP: Final = "libstdc++.so.6"
+_STRING: Final = "St7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE"
+
+OWN_ERROR: Final = (
+    (_CPP, "__cxa_allocate_exception"),
+    (_CPP, "__cxa_throw"),
+    (_CPP, f"_ZN{_STRING}C1EPKcRKS3_"),
+    (_CPP, f"_ZN{_STRING}D1Ev"),
+    ("libc10.so", f"_ZN3c105ErrorC1ENS_14SourceLocationEN{_STRING}E"),
+    ("libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"),
+)
+"""What it takes to throw c10::OutOfMemoryError, by library and symbol: see torch_error.h."""
+
+
+def torch_with_cuda(wish: str) -> Any:
+    """The module.
+
+    Raises:
+        LiveError: it is not installed, or sees no CUDA device.
+    """
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        raise LiveError(f"PyTorch was to be {wish}, but is not installed: pip install torch") from error
+    if not torch.cuda.is_available():
+        raise LiveError(
+            f"PyTorch {torch.__version__} was to be {wish}, but sees no CUDA device: no GPU, no driver, or "
+            "a build without "
+            "CUDA; torch.cuda.is_available() is False. NumPy can be served without one: serve_numpy"
+        )
+    return torch
+
+
+def allocator_of(torch: Any, functions: tuple[int, int, int]) -> Any:
+    """PyTorch's own object around alloc, free and record_stream; kept for good, for it keeps no copy of its own.
+
+    Raises:
+        LiveError: this PyTorch takes no allocator.
+    """
+    make = getattr(torch._C, "_cuda_customAllocator", None)  # noqa: SLF001
+    if make is None:
+        raise LiveError(
+            f"PyTorch {torch.__version__} takes no allocator (since 2.0 it does): observe it, observe_torch"
+        )
+    alloc, free, record = functions
+    made = make(alloc, free)
+    made.set_record_stream_fn(record)
+    _kept.append(made)
+    return made
+
+
+_kept: list[Any] = []
+
+
+def replace(torch: Any, allocator: Any) -> None:
+    """Let an allocator be PyTorch's only one, for good.
+
+    Raises:
+        LiveError: CUDA memory was used before.
+    """
+    memory = torch.cuda.memory
+    try:
+        memory.change_current_allocator(memory._CUDAAllocator(allocator))  # noqa: SLF001
+    except RuntimeError as error:
+        raise LiveError(
+            "PyTorch's allocator was to be replaced, but it has been used already, and PyTorch swaps none "
+            "in use: do so "
+            "before the first CUDA tensor, or give mechanism='pool', which can begin at any time"
+        ) from error
+
+
+def total_memory(torch: Any, device: int) -> int:
+    """Bytes a device has. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def import_symbolizer() -> None:
+    """Import the module by which a snapshot finds the lines of Python stacks.
+
+    A snapshot would import it in the thread that reads the history. That import takes seconds and breaks an import of
+    torch._dynamo in another thread, which `torch.optim.Adam` does.
+    """
+    with suppress(Exception):  # whatever fails here fails in a snapshot too, or is not needed
+        import_module("torch._inductor.codecache")
+
+
+def keeps_history(torch: Any) -> bool:
+    """Whether somebody has a memory history kept; False where this PyTorch does not say."""
+    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001
+    return bool(ask()) if ask is not None else False
+
+
+def backend(torch: Any) -> str:
+    """PyTorch's allocator: `native`, `cudaMallocAsync`, or `pluggable` for one that was plugged in."""
+    ask = getattr(torch.cuda.memory, "get_allocator_backend", None)
+    return "native" if ask is None else str(ask())
+
+
+def refuse_async(torch: Any, wish: str, instead: str) -> None:
+    """Raises LiveError where PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
+    if backend(torch) == "cudaMallocAsync":
+        raise LiveError(
+            f"PyTorch was to be {wish}, but PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
+            "backend:cudaMallocAsync: memory then comes from the CUDA driver, and PyTorch has no memory pools and no "
+            f"history for it. Start the program without that setting{instead}"
+        )
+
+
+def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
+    """Address of a C function that throws what PyTorch turns into its OutOfMemoryError, or at least a RuntimeError.
+
+    Args:
+        torch: the module.
+        make: makes such a function of the addresses of OWN_ERROR.
+    """
+    try:
+        return make(tuple(_address(torch, library, symbol) for library, symbol in OWN_ERROR))
+    except (OSError, AttributeError):
+        pass  # another version or build of PyTorch
+    try:
+        return _address(torch, _CPP, _THROWER)
+    except (OSError, AttributeError) as error:
+        raise LiveError(
+            "PyTorch's allocator was to be replaced, but no libstdc++.so.6 was found, whose exceptions tell it "
+            "that memory has run out: give mechanism='pool'"
+        ) from error
+
+
+def _address(torch: Any, library: str, symbol: str) -> int:
+    path = library if library == _CPP else str(Path(torch.__file__).parent / "lib" / library)
+    return ctypes.cast(getattr(ctypes.CDLL(path), symbol), ctypes.c_void_p).value or 0
+
+
+class TorchStreams:
+    """PyTorch's streams, by their CUDA handles."""
+
+    def __init__(self, torch: Any) -> None:
+        self._cuda = torch.cuda
+
+    def record(self, device: int, stream: int) -> Event:
+        """An event behind all that was put into a stream so far."""
+        with self._cuda.device(device):
+            event: Event = self._cuda.Event()
+            event.record(self._cuda.ExternalStream(stream, device=device))  # type: ignore[attr-defined]
+        return event
+
+    def synchronize(self, device: int) -> None:
+        """Wait for everything on a device."""
+        self._cuda.synchronize(device)

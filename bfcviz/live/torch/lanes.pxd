@@ -1,0 +1,7 @@
+from bfcviz.live.torch cimport torch_functions
+from bfcviz.native cimport u32
+
+
+cdef class Lanes:
+    cdef readonly u32 service
+    cdef readonly u32 labels

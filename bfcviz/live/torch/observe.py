@@ -1,0 +1,150 @@
+"""TorchObserved: PyTorch's own allocator, watched through the history it keeps."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.live.capture.stacks import Chosen
+from bfcviz.live.observed.heap import ObservedHeap, devices_in_order
+from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.polling import Polling
+from bfcviz.live.torch import api
+from bfcviz.live.torch.blocks import UNIT
+from bfcviz.live.torch.history import DeviceHistory
+
+
+class TorchObserved(HeapProvider):
+    """What `observe_torch` returns; observes devices for the length of a `with`.
+
+    Where somebody keeps a history already, it is read as it is, and goes on after the end.
+
+    Attributes:
+        way: `observe`.
+        devices: the history of each.
+    """
+
+    way = "observe"
+    title = "PyTorch"
+    is_shared = True
+
+    def __init__(
+        self,
+        log: EventLog,
+        labels: Labels,
+        every_s: float,
+        max_entries: int,
+        capture: Chosen,
+        devices: Iterable[int] | None = None,
+    ) -> None:
+        self.devices: list[DeviceHistory] = []
+        self._log: EventLog | None = log
+        self._labels = labels
+        self._max_entries = max_entries
+        self._capture = capture
+        self._named = None if devices is None else list(devices)
+        self._memory: Any = None
+        self._is_ours = False
+        self._polling = Polling(self._read, every_s, "bfcviz-torch")
+
+    @property
+    def says(self) -> str:
+        """Which way, and what that means."""
+        lost = sum(device.lost for device in self.devices)
+        text = (
+            "PyTorch is observed: it keeps its own allocator, whose history is read every so often; splits "
+            "and merges are "
+            "concluded from its blocks"
+        )
+        if lost:
+            text += (
+                f". {lost} times entries were overwritten before they were read; what came of them was "
+                "taken from the state "
+                "after: give more max_entries, or a shorter every_s"
+            )
+        if unmapped := sum(device.unmapped for device in self.devices):
+            text += f". {unmapped} bytes that expandable segments gave back are still drawn, as free"
+        if self._polling.error is not None:
+            text += f". It ended early: {self._polling.error}"
+        return text
+
+    @property
+    def heaps(self) -> list[ObservedHeap]:
+        """A heap for each device. The log that was given is the current device's."""
+        return [device.heap for device in self.devices]
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure, on the last device where there was one; None while there was none."""
+        found = [device.out_of_memory for device in self.devices if device.out_of_memory is not None]
+        return found[-1] if found else None
+
+    def settle(self) -> None:
+        """Read the history now."""
+        self._polling.now()
+
+    def _start(self) -> None:
+        torch = api.torch_with_cuda("observed")
+        api.refuse_async(torch, "observed", "")
+        torch.cuda.init()  # asked before it, PyTorch looks for its history where nothing is yet
+        self._memory = torch.cuda.memory
+        if not hasattr(self._memory, "_snapshot") or api.backend(torch) == "pluggable":
+            raise LiveError(
+                f"PyTorch {torch.__version__} was to be observed, but its allocator tells no history: it "
+                "has been replaced, "
+                "or is older than 2.1"
+            )
+        self._is_ours = not api.keeps_history(torch)
+        if self._capture == "stack" or not self._is_ours:
+            api.import_symbolizer()
+        if self._is_ours:
+            context = "alloc" if self._capture == "stack" else None
+            self._memory._record_memory_history(  # noqa: SLF001
+                "all", context=context, stacks="python", max_entries=self._max_entries
+            )
+        try:
+            if not self.devices:
+                self._begin(torch)
+            self._polling.now()
+        except BaseException:
+            self._end_history()
+            raise
+        self._polling.start()
+
+    def _stop(self, error: BaseException | None) -> None:
+        self._polling.stop()
+        try:
+            self._polling.last(
+                error, times=2
+            )  # the state that comes with the one is found again in the other
+        finally:
+            self._end_history()
+
+    def _end_history(self) -> None:
+        """PyTorch keeps none any more, unless somebody else had wanted it."""
+        if self._is_ours:
+            self._memory._record_memory_history(None)  # noqa: SLF001
+
+    def _begin(self, torch: Any) -> None:
+        """A heap for each device, the current one first, and what PyTorch's clock is ahead of theirs."""
+        chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
+        for device in chosen:
+            log, self._log = self._log, None
+            limit = api.total_memory(torch, device)
+            heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
+            now = time.time_ns()
+            heap.mark("PyTorch is observed from here")
+            heap.settle()
+            marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
+            named = self._capture != "nothing"
+            self.devices.append(DeviceHistory(heap, device, marked - now, named=named))
+
+    def _read(self) -> None:
+        found = self._memory._snapshot()  # noqa: SLF001
+        traces = found["device_traces"]
+        for device in self.devices:
+            segments = [segment for segment in found["segments"] if segment["device"] == device.number]
+            trace = traces[device.number] if device.number < len(traces) else []
+            device.read(trace, segments, found.get("allocator_settings") or {})

@@ -1,0 +1,190 @@
+"""Segments: PyTorch's segments and blocks as regions and chunks of an ObservedHeap, and how they are compared."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bfcviz.live.observed.heap import ObservedHeap
+
+Row = Mapping[str, Any]
+
+
+class Spans:
+    """A set of addresses, as disjoint half-open spans that ascend."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]] = ()) -> None:
+        self._spans = list(spans)
+
+    @property
+    def total(self) -> int:
+        """Bytes in all of them."""
+        return sum(stop - start for start, stop in self._spans)
+
+    def add(self, start: int, stop: int) -> None:
+        """Put [start, stop) into the set."""
+        touching = [span for span in self._spans if span[0] <= stop and start <= span[1]]
+        apart = [span for span in self._spans if span not in touching]
+        low = min([start, *(low for low, _ in touching)])
+        high = max([stop, *(high for _, high in touching)])
+        self._spans = sorted([*apart, (low, high)])
+
+    def discard(self, start: int, stop: int) -> None:
+        """Take [start, stop) out of the set, where it is in it."""
+        self._spans = [
+            (low, high)
+            for first, last in self._spans
+            for low, high in ((first, min(last, start)), (max(first, stop), last))
+            if low < high
+        ]
+
+    def covers(self, start: int, stop: int) -> bool:
+        """Whether all of [start, stop) is in the set."""
+        return any(low <= start and stop <= high for low, high in self._spans)
+
+
+class Segments:
+    """What is granted and in use, by address, as the events written so far say.
+
+    An expandable segment may unmap a part of itself. A region cannot: it stays whole, and the part is counted in
+    `unmapped`, in bytes, until it is mapped again.
+    """
+
+    def __init__(self, heap: ObservedHeap) -> None:
+        self._heap = heap
+        self._granted: dict[int, int] = {}  # start -> stop
+        self._starts: list[int] = []  # ascending
+        self._used: dict[int, tuple[int, int]] = {}  # address -> bytes, and bytes asked for
+        self._holes = Spans()  # what is unmapped; in a grant, and in no block
+
+    @property
+    def unmapped(self) -> int:
+        """See above."""
+        return self._holes.total
+
+    def allocate(
+        self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
+    ) -> None:
+        """A block came into use."""
+        requested = min(requested, size)
+        self._used[address] = size, requested
+        self._holes.discard(address, address + size)  # a block is mapped, whether or not that was told
+        self._heap.allocate(address, size, requested, label, stream, time)
+
+    def free(self, address: int, time: int | None = None) -> None:
+        """A block came back."""
+        self._used.pop(address, None)
+        self._heap.free(address, time)
+
+    def grant(self, address: int, size: int, *, grows: bool, time: int | None = None) -> None:
+        """PyTorch got memory; where it `grows`, part of an expandable segment."""
+        self._holes.discard(address, address + size)
+        for start, stop in self._not_granted(address, address + size):
+            before = self._ending_at(start) if grows else None
+            if before is None:
+                insort(self._starts, start)
+            self._granted[start if before is None else before] = stop
+            self._heap.grant(start, stop - start, join=before is not None, time=time)
+
+    def release(self, address: int, size: int, time: int | None = None) -> None:
+        """PyTorch gave memory back: a grant, or a part of one."""
+        stop = address + size
+        grants = self._grants_in(address, stop)
+        if not grants:
+            self._heap.release(address, time)  # counted there as unknown
+        for start, end in grants:
+            self._holes.add(max(start, address), min(end, stop))
+            if self._holes.covers(start, end):
+                self._holes.discard(start, end)
+                del self._granted[start]
+                del self._starts[bisect_left(self._starts, start)]
+                self._heap.release(start, time)
+
+    def mend(
+        self, segments: Sequence[Row], label_of: Callable[[Row], int], stream_of: Callable[[int], int]
+    ) -> int:
+        """Bring it to a state that is known; returns how many blocks and segments differed."""
+        blocks = {at: (block, segment) for segment in segments for at, block in _blocks_in_use(segment)}
+        wrong = [at for at, known in self._used.items() if at not in blocks or known != _sizes(blocks[at][0])]
+        for at in wrong:
+            self.free(at)
+        spans = sorted(
+            (segment["address"], segment["address"] + segment["total_size"]) for segment in segments
+        )
+        gone = [start for start, stop in self._granted.items() if not _overlaps(spans, start, stop)]
+        for start in gone:
+            self.release(start, self._granted[start] - start)
+        new = [
+            segment
+            for segment in segments
+            if any(self._not_granted(segment["address"], segment["address"] + segment["total_size"]))
+        ]
+        for segment in new:
+            self.grant(segment["address"], segment["total_size"], grows=bool(segment.get("is_expandable")))
+        self._holes = self._not_in(spans)
+        missing = [at for at in blocks if at not in self._used]
+        for at in missing:
+            block, segment = blocks[at]
+            self.allocate(at, *_sizes(block), label_of(_who(block)), stream_of(segment["stream"]), None)
+        return len(set(wrong) | set(missing)) + len(gone) + len(new)
+
+    def _not_in(self, spans: Sequence[tuple[int, int]]) -> Spans:
+        """What is granted and lies in none of these, which are disjoint and ascend."""
+        found = []
+        for first in self._starts:
+            start, stop = first, self._granted[first]
+            for low, high in spans[max(bisect_left(spans, (start,)) - 1, 0) : bisect_left(spans, (stop,))]:
+                if low > start:
+                    found.append((start, low))
+                start = max(start, high)
+            if start < stop:
+                found.append((start, stop))
+        return Spans(found)
+
+    def _grants_in(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The grants that have a part in [start, stop)."""
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        found = [(at, self._granted[at]) for at in self._starts[first : bisect_left(self._starts, stop)]]
+        return [(low, high) for low, high in found if high > start]
+
+    def _ending_at(self, address: int) -> int | None:
+        at = bisect_left(self._starts, address) - 1
+        return self._starts[at] if at >= 0 and self._granted[self._starts[at]] == address else None
+
+    def _not_granted(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The parts of [start, stop) that lie in no grant."""
+        parts = []
+        for known in self._starts[
+            max(bisect_right(self._starts, start) - 1, 0) : bisect_left(self._starts, stop)
+        ]:
+            if known > start:
+                parts.append((start, known))
+            start = max(start, self._granted[known])
+        return [*parts, (start, stop)] if start < stop else parts
+
+
+def bytes_in_use(segments: Sequence[Row]) -> int:
+    """Bytes of all blocks in use, those that wait for another stream included."""
+    return sum(int(block["size"]) for segment in segments for _, block in _blocks_in_use(segment))
+
+
+def _blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
+    at = segment["address"]
+    for block in segment["blocks"]:
+        if block["state"] != "inactive":
+            yield at, block
+        at += block["size"]
+
+
+def _sizes(block: Row) -> tuple[int, int]:
+    return block["size"], min(block.get("requested_size", block["size"]), block["size"])
+
+
+def _who(block: Row) -> Row:
+    """A block with the frames of whoever wanted it, wherever this version of PyTorch keeps them."""
+    history = block.get("history")
+    return block if "frames" in block or not history else history[0]
+
+
+def _overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
+    at = bisect_right(spans, (start, stop))
+    return any(low < stop and start < high for low, high in spans[max(at - 1, 0) : at + 1])

@@ -1,0 +1,1 @@
+"""Find events and chunks: steps worth going to, filters, sort orders."""

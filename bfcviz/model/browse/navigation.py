@@ -1,0 +1,168 @@
+"""Steps worth going to. A step found is the one just after its event: the state that the event left."""
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.event_source import BLOCK
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.timelines.timeline import timeline
+
+
+def _table(*kinds: Kind) -> NDArray[np.bool_]:
+    """Which values of `kind` are one of these."""
+    values = np.zeros(256, bool)
+    values[[int(kind) for kind in kinds]] = True
+    return values
+
+
+_WITH_CHUNK: Final = ~_table(Kind.OOM, Kind.MARK)
+_WITH_OTHER: Final = _table(Kind.SPLIT, Kind.MERGE)
+_LABELLED: Final = _table(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+
+
+def next_step(  # noqa: PLR0913  what to look for, in six independent words
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
+    """The first step after `step` that an event of one of `kinds` leads to; None where there is none.
+
+    Args:
+        trace: where to look.
+        step: where to begin.
+        kinds: of the event.
+        pool: the event's pool; None: any.
+        chunk: handle of a chunk the event is about, or that it made or absorbed; None: any. The heap gives
+            handles of absorbed chunks out again.
+        label: number of its label, of kinds that have one; None: any.
+
+    Raises:
+        TraceError: the trace has no such step.
+    """
+    _check(trace, step)
+    for block in trace.blocks(step):
+        found = matches(block, kinds, pool, chunk, label)
+        if len(found):
+            return int(block["seq"][found[0]]) + 1
+    return None
+
+
+def previous_step(  # noqa: PLR0913
+    trace: Trace,
+    step: int,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    *,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> int | None:
+    """The last step before `step` that an event of one of `kinds` leads to; arguments as of `next_step`."""
+    _check(trace, step)
+    stop = step - 1  # event `step - 1` leads to `step` itself
+    while stop > trace.first:
+        start = max((stop - 1) // BLOCK * BLOCK, trace.first)
+        found = matches(trace.read(start, stop), kinds, pool, chunk, label)
+        if len(found):
+            return start + int(found[-1]) + 1
+        stop = start
+    return None
+
+
+def events_of(
+    trace: Trace,
+    kinds: Collection[Kind],
+    pool: int | None = 0,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Events:
+    """All events of `kinds` among [start, stop), such as the marks and OOMs to draw over a timeline."""
+    found = [taken(block, matches(block, kinds, pool)) for block in trace.blocks(start, stop)]
+    return joined(found) if found else np.zeros(0, EVENT)
+
+
+def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
+    """The steps at which requests of one pool failed for good, among its first `most` OOMs.
+
+    A heap that can make room, by releasing regions or waiting for memory that is held back, notes an OOM first; where
+    the same thread is soon served what it asked for, that is not told here.
+    """
+    found = []
+    for event in events_of(trace, [Kind.OOM], pool)[:most]:
+        step = int(event["seq"]) + 1
+        after = trace.read(step, min(step + _SOON, len(trace)))
+        served = after[
+            (after["kind"] == Kind.ALLOCATE) & (after["by"] == event["by"]) & (after["pool"] == pool)
+        ]
+        if not len(served) or served["requested"][0] != event["requested"]:
+            found.append(step)
+    return found
+
+
+_SOON = 256
+"""Events behind an OOM among which there is the ALLOCATE for which room was made."""
+
+
+def peak(trace: Trace, pool: int = 0) -> int:
+    """The first step at which bytes_in_use is at its highest; 0 for a trace without events."""
+    return _first_highest(trace, pool, "bytes_in_use")
+
+
+def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
+    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes)."""
+    return _first_highest(trace, pool, "external_fragmentation")
+
+
+def _first_highest(trace: Trace, pool: int, series: str) -> int:
+    whole = timeline(trace, pool, trace.first, points=1)
+    # Step 0, the empty heap, has 0 of everything: it is the first where nothing is ever higher.
+    return (
+        int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else trace.first
+    )
+
+
+def matches(
+    block: Events,
+    kinds: Collection[Kind],
+    pool: int | None,
+    chunk: int | None = None,
+    label: int | None = None,
+) -> NDArray[np.intp]:
+    """Indices of the events asked for; the rarest condition first, as each looks only at what is left."""
+    wanted = _table(*kinds)
+    found: NDArray[np.intp]
+    if chunk is not None:
+        found = np.flatnonzero((block["chunk"] == chunk) | (block["other"] == chunk))
+        found = found[_about(block[found], chunk)]
+    elif label is not None:
+        found = np.flatnonzero(block["label"] == label)
+    else:
+        found = np.flatnonzero(wanted[block["kind"]])
+    found = found[wanted[block["kind"][found]]]
+    if label is not None:
+        found = found[(block["label"][found] == label) & _LABELLED[block["kind"][found]]]
+    if pool is not None:
+        found = found[block["pool"][found] == pool]
+    return found
+
+
+def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
+    """Which of the events are about this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
+    kinds = events["kind"]
+    mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
+    mine |= (events["other"] == chunk) & _WITH_OTHER[kinds]
+    return mine
+
+
+def _check(trace: Trace, step: int) -> None:
+    if not trace.first <= step <= len(trace):
+        raise TraceError(f"step {step} was asked for, of a trace with steps {trace.first} to {len(trace)}")

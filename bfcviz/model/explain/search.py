@@ -1,0 +1,144 @@
+"""The search of an allocation: the bins it looked at, the chunk it took, and whether that was split.
+
+No event records a search. It is made again here, by the heap's rule, among the chunks that were free just before:
+
+::
+
+    request -> rounded up -> its bin, and upwards -> the smallest chunk that fits, of equals the lowest address
+    nothing fits in any bin -> release wholly free regions, extend the pool -> search again
+    the chunk taken:  | padding | handed out | rest |      padding and rest stay free, if they are cut off
+
+What was found is always what the events say; chunks that should have come first are counted, not explained away.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.row_copy import taken as picked
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
+from bfcviz.events.trace import Trace
+from bfcviz.model.explain.operation import Operation, operation_of
+from bfcviz.model.explain.search_result import Cut, Taken
+from bfcviz.model.explain.search_result import Search as Search
+from bfcviz.model.explain.text.search import search_words as search_words
+from bfcviz.model.state import array_access
+from bfcviz.model.state.model import Model
+from bfcviz.model.state.size_classes import bin_numbers
+
+_WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
+
+
+def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | None:
+    """The search made by the operation that this event is part of.
+
+    Args:
+        trace: the events.
+        event: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE on the way to one.
+        model: one of this trace and pool to look with; it is brought back to where it stands.
+
+    Returns:
+        None for events of no request, and for heaps tiled from addresses alone: what was free is not known.
+
+    Raises:
+        TraceError: the trace has no such event, or those before it contradict each other.
+    """
+    operation = operation_of(trace, event)
+    if operation is None or _is_tiled(trace, operation.pool):
+        return None
+    if model is None or model.trace is not trace or model.pool != operation.pool:
+        model = Model(trace, operation.pool)
+    requested = int(operation.end["requested"])
+    rounded = max(MIN_CHUNK, -(-requested // MIN_CHUNK) * MIN_CHUNK)
+    rows = _chunks(model, operation.begin)
+    free = picked(rows, rows["state"] == array_access.CHUNK_FREE)
+    max_waste = _max_waste(trace, operation.pool)
+    taken = None
+    if operation.end["kind"] == Kind.ALLOCATE:
+        if operation.taken_at != operation.begin:
+            rows = _chunks(model, operation.taken_at)
+        taken = _taken(rows, operation, rounded, max_waste)
+    made_room = bool(operation.extends or operation.releases)
+    first = bin_of(rounded)
+    last = NUM_BINS - 1 if taken is None or made_room else max(taken.bin, first)
+    numbers = bin_numbers(free["size"])
+    counts = np.bincount(numbers, minlength=NUM_BINS)[first : last + 1]
+    fits = free["size"] >= rounded
+    return Search(
+        event=int(operation.end["seq"]),
+        requested=requested,
+        rounded=rounded,
+        first_bin=first,
+        last_bin=last,
+        free_chunks=tuple(counts.tolist()),
+        too_small=int(np.count_nonzero((numbers == first) & ~fits)),
+        passed_over=_passed_over(free[fits], None if made_room else taken),
+        extended=sum(int(event["size"]) for event in operation.extends),
+        released=len(operation.releases),
+        max_waste=max_waste,
+        taken=taken,
+    )
+
+
+def _chunks(model: Model, step: int) -> NDArray[np.void]:
+    """Rows of the chunks at a step, in no order: sooner had than `chunks()`, whose kept array stays."""
+    with model.visiting(step):
+        return model.table.chunk_rows()
+
+
+def _taken(rows: NDArray[np.void], operation: Operation, rounded: int, max_waste: int | None) -> Taken:
+    chunk = rows[np.flatnonzero(rows["handle"] == operation.taken)[0]]
+    size, rest, padding, split = int(chunk["size"]), 0, 0, False
+    for event in operation.splits:
+        if int(event["flags"]) & Flag.PADDING:
+            padding = size - int(event["size"])
+        else:
+            rest, split = rest + int(event["size"]), True
+    usable = size - padding
+    if not split:
+        rest = max(0, usable - rounded)
+    return Taken(
+        int(chunk["address"]),
+        size,
+        bin_of(size),
+        padding,
+        rest,
+        split,
+        _cut(usable, rounded, split, max_waste),
+    )
+
+
+def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut:  # noqa: FBT001
+    over = usable - rounded
+    wasteful = max_waste is not None and over >= max_waste
+    if split:
+        return Cut.HALVES if over >= rounded else Cut.WASTE if wasteful else Cut.NOT_SHOWN
+    if over <= 0:
+        return Cut.EXACT
+    return Cut.NOT_SHOWN if over >= rounded or wasteful else Cut.WHOLE
+
+
+def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
+    """How many of the chunks that fit come before the one taken; all where none of them was."""
+    if taken is None:
+        return len(fits)
+    smaller = fits["size"] < taken.size
+    lower = (fits["size"] == taken.size) & (fits["address"] < taken.address)
+    return int(np.count_nonzero(smaller | lower))
+
+
+def _max_waste(trace: Trace, pool: int) -> int | None:
+    """As `AllocatorOptions.max_waste`, from what the trace says of the heap's options."""
+    heap = trace.origin.pools[pool]
+    fraction = heap.options.get("fragmentation_fraction", 0.0)
+    if not heap.options or not isinstance(fraction, int | float):
+        return None
+    if fraction == 0:
+        return _WASTE_KEPT
+    return None if heap.limit is None else max(int(fraction * heap.limit), 1)
+
+
+def _is_tiled(trace: Trace, pool: int) -> bool:
+    """Whether the importer only knew addresses, so that nobody knows what else was free."""
+    checks = trace.origin.details.get("checks")
+    check = checks[pool] if isinstance(checks, list) and pool < len(checks) else None
+    return isinstance(check, dict) and check.get("method") == "tiled"

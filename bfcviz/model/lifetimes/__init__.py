@@ -1,0 +1,1 @@
+"""Each allocation from its ALLOCATE event to its FREE event, and where it lies among all addresses."""

@@ -1,0 +1,239 @@
+"""Lifetimes: each allocation from the event that handed it out to the one that took it back.
+
+::
+
+    address |      [== a ======]                 an allocation is alive at the steps born + 1 .. died
+            |  [=== b =====================      died: NEVER, when it still is at the end of the look
+            +------------------------------ step
+
+A FREE carries the low 32 bits of its ALLOCATE's `seq`, so that one pass over the events matches them all.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.event_source import BLOCK
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.lifetimes.address_layout import NEVER
+from bfcviz.model.state.model import Model
+
+LIFETIME = np.dtype(
+    [
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("requested", "<u8"),
+        ("born", "<u8"),  # `seq` of its ALLOCATE
+        ("died", "<u8"),  # `seq` of its FREE; NEVER: alive at the end of what was looked at
+        ("label", "<u4"),
+        ("chunk", "<u4"),  # handle
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("region", "<u2"),  # slot
+    ],
+    align=True,
+)
+"""One allocation."""
+
+Wanted = Callable[[NDArray[np.uint64], NDArray[np.uint64]], NDArray[np.bool_]]
+"""Which allocations are looked for, by their addresses and sizes."""
+
+_LOW: Final = np.uint64(2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Some of the allocations of a range of steps.
+
+    Attributes:
+        lifetimes: of LIFETIME, by `born`.
+        seen: how many there are in all.
+    """
+
+    lifetimes: NDArray[np.void]
+    seen: int
+
+
+def lifetimes(
+    trace: Trace, pool: int = 0, start: int | None = None, stop: int | None = None, largest: int | None = None
+) -> NDArray[np.void]:
+    """All allocations that are alive at any of the steps [start, stop], or only the `largest` ones of them.
+
+    Returns:
+        Array of LIFETIME by `born`. Of those of one size the first ones count as larger.
+
+    Raises:
+        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
+    """
+    return find(trace, pool, start, stop, largest=largest).lifetimes
+
+
+def find(  # noqa: PLR0913  each bounds the search in its own way
+    trace: Trace,
+    pool: int = 0,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    largest: int | None = None,
+    wanted: Wanted | None = None,
+    most: int | None = None,
+    model: Model | None = None,
+) -> Found:
+    """As `lifetimes`, in bounded memory where it is told to be.
+
+    Args:
+        trace: the events.
+        pool: which heap of the trace.
+        start: the first step; None: the first there is.
+        stop: the last step; None: the trace's last one.
+        largest: keep only so many, the largest ones.
+        wanted: leave out all others.
+        most: give up (with no lifetimes) as soon as there are more.
+        model: one of this trace and pool that knows short ways to `start`; it is put back.
+
+    Raises:
+        TraceError: as `lifetimes`.
+    """
+    start = trace.first if start is None else start
+    stop = len(trace) if stop is None else stop
+    if not trace.first <= start <= stop <= len(trace):
+        raise TraceError(f"lifetimes of steps {start} to {stop} were asked for, of {len(trace)} events")
+    gathering = _Gathering(in_use_at(trace, pool, start, model), wanted, largest)
+    gathering.forget()
+    for block in trace.blocks(start, stop):
+        if most is not None and gathering.seen > most:
+            break
+        kinds = np.where(block["pool"] == pool, block["kind"], 0)
+        gathering.begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
+        gathering.end(block, np.flatnonzero(kinds == Kind.FREE))
+        gathering.forget()
+    if most is not None and gathering.seen > most:
+        return Found(np.zeros(0, LIFETIME), gathering.seen)
+    return Found(gathering.all(), gathering.seen)
+
+
+def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
+    """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
+    with (model or Model(trace, pool)).visiting(step) as there:
+        chunks = there.chunks()
+    used: NDArray[np.void] = chunks[chunks["in_use"]]
+    return used
+
+
+def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """When events happened, in nanoseconds; reads only the blocks they lie in.
+
+    Those that are no longer kept have the time of the first that is.
+    """
+    seqs = np.maximum(seqs, np.uint64(trace.first))
+    blocks = seqs // np.uint64(BLOCK)
+    found = np.zeros(len(seqs), np.int64)
+    for block in np.unique(blocks).tolist():
+        at = np.flatnonzero(blocks == block)
+        first = max(block * BLOCK, trace.first)
+        events = trace.read(first, min((block + 1) * BLOCK, len(trace)))
+        found[at] = events["time"][(seqs[at] - np.uint64(first)).astype(np.intp)]
+    return found
+
+
+def end_of(trace: Trace, pool: int, born: int, stop: int) -> int:
+    """The `seq` of the FREE of the allocation that event `born` made; NEVER if none of those before `stop` is."""
+    low = born & int(_LOW)
+    for block in trace.blocks(born + 1, stop):
+        hits = np.flatnonzero(
+            (block["kind"] == Kind.FREE) & (block["other"] == low) & (block["pool"] == pool)
+        )
+        if len(hits):
+            return int(block["seq"][hits[0]])
+    return int(NEVER)
+
+
+def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
+    """Chunks in use as lifetimes that have not ended, by `born`."""
+    return _filled(chunks, np.argsort(chunks["born"]), "handle")
+
+
+def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
+    """The lifetimes that ALLOCATE events at these places begin."""
+    found = _filled(events, at, "chunk")
+    found["born"] = events["seq"][at]
+    return found
+
+
+def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """The `seq` of the ALLOCATE of each FREE at these places: the last before it with these low 32 bits."""
+    seq = events["seq"][at]
+    found: NDArray[np.uint64] = seq - ((seq - events["other"][at]) & _LOW)
+    return found
+
+
+class _Gathering:
+    """Those alive now, those that ended, and how small one must be to be of no interest."""
+
+    def __init__(self, chunks: NDArray[np.void], wanted: Wanted | None, largest: int | None) -> None:
+        self._wanted = wanted
+        self._largest = largest
+        self._floor = 0
+        carried = of_chunks(chunks)
+        self._living = taken(carried, self._looked_for(carried, np.arange(len(carried))))
+        self._ended: list[NDArray[np.void]] = []
+        self.seen = len(self._living)
+
+    def begin(self, block: Events, at: NDArray[np.intp]) -> None:
+        """Take in the ALLOCATE events of a block that are at these places."""
+        at = self._looked_for(block, at)
+        self.seen += len(at)
+        large = at if self._floor == 0 else at[block["size"][at] > self._floor]
+        self._living = joined([self._living, born_by(block, large)])
+
+    def end(self, block: Events, at: NDArray[np.intp]) -> None:
+        """Take in the FREE events of a block that are at these places."""
+        at = self._looked_for(block, at)
+        at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
+        if len(self._living) and len(at):
+            born = born_of(block, at)
+            place = np.minimum(np.searchsorted(self._living["born"], born), len(self._living) - 1)
+            hit = self._living["born"][place] == born
+            self._living["died"][place[hit]] = block["seq"][at[hit]]
+            over = self._living["died"] != NEVER
+            self._ended.append(taken(self._living, over))
+            self._living = taken(self._living, ~over)
+
+    def all(self) -> NDArray[np.void]:
+        """All that is kept, by `born`."""
+        kept = joined([*self._ended, self._living])
+        return taken(kept, np.argsort(kept["born"]))
+
+    def _looked_for(self, records: NDArray[np.void], at: NDArray[np.intp]) -> NDArray[np.intp]:
+        if self._wanted is None:
+            return at
+        return at[self._wanted(records["address"][at], records["size"][at])]
+
+    def forget(self) -> None:
+        """Let go of those that are too small to be among the largest."""
+        largest = self._largest
+        if largest is None or len(self._living) + sum(map(len, self._ended)) <= largest:
+            return
+        kept = self.all()
+        kept = taken(kept, np.sort(np.lexsort([kept["born"], ~kept["size"]])[:largest]))
+        self._floor = int(kept["size"].min(initial=NEVER))
+        over = kept["died"] != NEVER
+        self._ended, self._living = [taken(kept, over)], taken(kept, ~over)
+
+
+def _filled(records: NDArray[np.void], at: NDArray[np.intp], handle: str) -> NDArray[np.void]:
+    # Field by field: NumPy picks whole records a hundred times slower.
+    found = np.zeros(len(at), LIFETIME)
+    names = set(records.dtype.names or ())
+    for name in LIFETIME.names or ():
+        source = handle if name == "chunk" else name
+        if source in names:
+            found[name] = records[source][at]
+    found["died"] = NEVER
+    return found

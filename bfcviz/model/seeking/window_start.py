@@ -1,0 +1,114 @@
+"""Where a window on a heap begins when its log has lost events: the heap's own state, and a little history."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import Lapped
+from bfcviz.events.live_window import Beginning
+from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.schema import Events
+from bfcviz.model.seeking.keyframes import encode
+from bfcviz.model.seeking.snapshot import Snapshot
+from bfcviz.model.seeking.snapshots import snapshot_of
+from bfcviz.model.state import array_access
+from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
+
+
+class Moment(Protocol):
+    """A whole heap between two events, as `BFCAllocator.moment` tells it; arrays by field names."""
+
+    @property
+    def step(self) -> int:
+        """Events written so far."""
+
+    @property
+    def chunks(self) -> NDArray[np.void]:
+        """With address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
+
+    @property
+    def regions(self) -> NDArray[np.void]:
+        """By ascending address, with address, size and slot."""
+
+    @property
+    def num_allocs(self) -> int:
+        """Successful requests ever."""
+
+    @property
+    def peak_bytes_in_use(self) -> int:
+        """The most that has been."""
+
+    @property
+    def largest_alloc_size(self) -> int:
+        """The largest chunk ever handed out."""
+
+    @property
+    def peak_pool_bytes(self) -> int:
+        """The most that has been."""
+
+
+def beginning(moment: Moment, log: EventLog) -> Beginning:
+    """The state at an old event that `log` still has, got by undoing from `moment`, and the events since.
+
+    OOMs count from there. So do the peaks, where the highest of all lies in these events: the one before it is
+    known to nobody. Beside a very fast writer there may be no events: then it is the moment itself.
+    """
+    events = _events_before(log, moment.step)
+    table = ChunkTable()
+    table.restore(_snapshot(moment))
+    events["pool"] = 0
+    table.undo(events)
+    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
+    first = snapshot_of(table)
+    table.apply(events)
+    seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    ever = (moment.peak_bytes_in_use, moment.peak_pool_bytes, moment.largest_alloc_size)
+    table.restore(first)
+    own = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    table.recall_peaks(*(e if e > s else o for e, s, o in zip(ever, seen, own, strict=True)))
+    return Beginning(first.step, encode([snapshot_of(table)]), events)
+
+
+def _events_before(log: EventLog, step: int) -> Events:
+    """What is left of the events before `step`, but for the oldest: one more event would overwrite them."""
+    reader = Reader(log)
+    margin = log.capacity // 16
+    while (start := min(log.oldest + margin, step)) < step:
+        reader.position = start
+        try:
+            return reader.read(step - start)
+        except Lapped:
+            margin *= 4
+    return log.copy(step, step)
+
+
+def _largest(table: ChunkTable) -> int:
+    rows = table.chunk_rows()
+    return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
+
+
+def _snapshot(moment: Moment) -> Snapshot:
+    chunks, regions = moment.chunks, moment.regions
+    rows = np.zeros(len(chunks), CHUNK_ROW)
+    for name in ("address", "size", "handle", "region"):
+        rows[name] = chunks[name]
+    used = chunks["in_use"]
+    rows["state"] = np.where(used, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
+    for name, theirs in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
+        rows[name][used] = chunks[theirs][used]
+    rows["born"][used] = _whole_steps(chunks["born"][used].astype(np.uint64), moment.step)
+    region_rows = np.zeros(len(regions), REGION_ROW)
+    region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
+    region_rows["state"] = array_access.REGION_LIVE
+    slots = regions["slot"].astype(np.uint64)
+    return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs)
+
+
+def _whole_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
+    """The last steps before `step` that have these low 32 bits."""
+    last = np.uint64(step - 1)
+    age: NDArray[np.uint64] = (last - low) & np.uint64(0xFFFF_FFFF)
+    return last - age

@@ -1,0 +1,100 @@
+"""What the model says about one pool at one step: chunks, regions and totals, as plain data."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.row_copy import taken
+from bfcviz.model.state import array_access
+from bfcviz.model.state.reducer import ChunkTable
+
+CHUNK = np.dtype(
+    [
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("requested", "<u8"),  # 0 when free, as are born, label, thread and stream
+        ("born", "<u8"),  # `seq` of its ALLOCATE
+        ("handle", "<u4"),
+        ("label", "<u4"),
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("region", "<u2"),  # slot
+        ("in_use", "?"),
+    ],
+    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk where it lies
+)
+"""One chunk, free or in use."""
+
+REGION = np.dtype([("address", "<u8"), ("size", "<u8"), ("slot", "<u2")])
+"""One region."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Totals of one pool at one step: bytes unless the name counts something.
+
+    Peaks and `largest_alloc_size` are the largest from step 0 up to this step. `bytes_limit` is None where
+    the trace does not know it.
+    """
+
+    num_allocs: int
+    bytes_in_use: int
+    requested_bytes_in_use: int
+    peak_bytes_in_use: int
+    pool_bytes: int
+    peak_pool_bytes: int
+    bytes_limit: int | None
+    largest_alloc_size: int
+    free_bytes: int
+    largest_free_chunk: int
+    chunks_in_use: int
+    chunks_free: int
+    ooms: int
+
+
+def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
+    """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
+
+    Args:
+        table: the chunks.
+        near: handles, each once, in about that order, such as they had at another step: few are then out of place.
+    """
+    rows = table.rows_by_handle()
+    left = rows["state"] != array_access.NOTHING
+    near = near[near < len(rows)]
+    near = near[left[near]]
+    left[near] = False
+    order = np.concatenate([near, np.flatnonzero(left)])
+    rows = taken(rows, order[np.argsort(rows["address"][order], kind="stable")])
+    in_use = rows["state"] == array_access.CHUNK_IN_USE
+    chunks = rows.view(CHUNK)
+    chunks["in_use"] = in_use
+    return chunks
+
+
+def regions_of(table: ChunkTable) -> NDArray[np.void]:
+    """Every region by ascending address, shape (n,) of REGION."""
+    rows, slots = table.region_rows()
+    regions = np.empty(len(rows), REGION)
+    regions["address"], regions["size"], regions["slot"] = rows["address"], rows["size"], slots
+    return regions
+
+
+def stats_of(table: ChunkTable, bytes_limit: int | None) -> Stats:
+    """The totals; the table must know its peaks (`peaks_step` is `step`)."""
+    return Stats(
+        num_allocs=table.num_allocs,
+        bytes_in_use=table.bytes_in_use,
+        requested_bytes_in_use=table.requested_bytes_in_use,
+        peak_bytes_in_use=table.peak_bytes_in_use,
+        pool_bytes=table.pool_bytes,
+        peak_pool_bytes=table.peak_pool_bytes,
+        bytes_limit=bytes_limit,
+        largest_alloc_size=table.largest_alloc_size,
+        free_bytes=table.free_bytes,
+        largest_free_chunk=table.largest_free_chunk,
+        chunks_in_use=table.chunks_in_use,
+        chunks_free=table.chunks_free,
+        ooms=table.ooms,
+    )

@@ -1,0 +1,89 @@
+import numpy as np
+from figures.synthetic import busy_trace
+from plotly.basedatatypes import Undefined
+
+from bfcviz.dashboard.panels.figure_view import View, difference, relayouting, restyling
+from bfcviz.dashboard.panels.layouts import names_in
+from bfcviz.dashboard.panels.panel_data import Study
+from bfcviz.figures.style.theme import DARK, LIGHT
+from bfcviz.figures.style.view_options import Look
+
+
+def test_only_what_differs_is_sent():
+    x = np.arange(3.0)
+    before = {"x": x, "y": np.array([1.0, np.nan]), "name": "a", "text": ["t"]}
+    after = {"x": x, "y": np.array([1.0, np.nan]), "name": "b", "text": ["t"]}
+    assert difference(before, after) == {"name": "b"}
+
+
+def test_an_array_is_not_mistaken_for_a_list():
+    assert "x" in difference({"x": [1.0]}, {"x": np.array([1.0])})
+
+
+def test_changed_traces_send_all_keys_that_change_anywhere():
+    one, two, three = {"x": 1, "y": 2}, {"x": 1, "text": 5}, {"x": 9, "y": 9}
+    values, changed = restyling([(one, one | {"x": 7}), (two, two | {"text": 6}), (three, three)])
+    assert changed == [0, 1]
+    assert values == {"text": [Undefined, 6], "x": [7, 1]}
+
+
+def test_of_a_marker_only_parts_are_sent():
+    """Else a trace that has none would get an empty one in the page, where plotly stumbles on it."""
+    dots = {"x": 1, "marker": {"size": 1, "line": {"width": 1}}, "meta": {"a": 1}}
+    line = {"x": 1}
+    moved = dots | {"marker": {"size": 2, "line": {"width": 3}}, "meta": {"a": 2}}
+    values, changed = restyling([(dots, moved), (line, {"x": 2})])
+    assert changed == [0, 1]
+    assert values["marker.size"] == [2, Undefined]
+    assert values["marker.line.width"] == [3, Undefined]
+    assert values["meta"] == [{"a": 2}, Undefined]
+    assert "marker" not in values
+
+
+def test_a_panel_joins_when_it_is_first_shown_and_then_only_hides():
+    study, look = Study(busy_trace(), 0), Look()
+    study.model.seek(300)
+    view = View(study.panels(names_in("heap"), look), "heap", LIGHT)
+    traces = len(view.widget.data)
+    map_axis, stats_axis = view.widget.layout.xaxis, view.widget.layout.xaxis2
+    view.show(study.panels(names_in("time"), look), "time", LIGHT)
+    joined = len(view.widget.data)
+    assert joined > traces
+    assert map_axis.visible is False
+    assert stats_axis.visible is True
+    assert not any(trace.visible for trace in view.widget.data if trace.xaxis == "x")
+    view.show(study.panels(names_in("heap"), look), "heap", LIGHT)
+    assert len(view.widget.data) == joined
+    assert map_axis.visible is True
+    assert [panel.name for panel in view.panels.values()][:2] == ["region_map", "stats"]
+    assert view.panel_at(1) is view.panels["region_map"]
+    assert view.panel_at(99) is None
+
+
+def test_another_theme_changes_paper_and_paint():
+    study = Study(busy_trace(), 0)
+    study.model.seek(300)
+    view = View(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    view.show(study.panels(names_in("heap"), Look(theme="dark")), "heap", DARK)
+    assert view.widget.layout.template.layout.paper_bgcolor == DARK.paper
+    assert next(trace for trace in view.widget.data if trace.name == "free").fillcolor == DARK.free.fill
+
+
+def test_only_what_differs_of_a_layout_is_sent():
+    before = {"xaxis": {"title": {"text": "a"}, "range": [0, 1]}, "height": 5}
+    after = {"xaxis": {"title": {"text": "b"}, "range": [0, 1]}, "height": 5, "xaxis2": {"range": [0, 1]}}
+    assert relayouting(before, after) == {"xaxis.title.text": "b", "xaxis2": {"range": [0, 1]}}
+
+
+def test_what_a_person_zooms_to_does_not_change_what_was_drawn():
+    study = Study(busy_trace(), 0)
+    study.model.seek(300)
+    view = View(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    study.model.seek(1)  # other ranges
+    view.show(study.panels(names_in("heap"), Look()), "heap", LIGHT)
+    drawn = {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()}
+    # As plotly does when the page tells of a zoom.
+    view.widget.plotly_relayout(
+        {f"yaxis{number}.range[0]": 0.125 for number in range(2, 6)} | {"yaxis.range[0]": 0.125}
+    )
+    assert {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()} == drawn

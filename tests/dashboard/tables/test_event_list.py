@@ -1,0 +1,343 @@
+import numpy as np
+import pytest
+from dashboard.pages import column, count, inputs, messages, page
+from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+
+from bfcviz.dashboard.tables import event_list as module
+from bfcviz.dashboard.tables.event_list import EventList
+from bfcviz.errors import TraceError
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import EVENT, Kind
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return busy_trace()
+
+
+@pytest.fixture
+def listed(trace):
+    return EventList(trace)
+
+
+def marked(listed):
+    return [row["does"]["step"] for row in page(listed).rows if row.get("class") == "here"]
+
+
+def type_into(asked, text):
+    asked.box.value = text
+
+
+def test_it_begins_with_the_first_events(listed, trace):
+    assert column(listed, "step") == [f"{step}" for step in range(1, 15)]
+    assert count(listed) == f"All {len(trace)} events"
+    assert marked(listed) == []
+
+
+def test_a_row_says_everything_about_its_event(listed, trace):
+    event = next(event for event in trace.read(10, 60) if event["kind"] == Kind.ALLOCATE)
+    after = int(event["seq"]) + 1
+    listed.show(after)
+    row = next(row for row in page(listed).rows if row["does"]["step"] == after)
+    step, time, kind, address, size, requested, label, thread, stream, words = row["cells"]
+    assert (step, time, kind, address) == (
+        f"{after}",
+        f"0.0{after - 1} ms",
+        "ALLOCATE",
+        f"{event['address']:#x}",
+    )
+    assert size.split()[1] in {"B", "KiB", "MiB"}
+    assert requested.split()[1] in {"B", "KiB", "MiB"}
+    assert label == trace.labels.name(int(event["label"]))
+    assert (thread, stream) == ("0", "0")
+    assert words.startswith("from bin ")
+
+
+def test_the_event_that_led_to_the_step_is_marked_and_on_the_page(listed, trace):
+    for step in (1, 300, len(trace), 299):
+        listed.show(step)
+        assert marked(listed) == [step]
+        assert f"{step}" in column(listed, "step")
+    listed.show(0)
+    assert marked(listed) == []
+    assert column(listed, "step")[0] == "1"
+
+
+def test_the_page_stays_while_the_step_is_on_it(listed):
+    listed.show(300)
+    before = column(listed, "step")
+    listed.show(301)
+    assert column(listed, "step") == before
+
+
+def test_clicking_a_row_leads_to_its_step(listed):
+    listed.show(300)
+    for row in page(listed).rows:
+        assert row["does"] == {"do": "step", "step": int(row["cells"][0])}
+        assert row["tabindex"] == "0"
+
+
+def test_filters_say_how_many_are_left_and_why(listed, trace):
+    listed.kinds[Kind.OOM].value = True
+    listed.kinds[Kind.SPLIT].value = True
+    kinds = trace.read(0, len(trace))["kind"]
+    wanted = np.flatnonzero(np.isin(kinds, [Kind.OOM, Kind.SPLIT]))
+    assert listed.found.tolist() == wanted.tolist()
+    assert count(listed) == f"{len(wanted)} of {len(trace)} events: kind SPLIT or OOM"
+    assert set(column(listed, "kind")) <= {"SPLIT", "OOM"}
+    type_into(listed.questions.least, "64 KiB")
+    assert count(listed).endswith("events: kind SPLIT or OOM, size at least 64.0 KiB")
+
+
+def test_labels_are_searched(listed):
+    type_into(listed.questions.text, "LAYER_2/")
+    assert set(column(listed, "label")) == {"layer_2/MatMul"}
+    assert "label contains 'LAYER_2/'" in count(listed)
+
+
+def test_an_event_that_is_filtered_out_is_missed_aloud(listed, trace):
+    listed.show(300)
+    listed.kinds[Kind.OOM].value = True
+    assert marked(listed) == []
+    assert "the event that led to step 300 is not among them" in count(listed)
+    rows = page(listed).rows
+    assert [row.get("class") for row in rows] == ["after-here"]
+    assert rows[0]["does"]["step"] == len(trace)
+
+
+@pytest.mark.parametrize("text", ["64 KB?", "-1", "lots", "9" * 400])
+def test_a_bad_size_is_told_beside_the_box_and_nothing_is_lost(listed, text):
+    type_into(listed.questions.least, "64 KiB")
+    before = listed.page.value
+    type_into(listed.questions.least, text)
+    assert "role='alert'" in listed.questions.least.wrong.value
+    assert listed.page.value == before
+    assert "at least 64.0 KiB" in count(listed)
+    type_into(listed.questions.least, "")
+    assert listed.questions.least.wrong.value == ""
+    assert count(listed).startswith("All")
+
+
+def test_a_bad_size_cannot_inject(listed):
+    type_into(listed.questions.most, "<img src=x onerror=alert(1)>")
+    assert "<img" not in listed.questions.most.wrong.value
+
+
+def test_threads_are_numbers(listed):
+    type_into(listed.questions.thread, "0")
+    assert count(listed).endswith("events: thread 0")
+    type_into(listed.questions.thread, "main")
+    assert "whole number" in listed.questions.thread.wrong.value
+    type_into(listed.questions.thread, "99999999999")
+    assert count(listed).startswith("0 of")
+    assert page(listed).rows == []
+
+
+def test_show_all_clears_every_filter_in_one_search(listed, trace, monkeypatch):
+    listed.kinds[Kind.FREE].value = True
+    type_into(listed.questions.text, "layer")
+    type_into(listed.questions.most, "1 MiB")
+    searches = []
+    search = module.matching
+    monkeypatch.setattr(module, "matching", lambda *a, **k: searches.append(1) or search(*a, **k))
+    listed._clear()
+    assert count(listed) == f"All {len(trace)} events"
+    assert searches == [1]
+
+
+def test_scrolling_stops_at_both_ends(listed, trace):
+    listed.scroll(3)
+    assert column(listed, "step")[0] == "4"
+    listed.scroll(-100)
+    assert column(listed, "step")[0] == "1"
+    listed.scroll(10**9)
+    assert column(listed, "step")[-1] == f"{len(trace)}"
+    assert len(page(listed).rows) == 14
+
+
+def test_buttons_and_slider_scroll(listed, trace):
+    buttons, slider = listed._scroller.buttons, listed._scroller.slider
+    buttons["down"].click()
+    assert (column(listed, "step")[0], slider.value) == ("15", 14)
+    buttons["up"].click()
+    assert (column(listed, "step")[0], slider.value) == ("1", 0)
+    buttons["last"].click()
+    assert slider.value == slider.max == len(trace) - 14
+    slider.value = 100
+    assert column(listed, "step")[0] == "101"
+    buttons["first"].click()
+    assert slider.value == 0
+
+
+def test_a_step_is_one_message_a_widget(listed, monkeypatch):
+    listed.show(300)
+    sent = messages(monkeypatch, lambda: listed.show(301))
+    assert [widget for widget, _ in sent] == [listed.page]
+    sent = messages(monkeypatch, lambda: listed.show(500))
+    assert len({id(widget) for widget, _ in sent}) == len(sent)
+    assert messages(monkeypatch, lambda: listed.show(500)) == []
+
+
+def test_labels_cannot_inject():
+    heap = PlainHeap(MiB)
+    heap.allocate(256, "<script>alert(1)</script>' onclick='x", stack="<img src=x onerror=alert(1)>\nline 2")
+    heap.allocate(256, "\u202e\u0644\u0627' ><b>")
+    listed = EventList(heap.trace())
+    assert page(listed).tags == {
+        "div", "table", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "span", "i",
+    }  # fmt: skip
+    assert "\u202e" not in listed.page.value
+    assert "<script>alert(1)</script>' onclick='x" in column(listed, "label")
+
+
+def test_a_long_name_keeps_its_end_in_sight():
+    heap = PlainHeap(MiB)
+    heap.allocate(256, "/".join(["scope"] * 60) + "/Conv2D_last")
+    html = EventList(heap.trace()).page.value
+    assert "<span>pe/Conv2D_last</span></span>" in html
+
+
+def test_an_empty_trace_has_a_table_without_rows():
+    listed = EventList(trace_of(np.zeros(0, EVENT)))
+    listed.show(0)
+    assert page(listed).rows == []
+    assert count(listed) == "All 0 events"
+    assert listed._scroller.slider.disabled
+
+
+def two_pools():
+    events = np.zeros(20, EVENT)
+    events["seq"], events["kind"], events["bin"] = range(20), Kind.MARK, -1
+    events["pool"] = np.arange(20) % 2
+    return trace_of(events, pools=2)
+
+
+def test_events_of_other_pools_are_left_out_aloud():
+    listed = EventList(two_pools())
+    assert count(listed) == "10 of 20 events: pool 'pool 0'"
+    listed = EventList(two_pools(), 1)
+    assert column(listed, "step") == [f"{step}" for step in range(2, 21, 2)]
+    assert count(listed) == "10 of 20 events: pool 'pool 1'"
+
+
+class Growing:
+    """A trace of which at first only a part is there; what is before `first` may be let go of."""
+
+    def __init__(self, trace, length):
+        self._trace, self.length, self.first = trace, length, 0
+        self.labels, self.origin = trace.labels, trace.origin
+
+    def __len__(self):
+        return self.length
+
+    def read(self, start, stop):
+        assert self.first <= start <= stop <= self.length
+        return self._trace.read(start, stop)
+
+    def blocks(self, start=0, stop=None):
+        stop = self.length if stop is None else stop
+        if start < stop:
+            yield self.read(start, stop)
+
+
+def test_a_trace_that_grows_is_looked_through_once(trace):
+    growing = Growing(trace, 300)
+    listed = EventList(growing)
+    listed.kinds[Kind.FREE].value = True
+    listed.scroll(5)
+    top = column(listed, "step")[0]
+    growing.length, growing.read = len(trace), lambda a, b: (a >= 300 or b <= 300) and trace.read(a, b)
+    listed.trace_grew()
+    kinds = trace.read(0, len(trace))["kind"]
+    assert listed.found.tolist() == np.flatnonzero(kinds == Kind.FREE).tolist()
+    assert column(listed, "step")[0] == top
+    assert f"of {len(trace)} events" in count(listed)
+
+
+def test_what_is_no_longer_kept_is_not_listed_and_said(trace):
+    growing = Growing(trace, 300)
+    listed = EventList(growing)
+    listed.show(200)
+    top = column(listed, "step")[0]
+    growing.length, growing.first = 400, 100
+    listed.trace_grew()
+    assert listed.found[0] == 100
+    assert column(listed, "step")[0] == top
+    assert count(listed) == "All 300 events; the 100 before them are no longer kept"
+    growing.first = 350
+    listed.scroll(1)
+    assert column(listed, "step")[0] == "351"
+
+
+def test_a_newer_question_ends_the_search_before_it(listed, monkeypatch):
+    """As with two threads: while one looks through the events, another asks something else."""
+    asked = []
+
+    def matching(*arguments, **how):
+        progress = arguments[3]
+        asked.append(arguments[2].text)
+        if len(asked) == 1:
+            assert progress(1)
+            listed.questions.text.value = "second"
+            listed._search()
+            assert not progress(2)
+        return np.array([len(asked)], np.uint32)
+
+    monkeypatch.setattr(module, "matching", matching)
+    type_into(listed.questions.text, "first")
+    assert asked == ["first", "second"]
+    assert listed.found.tolist() == [2]
+    assert "'second'" in count(listed)
+
+
+def test_a_long_search_says_how_far_it_is(listed, monkeypatch):
+    said = []
+
+    def matching(*arguments, **how):
+        arguments[3](500)
+        said.append(count(listed))
+        return np.zeros(0, np.uint32)
+
+    monkeypatch.setattr(module, "_PATIENCE_S", -1)
+    monkeypatch.setattr(module, "matching", matching)
+    type_into(listed.questions.text, "x")
+    assert said == ["looked through 500 of 609 events …"]
+    assert count(listed).startswith("0 of 609")
+
+
+def test_events_that_cannot_be_read_are_told(listed, trace, monkeypatch):
+    def refuse(*_):
+        raise TraceError("event 7 is <odd>")
+
+    before = listed.page.value
+    monkeypatch.setattr(type(trace), "read", refuse)
+    listed.scroll(5)
+    assert "role='alert'" in listed.count.value
+    assert count(listed) == "event 7 is <odd>"
+    type_into(listed.questions.text, "x")
+    assert count(listed) == "event 7 is <odd>"
+    assert listed.page.value == before
+
+
+def test_threads_are_named_on_hover(trace):
+    growing = Growing(trace, 10)
+    growing.origin = type(
+        "Origin", (), {"details": {"threads": {"0": "main & co"}}, "pools": trace.origin.pools}
+    )
+    assert "title='0: main &amp; co'" in EventList(growing).page.value
+
+
+def test_what_has_no_address_shows_none():
+    heap = PlainHeap(MiB, labels=Labels())
+    heap.allocate(4 * MiB)
+    listed = EventList(heap.trace())
+    oom = next(row["cells"] for row in page(listed).rows if row["cells"][2] == "OOM")
+    assert oom[3:7] == ["-", "-", "4.0 MiB", "-"]
+    assert oom[9].startswith("free 1.0 MiB, largest 1.0 MiB")
+
+
+def test_every_input_has_a_name(listed):
+    found = inputs(listed.widget)
+    assert len(found) >= 18
+    for each in found:
+        assert each.tooltip, each

@@ -1,0 +1,170 @@
+"""Ledger: the events that it derives from allocations, frees and grants. Any reports in any order: `properties`."""
+
+import pytest
+from heaps import KIB, MIB
+
+from bfcviz.events.ledger.ledger import Ledger
+from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.schema import Flag, Kind
+
+BASE = 0x7000_0000
+
+
+class Heap(Ledger):
+    """A ledger whose events the tests read."""
+
+    def __init__(self, capacity=1 << 12):
+        self.log = EventLog(capacity)
+        super().__init__(self.log)
+
+    def events(self):
+        return Reader(self.log, 0).read(1 << 20)
+
+    def kinds(self):
+        return [Kind(kind).name for kind in self.events()["kind"]]
+
+    def chunks(self):
+        return {at: (chunk.size, chunk.requested) for at, chunk in self.in_use.items()}
+
+    def sizes(self):
+        return {at: region.size for at, region in self.regions.items()}
+
+
+@pytest.fixture
+def ledger():
+    return Heap()
+
+
+def test_memory_is_split_and_merged_as_a_heap_would(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.allocate(BASE, 512, 400, label=3, stream=5)
+    ledger.allocate(BASE + 1024, 512, 512, label=4)
+    ledger.free(BASE)
+    ledger.free(BASE + 1024)
+    ledger.release(BASE)
+    assert ledger.kinds() == [
+        "EXTEND", "SPLIT", "ALLOCATE", "SPLIT", "SPLIT", "ALLOCATE", "FREE", "MERGE", "FREE",
+        "MERGE", "MERGE", "RELEASE",
+    ]  # fmt: skip
+    events = ledger.events()
+    assert (events["requested"][2], events["label"][2], events["stream"][2]) == (400, 3, 5)
+    assert events["flags"][3] == Flag.PADDING
+    assert not ledger.inconsistencies.words()
+    assert (ledger.peak_bytes_in_use, ledger.pool_bytes) == (1024, 0)
+
+
+def test_a_free_tells_who_allocated_and_when(ledger):
+    ledger.thread = 1
+    ledger.allocate(BASE, 512, 400, label=3, stream=5)
+    ledger.thread = 2
+    ledger.free(BASE)
+    _, allocated, freed = ledger.events()
+    assert freed["other"] == allocated["seq"]
+    for name in ("address", "size", "requested", "label", "stream", "thread", "chunk", "region"):
+        assert freed[name] == allocated[name]
+
+
+def test_memory_never_in_use_is_in_no_region(ledger):
+    ledger.allocate(BASE + 8192, 256, 256)
+    ledger.allocate(BASE, 256, 256)
+    assert ledger.sizes() == {BASE: 256, BASE + 8192: 256}
+    assert ledger.free_bytes == 0
+
+
+def test_a_region_grows_and_takes_in_free_ones(ledger):
+    for address in (BASE, BASE + 256, BASE + 1024):
+        ledger.allocate(address, 256, 256)
+    ledger.free(BASE + 1024)
+    ledger.allocate(BASE + 512, 1024, 1024)
+    assert ledger.sizes() == {BASE: 1536}
+    assert not ledger.inconsistencies.words()
+
+
+def test_covered_memory_is_one_region_from_the_start(ledger):
+    ledger.cover(BASE, MIB)
+    ledger.allocate(BASE + 512, 256, 256)
+    ledger.allocate(BASE + 768, 256, 256)
+    assert ledger.kinds() == ["EXTEND", "SPLIT", "SPLIT", "ALLOCATE", "SPLIT", "ALLOCATE"]
+    assert ledger.events()["requested"][0] == 0  # no request asked for it
+    ledger.release(BASE)
+    assert ledger.inconsistencies.unknown_releases == 1  # it is no grant
+
+
+def test_covering_around_a_region_keeps_it(ledger):
+    ledger.allocate(BASE + 512, 256, 256)
+    ledger.cover(BASE, KIB)
+    assert ledger.sizes() == {BASE: 512, BASE + 512: 512}
+    assert ledger.chunks() == {BASE + 512: (256, 256)}
+
+
+def test_memory_across_two_regions_is_in_pieces_and_freed_as_one(ledger):
+    ledger.grant(BASE, KIB)
+    ledger.grant(BASE + KIB, KIB)
+    ledger.allocate(BASE + 512, 1024, 600)
+    assert ledger.chunks() == {BASE + 512: (512, 512), BASE + KIB: (512, 88)}
+    ledger.free(BASE + KIB)
+    assert ledger.inconsistencies.unknown_frees == 1
+    ledger.free(BASE + 512)
+    assert ledger.chunks() == {}
+    assert ledger.inconsistencies.in_pieces == 1
+    ledger.release(BASE)
+    ledger.release(BASE + KIB)
+    assert ledger.pool_bytes == 0
+
+
+def test_joined_grants_are_one_region(ledger):
+    ledger.grant(BASE, KIB)
+    ledger.grant(BASE + KIB, KIB, join=True)
+    ledger.allocate(BASE + 512, 1024, 1024)
+    assert ledger.sizes() == {BASE: 2048}
+    assert ledger.inconsistencies.in_pieces == 0
+
+
+def test_reports_that_cannot_be_true_are_left_out_and_counted(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.allocate(BASE, 512, 512)
+    before = ledger.log.head
+    ledger.free(BASE + 512)
+    ledger.allocate(BASE + 256, 512, 512)
+    ledger.grant(BASE, KIB)
+    ledger.release(BASE)
+    ledger.release(BASE + 256)
+    assert ledger.log.head == before
+    found = ledger.inconsistencies
+    assert (found.unknown_frees, found.overlaps, found.overlapping_grants) == (1, 1, 1)
+    assert (found.unknown_releases, found.left_out) == (2, 5)
+    assert found.words().count("1 ") == 3
+    assert found.words().count("; ") == 3
+
+
+def test_a_grant_over_a_free_one_says_that_it_was_released(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.grant(BASE + 512 * KIB, MIB)
+    assert ledger.kinds() == ["EXTEND", "RELEASE", "EXTEND"]
+    assert ledger.inconsistencies.unseen_releases == 1
+    assert ledger.inconsistencies.left_out == 0
+
+
+def test_more_regions_than_can_be_numbered():
+    ledger = Heap(1 << 17)
+    for number in range(65_535):
+        ledger.grant(BASE + number * KIB * 2, KIB)
+    ledger.allocate(BASE - MIB, 256, 256)
+    ledger.grant(BASE - MIB, 256)
+    ledger.cover(BASE - MIB, 256)
+    assert ledger.inconsistencies.too_many_regions == 3
+    ledger.allocate(BASE, 256, 256)
+    assert ledger.num_allocs == 1
+    ledger.release(BASE + 2 * KIB)
+    ledger.grant(BASE - MIB, 256)
+    assert (len(ledger.regions), ledger.inconsistencies.left_out) == (65_535, 3)
+
+
+def test_a_failed_request_tells_what_was_free(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.allocate(BASE + 512 * KIB, 256 * KIB, 1)
+    ledger.oom(2 * MIB, label=7, stream=2)
+    failed = ledger.events()[-1]
+    assert (failed["address"], failed["size"], failed["requested"]) == (768 * KIB, 512 * KIB, 2 * MIB)
+    assert (failed["label"], failed["stream"]) == (7, 2)

@@ -1,0 +1,43 @@
+import threading
+
+import pytest
+
+from bfcviz.errors import BfcvizError, FileError
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
+
+
+def test_a_recording_is_awaited_from_its_very_beginning(tmp_path):
+    folder, found = tmp_path / "run", []
+
+    def wait():
+        await_recording(folder, 60)
+        found.append(has_begun(folder))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    folder.mkdir()
+    with Recording(folder):
+        thread.join()
+        await_recording(folder, 0)
+    await_recording(folder, 0)
+    assert found == [True]
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_waiting_ends(made, tmp_path):
+    folder = tmp_path / "run"
+    if made:
+        folder.mkdir()
+    with pytest.raises(
+        BfcvizError, match=r"run: no recording has begun there, 0.1 seconds were waited; one begins"
+    ):
+        await_recording(folder, 0.1)
+
+
+def test_what_will_never_be_a_recording_is_not_awaited(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(FileError, match="is not a recording: it has no origin"):
+        await_recording(tmp_path, 60)
+    with pytest.raises(FileError, match="is a file, not a recording's folder"):
+        await_recording(tmp_path / "notes", 60)

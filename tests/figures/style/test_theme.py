@@ -1,0 +1,127 @@
+"""The colours themselves: told apart by everyone, legible, and the same everywhere."""
+
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+
+from bfcviz.figures.style.theme import THEMES, mixed, rgb, template, theme_of, translucent
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, in linear RGB.
+SIGHTS = {
+    "trichromacy": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+WHITE = np.array([0.9505, 1.0, 1.089])
+
+APART = 18.0
+"""CIE76 distance below which two areas are hard to tell apart (a just noticeable difference is 2.3)."""
+
+A_STEP = 12.0
+"""The same for neighbours on a ramp, whose order helps to tell them apart."""
+
+
+def linear(colour):
+    values = np.array(rgb(colour)) / 255
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def lab(values):
+    t = TO_XYZ @ np.clip(values, 0, 1) / WHITE
+    f = np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def distance(one, other, sight):
+    seen = SIGHTS[sight]
+    return np.linalg.norm(lab(seen @ linear(one)) - lab(seen @ linear(other)))
+
+
+def contrast(one, other):
+    brightness = sorted(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour) for colour in (one, other))
+    return (brightness[1] + 0.05) / (brightness[0] + 0.05)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_states_of_the_region_map_stay_apart(theme, sight):
+    states = {
+        "in use": theme.in_use.fill,
+        "free": theme.free.fill,
+        "waste": theme.waste.fill,
+        "highlight": theme.highlight,
+        "nothing": theme.paper,
+    }
+    near = {
+        pair: round(float(distance(states[pair[0]], states[pair[1]], sight)), 1)
+        for pair in combinations(states, 2)
+        if distance(states[pair[0]], states[pair[1]], sight) < APART
+    }
+    assert not near
+
+
+def around(theme):
+    """What lies beside chunks in use in every colouring."""
+    return [theme.free.fill, theme.highlight, theme.paper]
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_classes_without_an_order_stay_apart(theme, sight):
+    fills = [*(paint.fill for paint in (*theme.classes, theme.other)), *around(theme)]
+    assert min(distance(one, other, sight) for one, other in combinations(fills, 2)) >= APART
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_classes_in_an_order_are_steps_of_one_ramp(theme, sight):
+    fills = [paint.fill for paint in theme.ramp]
+    assert min(distance(one, other, sight) for one, other in pairwise(fills)) >= A_STEP
+    assert min(distance(one, other, sight) for one, other in product(fills, around(theme))) >= APART
+    lightness = [lab(SIGHTS[sight] @ linear(fill))[0] for fill in fills]
+    assert np.all(np.diff(lightness) * (-1 if theme.name == "light" else 1) > 2)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_lines_of_one_picture_stay_apart(theme, sight):
+    lines = [theme.in_use.line, theme.free.line, theme.waste.line, theme.pool.line]
+    assert min(distance(one, other, sight) for one, other in combinations(lines, 2)) >= APART
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_text_and_lines_are_seen_on_the_paper(theme):
+    assert contrast(theme.text, theme.paper) >= 7
+    assert contrast(theme.muted, theme.paper) >= 4.5
+    for paint in (theme.in_use, theme.free, theme.waste, theme.pool):
+        assert contrast(paint.line, theme.paper) >= 3
+    assert contrast(theme.highlight, theme.paper) >= 3
+    for paint in (*theme.classes, theme.other, *theme.ramp):
+        assert contrast(paint.line, theme.paper) >= 3
+
+
+def test_an_unknown_theme_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="light, dark"):
+        theme_of("sepia")
+
+
+def test_templates_carry_the_paper():
+    for theme in THEMES.values():
+        assert template(theme).layout.paper_bgcolor == theme.paper
+
+
+def test_mixed_goes_from_one_colour_to_the_other():
+    assert [mixed("#102030", "#304050", share) for share in (0, 0.5, 1)] == ["#102030", "#203040", "#304050"]
+
+
+def test_translucent_keeps_the_colour():
+    assert translucent("#102030", 0.5) == "rgba(16,32,48,0.5)"

@@ -1,0 +1,169 @@
+"""What `bfcviz record` has done in a process, with stand-ins for frameworks that want a GPU."""
+
+import json
+
+import pytest
+from processes import needs_compiled, run_code
+
+from bfcviz.events.origin import Status
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.frameworks.table import FRAMEWORKS
+from bfcviz.live.process.startup import sitecustomize
+
+BEGIN = """
+import os, sys, types, json
+from bfcviz.errors import LiveError
+from bfcviz.live.process import record
+from bfcviz.live.shared.heap_provider import HeapProvider
+from heaps import new_heap
+asked = {}
+class Source(HeapProvider):
+    way, title = "observe", "stand-in"
+    heaps = says = out_of_memory = None
+    def __init__(self, log=None, **options):
+        asked.update(options)
+        self.heaps = [new_heap(log=log.log, labels=log.labels), new_heap()]
+    def _start(self): print("entered")
+    def _stop(self, error): self.heaps[0].mark("exit"); print("exited")
+def broken(**options): raise LiveError("no GPU")
+def stand_in(framework, **functions):
+    sys.modules["bfcviz.live." + framework] = types.SimpleNamespace(**functions)
+"""
+
+
+def order(folder, **more):
+    (folder / "told").mkdir()
+    (folder / "run").mkdir()
+    asked = {
+        "folder": str(folder / "run"),
+        "told": str(folder / "told"),
+        "way": None,
+        "options": {},
+    }
+    return {**asked, **more}
+
+
+def facts(folder):
+    return [
+        json.loads(line)["fact"]
+        for file in (folder / "told").iterdir()
+        for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "more", "options"),
+    [
+        ("cupy", {"options": {"capture": "stack"}}, {"capture": "stack"}),
+        ("cupy", {"way": "observe"}, {"capture": "label"}),
+        ("torch", {"way": "observe", "options": {"devices": [1]}}, {"devices": [1], "capture": "label"}),
+        (
+            "torch",
+            {"way": "serve", "options": {"mechanism": "replace"}},
+            {"mechanism": "replace", "capture": "label"},
+        ),
+        ("rmm", {"way": "serve", "options": {"limit": 4096}}, {"limit": 4096, "capture": "label"}),
+        ("rmm", {"way": "observe", "options": {"devices": [0, 1]}}, {"devices": [0, 1]}),
+        ("jax", {"way": "observe"}, {}),
+    ],
+)
+def test_every_framework_is_entered_and_left(framework, more, options, tmp_path):
+    asked = order(tmp_path, **more)
+    way = asked["way"] or "serve"
+    code = f"""
+stand_in({framework!r}, {way}_{framework}=Source)
+assert record.begin({asked!r}, {framework!r})
+import bfcviz
+bfcviz.mark("step", 1)
+print(asked == {options!r})
+"""
+    assert run_code(BEGIN + code) == "entered\nTrue\nexited\n"
+    trace = Trace.open(tmp_path / "run")
+    assert trace.origin.status is Status.COMPLETE
+    assert (trace.origin.pools[0].name, trace.origin.details["way"]) == (framework, way)
+    assert trace.origin.details.get("mechanism") == options.get("mechanism")
+    events = trace.read(0, len(trace))
+    assert [trace.labels.name(n) for n in events["label"][events["kind"] == Kind.MARK]] == ["step", "exit"]
+    assert facts(tmp_path) == ["left out"]
+
+
+def test_a_recording_is_whole_even_if_the_framework_cannot_be_left(tmp_path):
+    code = f"""
+class Failing(Source):
+    def _stop(self, error): raise RuntimeError("cudaErrorIllegalAddress")
+stand_in("cupy", serve_cupy=Failing)
+record.begin({order(tmp_path)!r}, "cupy")
+try: record._current[0].end()
+except RuntimeError as error: print(error)
+"""
+    assert run_code(BEGIN + code) == "entered\ncudaErrorIllegalAddress\n"
+    assert Trace.open(tmp_path / "run").origin.status is Status.COMPLETE
+
+
+def test_where_a_framework_cannot_be_watched_nothing_is_left(tmp_path):
+    code = f"""
+stand_in("jax", observe_jax=broken)
+for framework in ("jax", "nothing"):
+    try: record.begin({order(tmp_path, way="observe")!r}, framework)
+    except LiveError as error: print(error)
+"""
+    first, second = run_code(BEGIN + code).splitlines()
+    assert first == "no GPU"
+    assert all(name in second for name in ("nothing", *FRAMEWORKS))
+    assert [*(tmp_path / "run").iterdir()] == []
+
+
+def test_a_python_that_is_too_old_is_said(monkeypatch, tmp_path):
+    asked = order(tmp_path, framework=None, home="")
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.version_info", (3, 10, 2, "final", 0))
+        sitecustomize.begin(asked, "numpy")
+    (file,) = (tmp_path / "told").iterdir()
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [word["fact"] for word in told] == ["imported", "unable"]
+    assert told[1]["why"] == "ImportError: bfcviz needs Python 3.11 or later, this is 3.10"
+
+
+@needs_compiled
+def test_one_process_is_recorded(tmp_path):
+    asked = order(tmp_path)
+    code = f"print(record.begin({asked!r}, 'numpy'), record.begin({asked!r}, 'numpy'))"
+    assert run_code(BEGIN + code) == "True False\n"
+    assert run_code(BEGIN + f"print(record.begin({asked!r}, 'numpy'))") == "False\n"
+
+
+@needs_compiled
+def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
+    code = f"""
+import numpy as np
+from bfcviz.events.trace import Trace
+record.begin({order(tmp_path)!r}, "numpy")
+(recorded,) = record._current
+child = os.fork()
+if child == 0:
+    recorded.end()
+    os._exit(0)
+os.waitpid(child, 0)
+np.empty(1234, np.uint8)
+print(Trace.open({str(tmp_path / "run")!r}).origin.status)
+recorded.end()
+print(Trace.open({str(tmp_path / "run")!r}).origin.status)
+"""
+    assert run_code(BEGIN + code) == "recording\ncomplete\n"
+    assert facts(tmp_path) == ["other"]
+
+
+def test_one_process_records_tensorflows_windows(tmp_path):
+    asked = order(tmp_path, way="observe")
+    code = f"""
+from pathlib import Path
+class Profiler:
+    def ProfilerOptions(self, **options): return options
+    def start(self, folder, options): self.folder = Path(folder)
+    def stop(self): self.folder.mkdir(); self.folder.joinpath("a.xplane.pb").touch()
+sys.modules["tensorflow"] = types.SimpleNamespace(profiler=types.SimpleNamespace(experimental=Profiler()))
+print(record.begin({asked!r}, "tensorflow"), record.begin({asked!r}, "tensorflow"))
+"""
+    assert run_code(BEGIN + code) == "True False\n"
+    assert (tmp_path / "run" / "window-000001" / "a.xplane.pb").exists()

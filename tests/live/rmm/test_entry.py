@@ -1,0 +1,398 @@
+"""RMM on our heaps, and RMM's own log read as it grows; with a stand-in for RMM."""
+
+import contextlib
+import gc
+import sys
+import threading
+import weakref
+
+import pytest
+from fake_cuda import GLOBAL, RELAXED, FakeCuda
+from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
+from fake_torch import HostMemory
+from heaps import KIB, assert_model_agrees, assert_survives_growth
+from processes import needs_compiled
+
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.log import EventLog
+from bfcviz.events.schema import Kind
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture.labels import label
+from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.rmm import entry as live_rmm
+from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
+from bfcviz.live.rmm.observe import LogFile
+
+
+@pytest.fixture
+def rmm(monkeypatch):
+    fake = FakeRmm()
+    fake.put(monkeypatch)
+    fake.driver = cuda_driver.Driver(FakeCuda(devices=2))
+    monkeypatch.setattr(cuda_driver, "load", lambda: fake.driver)
+    monkeypatch.setattr(
+        live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
+    )
+    return fake
+
+
+# -- served ---------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_chunks_of_our_heap(rmm):
+    before = rmm.resources[0]
+    with serve_rmm(log=EventLog(1 << 10)) as served:
+        assert (served.way, "RMM is served" in served.says) == ("serve", True)
+        with label("join"):
+            first = rmm.buffer(1000)
+        second = rmm.buffer(300)
+        (heap,) = served.heaps
+        assert (heap.name, heap.limit) == ("rmm:0", (512 - 225) << 20)  # of 512 MiB that are free
+        assert heap.requested_size(first[1]) == 1000
+        assert heap.labels.names[1] == "join"
+        assert rmm.resources[0].allocate(0) == 0
+    assert rmm.resources[0] is before
+    with pytest.raises(AllocatorError, match="2 chunks"):
+        heap.close()
+    for buffer in (first, second):  # they outlive it, and know where they came from
+        rmm.drop(buffer)
+    assert heap.stats().chunks_in_use == 0
+    assert_model_agrees(heap)
+
+
+@needs_compiled
+def test_stacks_are_recorded_if_wanted(rmm):
+    with serve_rmm(log=EventLog(1 << 10), capture="stack") as served, label("join"):
+        rmm.buffer(1000)
+        heap = served.heaps[0]
+        found = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
+    assert found.name == "join"
+    assert "test_stacks_are_recorded_if_wanted (" in found.details["stack"]
+
+
+def test_a_stream_has_a_heap_of_its_own(rmm):
+    with serve_rmm() as served:
+        buffers = {stream: rmm.buffer(1000, stream) for stream in (0, 7, 9)}
+        assert [heap.name for heap in served.heaps] == ["rmm:0", "rmm:0 stream 1", "rmm:0 stream 2"]
+        rmm.drop(buffers[7], 7)
+        assert rmm.buffer(1000, 9)[1] != buffers[7][1]
+        assert rmm.buffer(1000, 7)[1] == buffers[7][1]
+        assert not rmm.events
+
+
+def test_freed_on_another_stream_memory_waits_for_that_one(rmm):
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.events == [[9, False]]
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+        rmm.events[0][1] = True
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+
+
+def test_where_a_stream_is_gone_the_device_is_waited_for(rmm):
+    rmm.gone.add(9)
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.waited == [0]
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+
+
+def test_per_thread_streams_are_told_apart(rmm):
+    with serve_rmm() as served:
+        addresses = [rmm.buffer(1000, 2)[1]]
+        thread = threading.Thread(target=lambda: addresses.append(rmm.buffer(1000, 2)))
+        thread.start()
+        thread.join()
+        assert len(served.heaps) == 3  # and the default one's
+        rmm.drop(addresses[1], 2)  # the other thread's memory, under this one's stream
+        assert rmm.events == [[2, False]]
+
+
+def test_the_heaps_of_threads_that_ended_are_used_again(rmm):
+    def work():
+        rmm.drop(rmm.buffer(1000, 2), 2)
+
+    with serve_rmm() as served:
+        for _ in range(20):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert len(served.heaps) == 2
+        assert sum(heap.stats().pool_bytes for heap in served.heaps) <= 2 << 20
+        assert rmm.waited == [0] * 19  # for what the thread's stream was told
+
+
+def test_freed_on_a_stream_that_is_captured_memory_waits_for_the_capture(rmm, monkeypatch):
+    captured = {9}
+    monkeypatch.setattr(rmm.driver, "is_capturing", lambda stream: stream in captured)
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.events == []  # it would be the graph's
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+        captured.clear()
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaSuccess,)
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+        assert [event[0] for event in rmm.events] == [9]
+        assert rmm.waited == []
+
+
+def test_an_event_is_asked_in_relaxed_mode(rmm):
+    library, modes = rmm.driver._library, []
+    rmm.runtime.cudaEventQuery = lambda event: (modes.append(library._thread.mode), (Status.cudaSuccess,))[1]
+    with serve_rmm():
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        rmm.buffer(1000, 7)
+    assert modes == [RELAXED]
+    assert library._thread.mode == GLOBAL
+
+
+def test_heaps_may_come_while_they_are_looked_at(rmm):
+    with serve_rmm() as served:
+        assert_survives_growth(
+            served._devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
+        )
+
+
+def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
+    with serve_rmm("1MiB") as served:
+        held = rmm.buffer(600 * KIB)
+        with pytest.raises(MemoryError, match=r"500\.0 KiB asked for"):
+            rmm.buffer(500 * KIB)
+        assert isinstance(served.out_of_memory, OutOfMemory)
+        rmm.drop(held)
+        rmm.buffer(500 * KIB)
+
+
+def test_a_failure_that_was_handled_keeps_nothing_of_the_program_alive(rmm):
+    class Big:
+        pass
+
+    kept = []
+
+    def step():
+        big = Big()
+        kept.append(weakref.ref(big))
+        rmm.buffer(1 << 30)
+
+    gc.disable()
+    try:
+        with serve_rmm("1MiB") as served:
+            with contextlib.suppress(MemoryError):
+                step()
+            assert kept[0]() is None
+            assert served.out_of_memory.requested == 1 << 30
+    finally:
+        gc.enable()
+
+
+def test_a_failure_names_what_the_heaps_of_other_streams_hold(rmm):
+    with serve_rmm("1MiB") as served:
+        rmm.buffer(300 * KIB, 7)
+        with pytest.raises(MemoryError, match="rmm:0 stream 1"):
+            rmm.buffer(500 * KIB, 9)
+        assert [other[2] for other in served.out_of_memory.others] == [300 * KIB]
+
+
+def test_before_it_fails_it_waits_and_takes_what_others_leave(rmm):
+    with serve_rmm("1MiB") as served:
+        rmm.drop(rmm.buffer(600 * KIB, 7), 7)  # free, but a region of stream 7's heap
+        held = rmm.buffer(900 * KIB, 9)
+        rmm.drop(held, 7)
+        rmm.buffer(900 * KIB, 9)  # waits for stream 7
+        assert served.out_of_memory is None
+        assert rmm.events[0][1]
+
+
+def test_an_event_that_cannot_be_asked_has_not_passed(rmm):
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaErrorInvalidResourceHandle,)
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+
+
+def test_what_no_heap_knows_is_not_raised_but_counted(rmm):
+    with serve_rmm() as served:
+        rmm.resources[0].deallocate(12345, 10)
+        rmm.resources[0].deallocate(0, 0)
+        assert served._devices[0].lost_frees == 1
+
+
+def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
+    rmm.gone.add(9)
+    rmm.runtime.cudaDeviceSynchronize = lambda: (Status.cudaErrorInvalidResourceHandle,)
+    with serve_rmm() as served:
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
+        assert served._devices[0].lost_frees == 1
+
+
+def test_all_devices_are_served_and_a_recording_gets_the_current_one(rmm, tmp_path):
+    rmm.devices, rmm.device = 2, 1
+    with Recording(tmp_path / "run") as recording:
+        with serve_rmm(log=recording) as served:
+            rmm.buffer(1000, device=1)
+            rmm.buffer(1000, device=0)
+            assert [heap.name for heap in served.heaps] == ["rmm:1", "rmm:0"]
+        assert len(recording.trace()) == served.heaps[0].log.head > 0
+    assert rmm.device == 1
+
+
+def test_it_can_be_entered_again_but_not_twice(rmm):
+    served = serve_rmm()
+    for _ in range(2):
+        with served, pytest.raises(LiveError, match="RMM is served already"):
+            serve_rmm().__enter__()
+    with served:
+        rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
+    assert rmm.resources[0] is theirs  # somebody else's by now: left alone
+
+
+# -- observed -------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_is_read_as_it_grows(rmm):
+    before = rmm.resources[0]
+    with observe_rmm(log=EventLog(1 << 10), every_s=1000) as source:
+        assert isinstance(rmm.resources[0], LoggingResourceAdaptor)
+        (heap,) = source.heaps
+        assert (source.way, heap.name, heap.limit) == ("observe", "rmm:0", 1 << 30)
+        buffer = rmm.buffer(1000, 7)
+        source.settle()
+        assert heap.stats().bytes_in_use == 1024
+        rmm.drop(buffer)
+    assert rmm.resources[0] is before
+    assert heap.stats().bytes_in_use == 0
+    events = heap.log.copy(0, heap.log.head)
+    (event,) = events[events["kind"] == Kind.ALLOCATE]
+    assert (event["requested"], event["stream"]) == (1000, 1)
+    assert "a log of every request is read" in source.says
+    assert source.out_of_memory is None
+
+
+def test_a_failed_request_is_an_event(rmm):
+    rmm.resources[0] = CallbackMemoryResource(
+        lambda n, s: (_ for _ in ()).throw(MemoryError(n)), lambda *a: None
+    )
+    with observe_rmm(every_s=1000) as source, pytest.raises(MemoryError):
+        rmm.buffer(5000)
+    assert (source.out_of_memory.requested, source.out_of_memory.rounded) == (5000, 5120)
+
+
+def test_what_was_there_before_is_said(rmm):
+    old = rmm.buffer(1000)
+    with observe_rmm(every_s=1000) as source:
+        rmm.drop((rmm.resources[0], *old[1:]))
+    found = source.heaps[0].inconsistencies
+    assert (found.unknown_frees, found.left_out) == (1, 1)
+    assert found.words() in source.says
+    with source:  # it goes on with the same heap
+        rmm.buffer(1000)
+    assert source.heaps[0].stats().num_allocs == 1
+
+
+def test_where_one_device_cannot_be_observed_none_is(rmm):
+    rmm.devices, before = 2, dict(rmm.resources)
+    make = rmm.mr.LoggingResourceAdaptor
+    rmm.mr.LoggingResourceAdaptor = lambda *arguments: make(*arguments) if rmm.device == 0 else 1 // 0
+    source = observe_rmm(devices=[0, 1])
+    with pytest.raises(ZeroDivisionError):
+        source.__enter__()
+    assert rmm.resources == before
+    rmm.mr.LoggingResourceAdaptor = make
+    with source:
+        rmm.buffer(1000)
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A machine with four GPUs, of which the process uses one."""
+    library = FakeCuda(devices=4)
+    made = Driver(library)
+    with made.on(0):
+        pass
+    monkeypatch.setattr(cuda_driver, "load", lambda: made)
+    return made
+
+
+def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, driver):
+    rmm.devices = 4
+    with driver.on(2):
+        pass
+    with observe_rmm(every_s=1000) as source:
+        assert [heap.name for heap in source.heaps] == ["rmm:0", "rmm:2"]
+        assert "Device 1, 3 was not in use" in source.says
+    assert rmm.contexts == {0, 2}
+
+
+def test_the_devices_that_are_named_are_observed(rmm, driver):
+    rmm.devices = 4
+    with observe_rmm(every_s=1000, devices=[3]) as source:
+        assert [heap.name for heap in source.heaps] == ["rmm:3"]
+        assert "not in use" not in source.says
+    assert rmm.contexts == {0, 3}
+    with pytest.raises(InvalidRequest, match="device 4 was to be observed; there are 4"):
+        observe_rmm(devices=[4]).__enter__()
+
+
+def test_observing_twice_is_refused(rmm):
+    with observe_rmm(), pytest.raises(LiveError, match="RMM is observed already"):
+        observe_rmm().__enter__()
+
+
+LINES = """Thread,Time,Action,Pointer,Size,Stream
+13395,16:53:04.281065,allocate,0x7f0000064000,100,0
+13395,16:53:04:281072,allocate,0x7f0000065000,300,0x1
+13395,23:59:59.281076,deallocate,0x7f0000064000,100,0
+13395,00:00:01.281178,allocate failure,(nil),20000,0
+13395,00:00:02,resize,0x0,1,0
+what is this
+13395,00:00:03.000000,free,0x7f00000"""
+
+
+def test_lines_of_all_versions_are_read(tmp_path):
+    path = tmp_path / "rmm.dev0.csv"
+    path.write_text(LINES)
+    log = LogFile(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
+    log.read()
+    with path.open("a") as file:  # the last line becomes whole
+        file.write("65000,300,0x1\n")
+    log.read()
+    events = log.heap.log.copy(0, log.heap.log.head)
+    kinds = events["kind"].tolist()
+    assert [kinds.count(kind) for kind in (Kind.ALLOCATE, Kind.FREE, Kind.OOM)] == [2, 2, 1]
+    day, second = 86_400, 1_000_000_000
+    seconds = (events["time"][events["kind"] == Kind.FREE] // second).tolist()
+    assert seconds == [day - 1, day + 3]
+    assert log.unreadable == 2
+    assert log.heap.stats().bytes_in_use == 0
+
+
+# -- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin", [serve_rmm, observe_rmm])
+def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch, begin):
+    rmm.devices = 0
+    with pytest.raises(LiveError, match=r"CUDA does not start: cudaErrorInsufficientDriver"):
+        begin()
+    monkeypatch.setitem(sys.modules, "rmm", None)
+    with pytest.raises(LiveError, match="pip install rmm-cu12"):
+        begin()
+
+
+def test_what_cannot_be_is_refused(rmm):
+    for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
+        with pytest.raises(InvalidRequest):
+            serve_rmm(**arguments)
+    with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
+        serve_rmm("2GiB")
+    serve_rmm("2GiB", memory="managed")
+    for every_s in (0, float("nan")):
+        with pytest.raises(InvalidRequest):
+            observe_rmm(every_s=every_s)

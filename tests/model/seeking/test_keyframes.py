@@ -1,0 +1,137 @@
+"""Keyframes from a hostile file: each lie is refused, and nothing large is unpacked for one."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from naive_heap import NaiveHeap
+
+from bfcviz.errors import TraceError
+from bfcviz.model import keyframes
+from bfcviz.model.seeking.keyframes import COUNTS, HEADER, decode
+
+# Where the columns of the one heap here begin: 2 regions, then 4 chunks of which 2 are in use.
+ADDRESS, SIZE, SLOT, CHUNK_SIZE, HANDLE, IN_USE, WASTE, AGE = np.cumsum([0, 16, 16, 4, 32, 16, 1, 16])
+STEP = 7
+
+
+@pytest.fixture
+def keyframe():
+    heap = NaiveHeap(keep_states=False)
+    heap.extend(0, 0x1000, 4096, 0)
+    heap.extend(0, 0x10000, 1024, 1)
+    heap.allocate(0, 300)
+    heap.allocate(0, 2000, label=9)
+    heap.mark()
+    trace = heap.trace()
+    assert len(trace) == STEP
+    return next(keyframes(trace, [STEP]))
+
+
+def changed(keyframe, place, value):
+    """The keyframe with one byte of its unpacked columns changed."""
+    begin = HEADER.size + COUNTS.size
+    columns = bytearray(zlib.decompress(keyframe[begin:]))
+    columns[place] = value
+    return keyframe[:begin] + zlib.compress(bytes(columns))
+
+
+def counted(keyframe, place, value):
+    """The keyframe with one of its counts changed."""
+    counts = list(COUNTS.unpack_from(keyframe, HEADER.size))
+    counts[place] = value
+    return keyframe[: HEADER.size] + COUNTS.pack(*counts) + keyframe[HEADER.size + COUNTS.size :]
+
+
+def test_it_is_right_as_it_is(keyframe):
+    snapshot = decode(keyframe, STEP, 0, 1)
+    assert sorted(snapshot.chunk_rows["size"].tolist()) == [512, 512, 2048, 2048]
+    assert snapshot.pool_bytes == 5120
+    assert snapshot.bytes_in_use == 2560
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (ADDRESS + 2, 0xFF, "do not ascend"),  # the first region past the second
+        (SIZE + 4, 0xFF, "overlap"),
+        (SLOT, 1, "same slot"),
+        (CHUNK_SIZE + 4, 3, "do not fill"),  # the second bytes of the sizes
+        (HANDLE, 3, "handles"),
+        (HANDLE, 200, "handles"),
+        (IN_USE, 0xFF, "4 chunks are in use, 2 by its counts"),
+        (WASTE + 2, 0xFF, "impossible size requested"),
+        (AGE, 0, "step of birth"),
+        (AGE, STEP + 1, "step of birth"),
+    ],
+)
+def test_lies_in_the_columns(keyframe, place, value, told):
+    with pytest.raises(TraceError, match=told):
+        decode(changed(keyframe, place, value), STEP, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (0, 9, "impossible"),
+        (1, 1 << 40, "impossible"),
+        (2, 5, "impossible"),
+        (1, 5, "are not the 145 bytes"),
+        (3, 1, "allocations"),
+        (3, 8, "allocations"),
+        (4, 8, "OOMs"),
+        (5, 2559, "peak of bytes_in_use"),
+        (6, 5119, "peak of pool_bytes"),
+        (7, 2047, "largest_alloc_size"),
+    ],
+)
+def test_lies_in_the_counts(keyframe, place, value, told):
+    with pytest.raises(TraceError, match=told):
+        decode(counted(keyframe, place, value), STEP, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "header", [(b"NOPE", 1, 1, STEP), (b"BFCK", 2, 1, STEP), (b"BFCK", 1, 2, STEP), (b"BFCK", 1, 1, 8)]
+)
+def test_headers_of_something_else(keyframe, header):
+    with pytest.raises(TraceError, match=f"keyframe stored for step {STEP} is damaged"):
+        decode(HEADER.pack(*header) + keyframe[HEADER.size :], STEP, 0, 1)
+
+
+def test_ends_missing_or_too_many(keyframe):
+    for cut in range(len(keyframe)):
+        with pytest.raises(TraceError):
+            decode(keyframe[:cut], STEP, 0, 1)
+    begin = HEADER.size + COUNTS.size
+    longer = keyframe[:begin] + zlib.compress(zlib.decompress(keyframe[begin:]) + bytes(1))
+    with pytest.raises(TraceError, match="its columns are not the"):
+        decode(longer, STEP, 0, 1)
+
+
+def test_a_bomb_is_not_unpacked(keyframe):
+    begin = HEADER.size + COUNTS.size
+    bomb = keyframe[:begin] + zlib.compress(bytes(200 << 20), 9)
+    with pytest.raises(TraceError, match="its columns are not the"):
+        decode(bomb, STEP, 0, 1)
+
+
+def test_sizes_that_wrap_around_memory(keyframe):
+    """Two chunks whose sizes add up to the region's only modulo 2^64."""
+    begin = HEADER.size + COUNTS.size
+    columns = bytearray(zlib.decompress(keyframe[begin:]))
+    sizes = np.frombuffer(columns, np.uint8, 32, CHUNK_SIZE).reshape(8, 4).T.copy().view("<u8").ravel()
+    sizes[0] += np.uint64(1 << 63)
+    sizes[1] += np.uint64(1 << 63)
+    columns[CHUNK_SIZE : CHUNK_SIZE + 32] = sizes.view(np.uint8).reshape(4, 8).T.tobytes()
+    with pytest.raises(TraceError, match="larger than memory"):
+        decode(keyframe[:begin] + zlib.compress(bytes(columns)), STEP, 0, 1)
+
+
+def test_the_layout_is_the_one_told(keyframe):
+    assert HEADER.unpack_from(keyframe) == (b"BFCK", 1, 1, STEP)
+    assert struct.calcsize(HEADER.format) == 16
+    regions, chunks, in_use, *_ = COUNTS.unpack_from(keyframe, HEADER.size)
+    assert (regions, chunks, in_use) == (2, 4, 2)
+    columns = zlib.decompress(keyframe[HEADER.size + COUNTS.size :])
+    assert len(columns) == AGE + 16 + 2 * (4 + 2 + 2)

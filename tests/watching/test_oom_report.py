@@ -1,0 +1,134 @@
+"""Where memory runs out: what is told, and that the error leaves as it was."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from heaps import MIB, new_heap
+
+import bfcviz
+from bfcviz.dashboard.sources import trace_of
+from bfcviz.watching import notebook
+from bfcviz.watching.oom_report import last_failure
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What would be displayed, in a notebook."""
+    things = []
+    monkeypatch.setattr(notebook, "has_kernel", lambda: True)
+    monkeypatch.setattr(notebook, "show", lambda *those: things.extend(those))
+    return things
+
+
+def watched(**options):
+    return bfcviz.watch(numpy=True, limit="64MiB", dashboard=False, **options)
+
+
+def fragment():
+    """8 MiB pieces, every other one given back, then a request that fits in none."""
+    with bfcviz.label("layers"):
+        held = [np.empty(MIB) for _ in range(7)]
+    del held[1::2]
+    with bfcviz.label("attention"):
+        return np.empty(3 * MIB), held
+
+
+def test_a_request_that_failed_is_told_with_what_lay_around_the_largest_hole():
+    heap = new_heap(64 * MIB)
+    first, second, _ = (heap.allocate(16 * MIB, label=name) for name in ("weights", "<hidden>", "momentum"))
+    heap.free(second)
+    assert heap.try_allocate(20 * MIB, label="attention") is None
+    heap.free(first)
+    found = last_failure(trace_of(heap))
+    assert found.words.startswith("A request by attention for 20.0 MiB failed: 32.0 MiB free")
+    rows = dict(found.rows)
+    assert rows["asked for"] == "20.0 MiB (20,971,520 bytes when rounded up)"
+    assert rows["free"] == "32.0 MiB in 2 chunks"
+    assert rows["pool"] == "64.0 MiB of at most 64.0 MiB"
+    assert rows["largest free chunk"].startswith("16.0 MiB at ")
+    assert rows["before it"].endswith(", weights")
+    assert rows["after it"].endswith(", momentum")
+    assert "  free: 32.0 MiB in 2 chunks" in str(found)
+    assert "<td style='text-align: left'>32.0 MiB in 2 chunks</td>" in found._repr_html_()
+
+
+def test_names_cannot_break_the_page():
+    heap = new_heap(MIB)
+    heap.try_allocate(2 * MIB, label="<script>")
+    assert "<script>" not in last_failure(trace_of(heap))._repr_html_()
+
+
+def test_where_nothing_is_free_or_nothing_failed_there_is_less_to_tell():
+    heap = new_heap(MIB)
+    trace = trace_of(heap)
+    assert last_failure(trace) is None
+    heap.allocate(MIB)
+    trace.refresh()
+    assert last_failure(trace) is None
+    heap.try_allocate(256)
+    trace.refresh()
+    assert [name for name, _ in last_failure(trace).rows] == ["asked for", "pool", "free"]
+
+
+def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
+    w = watched(path=tmp_path / "run")
+    with pytest.raises(MemoryError, match="Unable to allocate") as caught, w:
+        fragment()
+    failure, figure = shown
+    assert failure is w.failure
+    assert failure.words.startswith("A request by attention for 24.0 MiB failed")
+    assert "layers" in dict(failure.rows)["after it"] + dict(failure.rows)["before it"]
+    assert "Region map" in figure.layout.annotations[0].text
+    assert len(caught.value.__notes__) == 1  # the numbers, as ever
+    assert bfcviz.open(tmp_path / "run").origin.status == "complete"
+    assert last_failure(bfcviz.open(tmp_path / "run")) == failure
+    assert w.errors == []
+
+
+def test_elsewhere_the_error_carries_it():
+    with pytest.raises(MemoryError) as caught, watched() as w:
+        fragment()
+    assert caught.value.__notes__[-1] == str(w.failure)
+
+
+def test_it_is_said_in_the_dashboard_too():
+    w = watched()
+    with contextlib.suppress(MemoryError), w:
+        dashboard = w.dashboard
+        fragment()
+    assert "A request by attention for 24.0 MiB failed" in dashboard._notices.value
+    dashboard.close()
+
+
+def test_an_error_that_was_caught_inside_is_the_workloads_own(shown):
+    with watched() as w, pytest.raises(MemoryError):
+        fragment()
+    assert (w.failure, shown) == (None, [])
+
+
+def test_another_error_is_no_failure_of_memory(shown):
+    w = watched()
+    with contextlib.suppress(ZeroDivisionError), w:
+        with contextlib.suppress(MemoryError):
+            fragment()
+        1 / 0  # noqa: B018
+    assert w.sources[0].out_of_memory is not None
+    assert (w.failure, shown) == (None, [])
+
+
+def test_a_failure_that_is_told_meanwhile_is_told_once(shown):
+    with watched() as w:
+        with pytest.raises(MemoryError) as caught:
+            fragment()
+        w.tell(caught.value)
+        w.tell(caught.value)
+        w.tell(ValueError("something else"))
+    assert len(shown) == 2
+
+
+def test_a_picture_that_cannot_be_made_does_not_hide_the_error(shown, monkeypatch):
+    monkeypatch.setattr(notebook, "show", lambda *_: 1 / 0)
+    with pytest.raises(MemoryError), watched() as w:
+        fragment()
+    assert [type(error) for error in w.errors] == [ZeroDivisionError]
