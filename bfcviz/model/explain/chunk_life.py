@@ -29,7 +29,7 @@ _MERGES: Final = 64  # events after a FREE among which its MERGEs are
 
 
 class Chosen(Protocol):
-    """A chunk by where it begins and the event that handed it out, such as `bfcviz.figures.style.view_options.Selected`."""
+    """A chunk by its address and its ALLOCATE event, such as `bfcviz.figures.style.view_options.Selected`."""
 
     @property
     def address(self) -> int:

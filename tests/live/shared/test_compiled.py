@@ -57,8 +57,8 @@ def test_cupy_keeps_its_own_memory(gpu):
     assert gpu.regions == {}
 
 
-@pytest.mark.parametrize("way", ["pool", "replace"])
-def test_pytorch_keeps_its_own_memory(monkeypatch, way):
+@pytest.mark.parametrize("mechanism", ["pool", "replace"])
+def test_pytorch_keeps_its_own_memory(monkeypatch, mechanism):
     torch = FakeTorch()
     settings = dict(torch.settings)
     monkeypatch.setitem(sys.modules, "torch", torch)
