@@ -1,1 +1,1 @@
-"""The bookkeeper of a heap that is only observed: from its allocations and frees to events with regions, splits and merges."""
+"""The ledger of a heap that is only observed: from its allocations and frees to regions, splits and merges."""
