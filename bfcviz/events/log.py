@@ -322,9 +322,10 @@ class EventLog:
         rest = into[copied:]
         ring = np.frombuffer(log_window.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
         first = (start + copied - self.on_disk) % self.capacity
-        to_end = self.capacity - first
-        move(ring[first : first + len(rest)], rest[:to_end])
-        move(ring[: max(len(rest) - to_end, 0)], rest[to_end:])
+        while len(rest):  # more than once around where more is asked for than the ring keeps
+            lap = min(self.capacity - first, len(rest))
+            move(ring[first : first + lap], rest[:lap])
+            rest, first = rest[lap:], 0
         return len(into)
 
     def _copy_from_file(self, into: Events, start: int) -> int:

@@ -8,9 +8,9 @@
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
-#include "bfcviz/live/shared/raise_later.h"
 #include "bfcviz/live/capture/stack_walk.h"
 #include "bfcviz/live/capture/thread_label.h"
+#include "bfcviz/live/shared/raise_later.h"
 
 /* One heap, for one stream of one device. */
 typedef struct bfc_cu_lane {
