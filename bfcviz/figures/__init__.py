@@ -21,7 +21,7 @@ from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map.figure import region_map
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines.event_rate import event_rate
 from bfcviz.figures.timelines.fragmentation import fragmentation_timeline

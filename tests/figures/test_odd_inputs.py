@@ -6,7 +6,7 @@ from figures.odd_traces import ODD, assert_drawable, many_regions
 from bfcviz.figures import FIGURES
 from bfcviz.figures.export import rendered
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.fit_width import fitted
 from bfcviz.figures.style.view_options import Look, MapWindow, Selected

@@ -16,8 +16,8 @@ from bfcviz.figures.address_time.window import Passage, lifetime_at
 from bfcviz.figures.bins.histogram import bin_panels
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.figure import chunk_at, moving_panel, region_panel
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.region_map.live_map import Glance
-from bfcviz.figures.region_map.touched import last_event
 from bfcviz.figures.style.colouring import Colouring, colouring
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.figures.timelines.axis import Clock

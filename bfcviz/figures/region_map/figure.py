@@ -14,10 +14,10 @@ from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.drawing import Drawing
+from bfcviz.figures.region_map.highlights import SPAN, touched
 from bfcviz.figures.region_map.live_map import Glance
 from bfcviz.figures.region_map.rows import Part, Rows, lay_out
-from bfcviz.figures.region_map.touched import SPAN, touched
+from bfcviz.figures.region_map.visible_chunks import Drawing
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look

@@ -5,10 +5,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.drawing import Drawing
+from bfcviz.figures.region_map.highlights import SPAN
 from bfcviz.figures.region_map.rectangles import outline
 from bfcviz.figures.region_map.rows import Pieces
-from bfcviz.figures.region_map.touched import SPAN
+from bfcviz.figures.region_map.visible_chunks import Drawing
 from bfcviz.figures.style.colouring import FREE
 from bfcviz.figures.style.view_options import Selected
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.figures.region_map import hover
-from bfcviz.figures.region_map.drawing import Drawing
 from bfcviz.figures.region_map.markers import ALONE, lone, lone_pieces
 from bfcviz.figures.region_map.raster import raster
 from bfcviz.figures.region_map.rectangles import no_pieces, outline, rectangles
 from bfcviz.figures.region_map.rows import Pieces
+from bfcviz.figures.region_map.visible_chunks import Drawing
 from bfcviz.figures.style.colouring import FREE, MOST_CLASSES
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.theme import Paint, mixed

@@ -4,7 +4,7 @@ from figures.synthetic import busy_trace
 
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.figures.bins.histogram import bin_histogram, bin_panels
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import next_step

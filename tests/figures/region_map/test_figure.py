@@ -9,8 +9,8 @@ from figures.synthetic import KiB, MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import Kind
 from bfcviz.figures.region_map.figure import EXACT_CHUNKS, chunk_at, region_map, region_panel
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.region_map.touched import last_event
 from bfcviz.figures.style.colouring import COLOURINGS, colouring
 from bfcviz.figures.style.theme import DARK, LIGHT
 from bfcviz.figures.style.view_options import Look, MapWindow, Selected

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
-from bfcviz.figures.region_map.raster.cell_shares import Shares
+from bfcviz.figures.region_map.raster.cell_bytes import Shares
 from bfcviz.figures.region_map.rows import Rows
 from bfcviz.model.state import array_access
 from bfcviz.model.state.row_storage import contiguous

@@ -6,7 +6,7 @@ Compiled, it keeps the interpreter's lock: see `cells`.
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.raster.cell_shares import Shares
+from bfcviz.figures.region_map.raster.cell_bytes import Shares
 from bfcviz.model.state import array_access
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.raster.cell_shares import Shares
+from bfcviz.figures.region_map.raster.cell_bytes import Shares
 from bfcviz.figures.region_map.raster.pixels import paint as fill
 from bfcviz.figures.region_map.rows import Part, Rows
 from bfcviz.figures.style.png import data_uri
