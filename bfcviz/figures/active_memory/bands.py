@@ -10,7 +10,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import life_text
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model.lifetimes.lifetimes import times_of
 from bfcviz.model.lifetimes.stacking import Stack, stack
 
@@ -81,17 +81,17 @@ class Bands:
         held: Floats = alive * float(self.lifetimes["size"][life])
         return held
 
-    def _seen(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _visible(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of a band's turns that a picture can show: its first, and the last in each of the plot's `_PIXELS`."""
         left, right = self.sides
         pixel = np.floor((self.x[turns] - left) * (_PIXELS / max(right - left, 1e-9)))
         keep = np.append(pixel[1:] != pixel[:-1], True)
         keep[0] = True
-        seen: NDArray[np.intp] = turns[keep]
-        return seen
+        visible: NDArray[np.intp] = turns[keep]
+        return visible
 
     def _outline(self, life: int) -> tuple[Floats, Floats]:
-        turns = self._seen(self.stack.turns(life))
+        turns = self._visible(self.stack.turns(life))
         edges = np.append(self.x[turns], self.x[self.stack.last[life]])
         across = np.repeat(edges, 2)[1:-1]
         low = np.repeat(self.stack.below[life, turns], 2)
@@ -101,15 +101,15 @@ class Bands:
         return x, y
 
 
-def bands_of(lifetimes: NDArray[np.void], trace: Trace, clock: Clock, steps: tuple[int, int]) -> Bands:
+def bands_of(lifetimes: NDArray[np.void], trace: Trace, step_axis: StepAxis, steps: tuple[int, int]) -> Bands:
     """The bands of lifetimes, as far as they lie in the window of steps."""
     stacked = stack(lifetimes)
-    left, right = clock.position(steps[0]), clock.position(steps[1])
+    left, right = step_axis.position(steps[0]), step_axis.position(steps[1])
     x = np.full(len(stacked.moments), right)
     happened = np.flatnonzero(stacked.moments < steps[1])
     seqs = stacked.moments[happened]
-    times = times_of(trace, seqs) if clock.axis == "time" else np.zeros(0)
-    x[happened] = clock.positions(seqs + np.uint64(1), times)
+    times = times_of(trace, seqs) if step_axis.axis == "time" else np.zeros(0)
+    x[happened] = step_axis.positions(seqs + np.uint64(1), times)
     return Bands(lifetimes, stacked, np.clip(x, left, right), (left, right))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.address_time.window import Passage
+from bfcviz.figures.address_time.window import AddressTimeWindow
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.model.lifetimes.address_layout import NEVER
 from bfcviz.model.lifetimes.occupancy import Occupancy
@@ -32,9 +32,9 @@ def life_text(life: np.void, trace: Trace) -> str:
     )
 
 
-def hover_points(seen: Passage) -> dict[str, Any]:
+def hover_points(window: AddressTimeWindow) -> dict[str, Any]:
     """The points as a trace."""
-    x, y, texts = _on_image(seen, seen.image) if seen.image is not None else _on_boxes(seen)
+    x, y, texts = _on_image(window, window.image) if window.image is not None else _on_boxes(window)
     return {
         "type": "scatter",
         "mode": "none",
@@ -49,19 +49,19 @@ def hover_points(seen: Passage) -> dict[str, Any]:
 Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
 
 
-def _places(seen: Passage) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(window: AddressTimeWindow) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The grid's columns and lines in axis units."""
-    left, right = seen.sides
-    bottom, top = (end / seen.divisor for end in seen.positions)
+    left, right = window.sides
+    bottom, top = (end / window.divisor for end in window.positions)
     across = left + (np.arange(COLUMNS) + 0.5) * (right - left) / COLUMNS
     return across, bottom + (np.arange(LINES) + 0.5) * (top - bottom) / LINES
 
 
-def _on_boxes(seen: Passage) -> Points:
+def _on_boxes(window: AddressTimeWindow) -> Points:
     """Each point of the grid tells the lifetime it lies in; one that none lies in gets its own point."""
-    across, up = _places(seen)
-    left, right = seen.spans(seen.lifetimes)
-    bottom, top = seen.heights(seen.lifetimes)
+    across, up = _places(window)
+    left, right = window.spans(window.lifetimes)
+    bottom, top = window.heights(window.lifetimes)
     order = np.argsort(bottom)
     x, y = [(left + right) / 2], [(bottom + top) / 2]
     source = [np.arange(len(left))]
@@ -79,14 +79,16 @@ def _on_boxes(seen: Passage) -> Points:
     missed = np.flatnonzero(~np.isin(source[0], which[len(left) :]))
     missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
     needed = np.append(missed, np.arange(len(left), len(which)))
-    texts = {number: life_text(seen.lifetimes[number], seen.trace) for number in set(which[needed].tolist())}
+    texts = {
+        number: life_text(window.lifetimes[number], window.trace) for number in set(which[needed].tolist())
+    }
     told = [texts[number] for number in which[needed].tolist()]
     return np.concatenate(x)[needed], np.concatenate(y)[needed], told
 
 
-def _on_image(seen: Passage, image: Occupancy) -> Points:
+def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
     """Each point tells the address there, and how full its pixel was."""
-    across, up = _places(seen)
+    across, up = _places(window)
     grid = image.grid
     column = (np.arange(COLUMNS) + 0.5) * grid.columns / COLUMNS
     line = (np.arange(LINES) + 0.5) * grid.lines / LINES
@@ -95,7 +97,7 @@ def _on_image(seen: Passage, image: Occupancy) -> Points:
     share = 100 * image.in_use[cells].ravel() / np.maximum(pool, 1e-9)
     x, y = (found.ravel() for found in np.meshgrid(across, up))
     there = np.flatnonzero(pool > 0)
-    addresses = [seen.layout.address(place * seen.divisor) for place in y[there].tolist()]
+    addresses = [window.layout.address(place * window.divisor) for place in y[there].tolist()]
     texts = [
         f"{full:.0f} % in use there and then<br>{exact_bytes(int(grid.cell))} around {address or 0:#x}"
         for full, address in zip(share[there].tolist(), addresses, strict=True)

@@ -1,4 +1,4 @@
-"""Passage: a window of addresses and steps, ready to be drawn; all that takes long, made once a window."""
+"""AddressTimeWindow: a window of addresses and steps, ready to be drawn; all that takes long, made once a window."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import Look, Selected
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model import Model
 from bfcviz.model.lifetimes.address_layout import Layout
 from bfcviz.model.lifetimes.lifetimes import Wanted, find, times_of
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Passage:
+class AddressTimeWindow:
     """What lies in a window.
 
     Attributes:
@@ -38,15 +38,15 @@ class Passage:
         pool: which of its heaps.
         look: what it was made for.
         model: of the trace and pool, at any step; it is moved and put back.
-        clock: where steps lie on the x axis.
+        step_axis: where steps lie on the x axis.
         layout: where addresses lie on the y axis.
         colours: of what is in use.
         steps: the first and last step.
         positions: from where to where, in bytes.
         lifetimes: of LIFETIME, by `born`; of no interest where there is an `image`.
         image: what is drawn where lifetimes are too many.
-        seen: how many lifetimes there are at least.
-        still: the traces of a panel that no step changes, filled in by `address_time.passage`.
+        window: how many lifetimes there are at least.
+        still: the traces of a panel that no step changes, filled in by `address_time.address_time_window`.
         ends: the `seq` of the FREE of lifetimes that were asked about.
     """
 
@@ -54,14 +54,14 @@ class Passage:
     pool: int
     look: Look
     model: Model
-    clock: Clock
+    step_axis: StepAxis
     layout: Layout
     colours: Colouring
     steps: tuple[int, int]
     positions: tuple[float, float]
     lifetimes: NDArray[np.void]
     image: Occupancy | None
-    seen: int
+    count: int
     still: tuple[Mapping[str, Any], ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class Passage:
     @property
     def sides(self) -> tuple[float, float]:
         """Where the first and the last step lie on the x axis."""
-        return self.clock.position(self.steps[0]), self.clock.position(self.steps[1])
+        return self.step_axis.position(self.steps[0]), self.step_axis.position(self.steps[1])
 
     def spans(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
         """Where on the x axis lifetimes or grants begin and end, cut to the window."""
@@ -85,8 +85,8 @@ class Passage:
         x = np.full(len(seqs), right)
         happened = np.flatnonzero(seqs < self.steps[1])
         seqs = seqs[happened]
-        times = times_of(self.trace, seqs) if self.clock.axis == "time" else np.zeros(0)
-        x[happened] = self.clock.positions(seqs + np.uint64(1), times)
+        times = times_of(self.trace, seqs) if self.step_axis.axis == "time" else np.zeros(0)
+        x[happened] = self.step_axis.positions(seqs + np.uint64(1), times)
         cut: Floats = np.clip(x, left, right)
         return cut
 
@@ -98,50 +98,50 @@ class Passage:
         return bottom, top
 
 
-def read(  # noqa: PLR0913  what the caller has already need not be made again
+def read_window(  # noqa: PLR0913  what the caller has already need not be made again
     trace: Trace,
     pool: int,
     look: Look,
     colours: Colouring | None,
     *,
     model: Model | None,
-    before: Passage | None,
-) -> Passage:
-    """As `address_time.passage`, without its traces."""
-    clock = Clock.of(trace, look.axis)
-    known = before if before is not None and _holds(before, trace, pool, clock) else None
+    before: AddressTimeWindow | None,
+) -> AddressTimeWindow:
+    """As `address_time.address_time_window`, without its traces."""
+    step_axis = StepAxis.of(trace, look.axis)
+    known = before if before is not None and _holds(before, trace, pool, step_axis) else None
     layout = known.layout if known else Layout.of(trace, pool)
-    steps = window_of(clock, look)
+    steps = window_of(step_axis, look)
     positions = look.addresses or (0.0, float(max(layout.total, 1)))
     model = model or (known.model if known else Model(trace, pool))
     found = find(trace, pool, *steps, wanted=_touching(layout, look), most=EXACT_LIFETIMES, model=model)
-    made = Passage(
+    made = AddressTimeWindow(
         trace=trace,
         pool=pool,
         look=look,
         model=model,
-        clock=clock,
+        step_axis=step_axis,
         layout=layout,
         colours=colours or colouring(trace, pool, look.colour, look.paints),
         steps=steps,
         positions=positions,
         lifetimes=found.lifetimes,
         image=None,
-        seen=found.seen,
+        count=found.seen,
     )
     return replace(made, image=_image(made)) if found.seen > EXACT_LIFETIMES else made
 
 
-def lifetime_at(seen: Passage, x: float, y: float) -> Selected | None:
+def chunk_at_time(window: AddressTimeWindow, x: float, y: float) -> Selected | None:
     """The chunk, in use or free, at a place in axis units; None outside of every region.
 
     Raises:
         TraceError: the events up to there contradict each other.
     """
-    address = seen.layout.address(y * seen.divisor)
+    address = window.layout.address(y * window.divisor)
     if address is None:
         return None
-    with seen.model.visiting(seen.clock.step_at(x)) as model:
+    with window.model.visiting(window.step_axis.step_at(x)) as model:
         chunks = model.chunks()
     at = int(np.searchsorted(chunks["address"], np.uint64(address), side="right")) - 1
     if at < 0 or address >= int(chunks["address"][at]) + int(chunks["size"][at]):
@@ -150,20 +150,20 @@ def lifetime_at(seen: Passage, x: float, y: float) -> Selected | None:
     return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
 
 
-def _holds(before: Passage, trace: Trace, pool: int, clock: Clock) -> bool:
+def _holds(before: AddressTimeWindow, trace: Trace, pool: int, step_axis: StepAxis) -> bool:
     return (
         before.trace is trace
         and before.pool == pool
-        and before.clock.last == clock.last
-        and before.clock.first == clock.first
+        and before.step_axis.last == step_axis.last
+        and before.step_axis.first == step_axis.first
     )
 
 
-def window_of(clock: Clock, look: Look) -> tuple[int, int]:
+def window_of(step_axis: StepAxis, look: Look) -> tuple[int, int]:
     """The steps that a look asks for, as far as there are such."""
-    first, last = look.steps or (clock.first, clock.last)
-    first = min(max(first, clock.first), clock.last)
-    return first, min(max(last, first), clock.last)
+    first, last = look.steps or (step_axis.first, step_axis.last)
+    first = min(max(first, step_axis.first), step_axis.last)
+    return first, min(max(last, first), step_axis.last)
 
 
 def _touching(layout: Layout, look: Look) -> Wanted | None:
@@ -180,19 +180,19 @@ def _touching(layout: Layout, look: Look) -> Wanted | None:
     return touching
 
 
-def _image(seen: Passage) -> Occupancy:
-    colours, last = seen.colours, seen.steps[1]
+def _image(window: AddressTimeWindow) -> Occupancy:
+    colours, last = window.colours, window.steps[1]
     several = len(colours.paints) > 1
     return occupancy(
-        seen.trace,
-        seen.pool,
-        *seen.steps,
-        seen.positions,
+        window.trace,
+        window.pool,
+        *window.steps,
+        window.positions,
         *(COARSER if several else PIXELS),
-        axis=seen.clock.axis,
+        axis=window.step_axis.axis,
         classes=Classes(len(colours.paints), lambda lifetimes: colours.classes(lifetimes, last))
         if several
         else None,
-        layout=seen.layout,
-        model=seen.model,
+        layout=window.layout,
+        model=window.model,
     )

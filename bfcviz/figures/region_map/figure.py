@@ -15,9 +15,9 @@ from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.highlights import SPAN, touched
-from bfcviz.figures.region_map.live_map import Glance
-from bfcviz.figures.region_map.rows import Part, Rows, lay_out
-from bfcviz.figures.region_map.visible_chunks import Drawing
+from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
+from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
@@ -74,52 +74,56 @@ def region_panel(
     if len(seen) < len(chunks):
         chunks = chunks[seen]
     divisor = axis_unit(_span(rows, look))[0]
-    drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
+    visible = VisibleChunks(
+        chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step)
+    )
     chosen = markers.selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     traces = [
-        *shape(drawing),
-        *markers.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
-        map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
-        map_traces.note(drawing),
+        *shape(visible),
+        *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen),
+        map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
+        map_traces.note(visible),
     ]
-    return _panel(drawing, traces, look, exact=exact)
+    return _panel(visible, traces, look, exact=exact)
 
 
-def moving_panel(glance: Glance, labels: Labels, look: Look) -> Panel:
+def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
     """The whole map of a heap at work as an image, without what takes time to read: hover texts and outlines.
 
     Args:
-        glance: what to show.
+        live_map: what to show.
         labels: of the heap's trace.
         look: colours; a window of the map is not heeded.
     """
-    rows, look = glance.rows, replace(look, map_window=None)
+    rows, look = live_map.rows, replace(look, map_window=None)
     nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
-    drawing = Drawing(nobody, rows, rows.part(None), glance.divisor, look.paints, glance.colours, none)
-    image, *others = map_traces.exact_traces(drawing)
+    visible = VisibleChunks(
+        nobody, rows, rows.part(None), live_map.divisor, look.paints, live_map.colours, none
+    )
+    image, *others = map_traces.exact_traces(visible)
     no_spans = np.empty(0, SPAN)
     traces = [
-        {**image, **glance.image()},
+        {**image, **live_map.image()},
         *others,
-        *markers.outlines(drawing, no_spans, no_spans),
-        map_traces.hover_points(drawing, labels, glance.step, exact=True),
-        map_traces.note(drawing),
+        *markers.outlines(visible, no_spans, no_spans),
+        map_traces.hover_points(visible, labels, live_map.step, exact=True),
+        map_traces.note(visible),
     ]
-    return _panel(drawing, traces, look, exact=False)
+    return _panel(visible, traces, look, exact=False)
 
 
-def _panel(drawing: Drawing, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
-    rows, divisor = drawing.rows, drawing.divisor
+def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
+    rows, divisor = visible.rows, visible.divisor
     return Panel(
         name="region_map",
         title="Region map",
         caption=f"addresses rise left to right, then down; widths to scale; "
-        f"coloured by {COLOURINGS[drawing.colours.name]}",
+        f"coloured by {COLOURINGS[visible.colours.name]}",
         definition=_DEFINITION,
         traces=traces,
         xaxis=_xaxis(rows, look, exact=exact),
-        yaxis=_yaxis(rows, drawing.part, look),
+        yaxis=_yaxis(rows, visible.part, look),
         x_unit=divisor,
     )
 
@@ -187,7 +191,7 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     }
 
 
-def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
+def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
     top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
@@ -204,7 +208,7 @@ def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
     }
 
 
-def _row_names(rows: Rows, part: Part) -> tuple[list[float], list[str]]:
+def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
     """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
     divisor, unit = axis_unit(rows.width)
     every = max(1, -(-len(part) // _MOST_TICKS))

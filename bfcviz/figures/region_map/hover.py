@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
-from bfcviz.figures.region_map.rows import Part, Pieces, Rows
+from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.units import format_bytes
 
@@ -34,7 +34,7 @@ _INSIDE = 0.01  # likewise: from its ends
 
 
 def points_in_pieces(
-    chunks: NDArray[np.void], pieces: Pieces, part: Part, labels: Labels, step: int
+    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, step: int
 ) -> dict[str, Any]:
     """Points for a picture of exact rectangles: every piece has some.
 
@@ -62,7 +62,7 @@ def points_in_pieces(
 
 
 def points_on_grid(
-    chunks: NDArray[np.void], rows: Rows, part: Part, labels: Labels, step: int
+    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, step: int
 ) -> dict[str, Any]:
     """Points for a picture made of pixels: an even grid, each saying which chunk lies there."""
     lines = min(len(part), _ROWS_ON_GRID)

@@ -1,4 +1,4 @@
-"""Glance: the region map of a heap that is at work, brought up to date by events alone.
+"""LiveMap: the region map of a heap that is at work, brought up to date by events alone.
 
 An image of the whole map costs as much as the heap has chunks. Here each cell's bytes are kept as sums, to which an
 ALLOCATE adds its chunk and from which a FREE takes it away again: a picture costs its pixels and what has happened
@@ -26,7 +26,7 @@ _FEWEST_COLUMNS: Final = 60
 _LOW: Final = np.uint64(0xFFFF_FFFF)
 
 
-class Glance:
+class LiveMap:
     """The whole region map of one heap as an image, from the model's step on.
 
     Regions that come later are not on it: they need another map. Colours by age need one as well, for ages change
@@ -65,13 +65,13 @@ class Glance:
         """Go on over `events`, those from `step` on."""
         self.step += len(events)
         if self._cells is not None:
-            self._cells.take(events, self._classes(events if self._by_state else _owned(events)))
+            self._cells.take(events, self._classes(events if self._by_state else chunks_of_events(events)))
 
     def image(self) -> dict[str, Any]:
         """What changes of plotly's image trace."""
         if self._cells is None:
             return {"visible": False}
-        picture = raster.paint(self._cells.shares(), self._theme, waste=self._by_state)
+        picture = raster.paint(self._cells.cell_bytes(), self._theme, waste=self._by_state)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}
@@ -80,7 +80,7 @@ class Glance:
         fills = np.array([rgb(paint.fill) for paint in self.colours.paints], np.float64)
         cells = Cells(self.rows, self._columns, fills, model.pool)
         used = model.in_use()
-        cells.hold(used["address"], used["size"], used["requested"], self._classes(used))
+        cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
         return cells
 
     def _classes(self, chunks: NDArray[np.void]) -> NDArray[np.uint8]:
@@ -88,7 +88,7 @@ class Glance:
         return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
 
 
-def _owned(events: Events) -> NDArray[np.void]:
+def chunks_of_events(events: Events) -> NDArray[np.void]:
     """The chunks that these ALLOCATEs and FREEs are about while in use, of CHUNK; of other events anything."""
     chunks = np.zeros(len(events), CHUNK)
     for name in ("address", "size", "requested", "label", "thread", "stream"):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from bfcviz.figures.region_map.highlights import SPAN
 from bfcviz.figures.region_map.rectangles import outline
 from bfcviz.figures.region_map.rows import Pieces
-from bfcviz.figures.region_map.visible_chunks import Drawing
+from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import FREE
 from bfcviz.figures.style.view_options import Selected
 
@@ -20,19 +20,19 @@ _LOST = 0.002  # likewise: what nobody would find
 _MOST_LONE = 60
 
 
-def lone_pieces(drawing: Drawing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def lone_pieces(visible: VisibleChunks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Where the pieces in use are that are too narrow to see and lie alone."""
-    used = drawing.pieces.only(drawing.classes[drawing.pieces.source] != FREE)
+    used = visible.pieces.only(visible.classes[visible.pieces.source] != FREE)
     if not len(used):
         return np.empty(0), np.empty(0)
-    apart = ALONE * drawing.screen
+    apart = ALONE * visible.screen
     gap = np.where(np.diff(used.row) == 0, used.left[1:] - used.right[:-1], np.inf)
     alone = (np.append(np.inf, gap) > apart) & (np.append(gap, np.inf) > apart)
-    lost = alone & (used.right - used.left < _LOST * drawing.screen)
-    return (used.left + used.right)[lost] / 2 / drawing.divisor, used.row[lost].astype(np.float64)
+    lost = alone & (used.right - used.left < _LOST * visible.screen)
+    return (used.left + used.right)[lost] / 2 / visible.divisor, used.row[lost].astype(np.float64)
 
 
-def lone(drawing: Drawing, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]:
+def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]:
     """Marks chunks in use that would not be seen; none where they are many, for then they are seen."""
     shown = 0 < len(x) <= _MOST_LONE
     return {
@@ -41,7 +41,7 @@ def lone(drawing: Drawing, x: NDArray[Any], row: NDArray[Any]) -> dict[str, Any]
         "name": "in use, but too narrow to see",
         "x": x if shown else np.full(1, np.nan),
         "y": row + 0.98 if shown else np.full(1, np.nan),
-        "marker": {"symbol": "triangle-up", "size": 8, "color": drawing.theme.in_use.line},
+        "marker": {"symbol": "triangle-up", "size": 8, "color": visible.theme.in_use.line},
         "showlegend": shown,
         "cliponaxis": False,
         "hoverinfo": "skip",
@@ -60,12 +60,14 @@ def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.vo
     return np.array(spans, SPAN)
 
 
-def outlines(drawing: Drawing, touched: NDArray[np.void], chosen: NDArray[np.void]) -> list[dict[str, Any]]:
+def outlines(
+    visible: VisibleChunks, touched: NDArray[np.void], chosen: NDArray[np.void]
+) -> list[dict[str, Any]]:
     """What this step touched, its markers, and the chunk that was clicked."""
-    theme, divisor = drawing.theme, drawing.divisor
-    pieces = drawing.cut(touched["address"], touched["size"])
-    clicked = drawing.cut(chosen["address"], chosen["size"])
-    tips = [_narrow(drawing, pieces), _narrow(drawing, clicked)]
+    theme, divisor = visible.theme, visible.divisor
+    pieces = visible.cut(touched["address"], touched["size"])
+    clicked = visible.cut(chosen["address"], chosen["size"])
+    tips = [_narrow(visible, pieces), _narrow(visible, clicked)]
     colours = [theme.highlight] * len(tips[0]) + [theme.text] * len(tips[1])
     x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
     marker = {
@@ -87,5 +89,5 @@ def outlines(drawing: Drawing, touched: NDArray[np.void], chosen: NDArray[np.voi
     ]
 
 
-def _narrow(drawing: Drawing, pieces: Pieces) -> Pieces:
-    return pieces.only(pieces.right - pieces.left < _NARROW * drawing.screen)
+def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+    return pieces.only(pieces.right - pieces.left < _NARROW * visible.screen)

@@ -20,7 +20,7 @@ WRAPPED_ROWS = 16
 
 
 @dataclass(frozen=True)
-class Part:
+class VisibleRows:
     """The part of the rows that is on screen.
 
     Attributes:
@@ -59,7 +59,7 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.row)
 
-    def within(self, part: Part) -> "Pieces":
+    def within(self, part: VisibleRows) -> "Pieces":
         """Those of which something is seen in `part`, whole."""
         seen = (self.row >= part.first) & (self.row < part.stop)
         seen &= (self.left < part.right) & (self.right > part.left)
@@ -109,19 +109,19 @@ class Rows:
             right=np.minimum(end[source], edge + self.width) - edge,
         )
 
-    def part(self, window: MapWindow | None) -> Part:
+    def part(self, window: MapWindow | None) -> VisibleRows:
         """What `window` shows of the rows (None: all), cut to where there are any."""
         if window is None:
-            return Part(0.0, float(self.width), 0, len(self))
+            return VisibleRows(0.0, float(self.width), 0, len(self))
         left, right = (min(max(end, 0.0), float(self.width)) for end in sorted(window.bytes))
         top, bottom = (min(max(end, 0.0), float(len(self))) for end in sorted(window.rows))
-        return Part(left, right, floor(top), ceil(bottom))
+        return VisibleRows(left, right, floor(top), ceil(bottom))
 
     def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
         """The index of the region that each row is a piece of."""
         return np.searchsorted(self.first, row, side="right") - 1
 
-    def seen(self, address: NDArray[np.uint64], part: Part) -> tuple[NDArray[np.intp], int]:
+    def seen(self, address: NDArray[np.uint64], part: VisibleRows) -> tuple[NDArray[np.intp], int]:
         """Which chunks are seen in `part`, and in how many pieces.
 
         Args:

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.figures.region_map.rectangles import pieces_of
-from bfcviz.figures.region_map.rows import Part, Pieces, Rows
+from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.figures.style.theme import Theme
 
 
 @dataclass(frozen=True)
-class Drawing:
+class VisibleChunks:
     """What is on screen.
 
     Attributes:
@@ -28,7 +28,7 @@ class Drawing:
 
     chunks: NDArray[np.void]
     rows: Rows
-    part: Part
+    part: VisibleRows
     divisor: int
     theme: Theme
     colours: Colouring

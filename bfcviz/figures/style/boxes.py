@@ -28,7 +28,7 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.left)
 
-    def seen(self) -> "Boxes":
+    def with_area(self) -> "Boxes":
         """Those that have an area."""
         mask = (self.right > self.left) & (self.top > self.bottom)
         return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.short_names import short_names
+from bfcviz.figures.style.text import short_names
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.model.lifetimes.lifetimes import in_use_at
 from bfcviz.units import GiB, KiB, MiB, format_bytes

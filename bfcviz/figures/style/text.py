@@ -1,12 +1,17 @@
-"""What a person reads in a picture: labels made harmless, numbers with their units."""
+"""Texts in pictures: labels escaped, shortened and told apart, numbers with their units."""
 
+from collections.abc import Sequence
 from html import escape
+from itertools import takewhile
 from typing import Final
 
 from bfcviz.units import format_bytes
 
 LONGEST: Final = 90
 """Characters of a label shown in one line; op names of TensorFlow run to several hundred."""
+
+LONGEST_SHORT_NAME: Final = 28
+"""Characters of a label in a legend."""
 
 # Control characters and the marks that turn the direction of text could garble what follows a label.
 _UNPRINTABLE = dict.fromkeys(
@@ -40,6 +45,29 @@ def harmless(text: str, longest: int = LONGEST) -> str:
         line = f"{line[:head]}…{line[head + 1 - longest :]}"
     escaped = escape(line).replace("&quot;", "&#34;")  # plotly does not know the other
     return escaped if escaped.isascii() else f"{_ISOLATE}{escaped}{_END_ISOLATE}"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Short forms of different names, all different.
+
+    Op names are paths: the leading parts that all of them share are left out. Names that look the same once
+    their middle is cut out get a number.
+    """
+    paths = [name for name in names if "/" in name]
+    prefix = _common_path([name.split("/")[:-1] for name in paths]) if len(paths) > 1 else ""
+    count: dict[str, int] = {}
+    found = []
+    for name in names:
+        short = harmless(name.removeprefix(prefix), LONGEST_SHORT_NAME)
+        count[short] = count.get(short, 0) + 1
+        found.append(short if count[short] == 1 else f"{short} ({count[short]})")
+    return found
+
+
+def _common_path(paths: Sequence[Sequence[str]]) -> str:
+    """The leading parts that all paths share, each with its slash."""
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return "".join(f"{parts[0]}/" for parts in same)
 
 
 def exact_bytes(num_bytes: int) -> str:

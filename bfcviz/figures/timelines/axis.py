@@ -19,7 +19,7 @@ _NANOSECONDS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 @dataclass(frozen=True)
-class Clock:
+class StepAxis:
     """Steps <-> places on the x axis that all timelines of one trace share, as long as it was when asked.
 
     Attributes:
@@ -39,8 +39,8 @@ class Clock:
     symbol: str = "step"
 
     @classmethod
-    def of(cls, trace: Trace, axis: Axis = "step") -> "Clock":
-        """The clock of the trace as long as it is now."""
+    def of(cls, trace: Trace, axis: Axis = "step") -> "StepAxis":
+        """The axis of the trace as long as it is now."""
         first, last = trace.first, len(trace)
         if axis == "step":
             return cls(trace, axis, first, last)
@@ -112,20 +112,20 @@ def intervals(events: int) -> int:
 
 
 def both_ends(
-    series: NDArray[np.void], field: str, clock: Clock
+    series: NDArray[np.void], field: str, step_axis: StepAxis
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A line through the least and the greatest value of each interval, each where it stood: x and y.
 
     Where every event has an interval of its own these are the events themselves.
     """
     if len(series) and int(series["events"].max()) == 1:
-        return clock.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
-    late = series[f"{field}_min_{clock.axis}"] > series[f"{field}_max_{clock.axis}"]
+        return step_axis.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
+    late = series[f"{field}_min_{step_axis.axis}"] > series[f"{field}_max_{step_axis.axis}"]
     x, y = (
         _by_turns(series[f"{field}_min{of}"], series[f"{field}_max{of}"], late)
-        for of in (f"_{clock.axis}", "")
+        for of in (f"_{step_axis.axis}", "")
     )
-    return x / clock.unit, y
+    return x / step_axis.unit, y
 
 
 def _by_turns(low: NDArray[Any], high: NDArray[Any], late: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -135,7 +135,7 @@ def _by_turns(low: NDArray[Any], high: NDArray[Any], late: NDArray[np.bool_]) ->
     return found
 
 
-def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
+def step_line(position: float, theme: Theme, top: float) -> dict[str, Any]:
     """The upright line where the view stands; nan: nowhere."""
     return {
         "type": "scatter",

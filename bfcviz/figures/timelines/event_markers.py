@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.figures.style.theme import Theme, translucent
-from bfcviz.figures.timelines.history import History, Signs
+from bfcviz.figures.timelines.history import History, ThinnedEvents
 
 MOST_MARKS: Final = 60
 """Equal parts of the axis of which each shows at most one mark: lines closer together would be a wall."""
@@ -17,12 +17,12 @@ MOST_FAILURES: Final = 100
 """Likewise for OOMs."""
 
 
-def marks(seen: History, signs: Signs, top: float, theme: Theme) -> dict[str, Any]:
+def marks(history: History, thinned: ThinnedEvents, top: float, theme: Theme) -> dict[str, Any]:
     """A hairline at each of these marks, up to `top`; its label on hover, at the sign on its upper end."""
-    events, name = _drawn(seen, signs, "mark", MOST_MARKS)
-    across = places(seen, events)
+    events, name = _drawn(history, thinned, "mark", MOST_MARKS)
+    across = places(history, events)
     count = len(across)
-    told = [_mark_words(seen, event) for event in events]
+    told = [_mark_words(history, event) for event in events]
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -42,15 +42,15 @@ def marks(seen: History, signs: Signs, top: float, theme: Theme) -> dict[str, An
     }
 
 
-def failures(seen: History, divisor: int, theme: Theme) -> dict[str, Any]:
+def failures(history: History, divisor: int, theme: Theme) -> dict[str, Any]:
     """A cross at each OOM, as high as the bytes that were free; `divisor` of them are 1 on the axis."""
-    events, name = _drawn(seen, seen.failed, "OOM", MOST_FAILURES)
+    events, name = _drawn(history, history.failed, "OOM", MOST_FAILURES)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
         "showlegend": bool(len(events)),
-        "x": places(seen, events),
+        "x": places(history, events),
         "y": events["address"].astype(np.float64) / divisor,
         "marker": {"symbol": "x", "size": 9, "color": theme.oom, "line": {"color": theme.paper, "width": 1}},
         "hovertext": [
@@ -64,25 +64,25 @@ def failures(seen: History, divisor: int, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _drawn(seen: History, signs: Signs, name: str, parts: int) -> tuple[Events, str]:
-    """Of the signs in the window the first in each of so many parts; and `name`, saying what is left out."""
-    left, right = seen.clock.range(seen.steps)
-    across = places(seen, signs.events)
+def _drawn(history: History, thinned: ThinnedEvents, name: str, parts: int) -> tuple[Events, str]:
+    """Of the thinned in the window the first in each of so many parts; and `name`, saying what is left out."""
+    left, right = history.step_axis.range(history.steps)
+    across = places(history, thinned.events)
     inside = np.flatnonzero((across >= left) & (across <= right))
     part = ((across[inside] - left) * (parts / (right - left))).astype(np.int64)
     first = inside[np.unique(part, return_index=True)[1]]
-    total = len(inside) * signs.every
+    total = len(inside) * thinned.every
     if len(first) == total:
-        return signs.events, name
-    about = "" if signs.every == 1 else "about "
-    return signs.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
+        return thinned.events, name
+    about = "" if thinned.every == 1 else "about "
+    return thinned.events[first], f"{name} ({len(first):,} of {about}{total:,} shown)"
 
 
-def places(seen: History, events: NDArray[np.void]) -> NDArray[np.float64]:
+def places(history: History, events: NDArray[np.void]) -> NDArray[np.float64]:
     """Where events stand on the axis."""
-    return seen.clock.positions(events["seq"] + np.uint64(1), events["time"])
+    return history.step_axis.positions(events["seq"] + np.uint64(1), events["time"])
 
 
-def _mark_words(seen: History, event: np.void) -> str:
-    label = harmless(seen.trace.labels.name(int(event["label"]))) or "mark"
+def _mark_words(history: History, event: np.void) -> str:
+    label = harmless(history.trace.labels.name(int(event["label"]))) or "mark"
     return f"<b>{label}</b><br>value {int(event['size']):,}<br>step {int(event['seq']) + 1:,}"

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.view_options import PLAIN, Look
-from bfcviz.figures.timelines.history import History, history
-from bfcviz.figures.timelines.stats import now
+from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.stats import step_line
 
 PARTS: Final = 240
 """Equal parts of the axis over each of which the rate is an average: few enough not to show only noise."""
@@ -36,57 +36,61 @@ def event_rate(trace: Trace, step: int | None = None, *, pool: int = 0, look: Lo
     Returns:
         The figure; its table has a row for each part of the axis.
     """
-    seen = history(trace, pool, look)
-    edges, rate = rates(seen)
+    history = measure_history(trace, pool, look)
+    edges, rate = rates(history)
     table = pa.table(
-        {f"{seen.clock.axis}_from": edges[:-1], f"{seen.clock.axis}_to": edges[1:], "rate": rate}
+        {
+            f"{history.step_axis.axis}_from": edges[:-1],
+            f"{history.step_axis.axis}_to": edges[1:],
+            "rate": rate,
+        }
     )
-    return single(rate_panel(seen, step, look), 240, look.paints).with_table(table)
+    return single(rate_panel(history, step, look), 240, look.paints).with_table(table)
 
 
-def rate_panel(seen: History, step: int | None, look: Look) -> Panel:
+def rate_panel(history: History, step: int | None, look: Look) -> Panel:
     """The rate as a panel; only its last trace depends on `step`."""
     theme = look.paints
-    edges, rate = rates(seen)
+    edges, rate = rates(history)
     top = 1.08 * (float(np.nanmax(rate)) if np.isfinite(rate).any() else 1.0)
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "events a second",
         "showlegend": False,
-        "x": edges / seen.clock.unit,
+        "x": edges / history.step_axis.unit,
         "y": np.append(rate, rate[-1:]),
         "line": {"color": theme.text, "width": 1.2, "shape": "hv"},
-        "hovertemplate": f"%{{y:,.4~s}} events a second<br>{seen.clock.hover}<extra></extra>",
+        "hovertemplate": f"%{{y:,.4~s}} events a second<br>{history.step_axis.hover}<extra></extra>",
     }
     return Panel(
         name="rate",
         title="Events a second",
         caption="averages over equal parts of what is shown",
         definition=_DEFINITION,
-        traces=[line, now(seen, step, top, theme) | {"showlegend": False}],
-        xaxis=seen.xaxis,
+        traces=[line, step_line(history, step, top, theme) | {"showlegend": False}],
+        xaxis=history.xaxis,
         yaxis={"title": {"text": "events/s"}, "range": [0, top], "tickformat": "~s"},
-        x_unit=seen.clock.unit,
+        x_unit=history.step_axis.unit,
     )
 
 
-def rates(seen: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events a second in each, shape (n,).
 
     nan where no time passed; both empty where there are not two events.
     """
-    series = seen.series
+    series = history.series
     if len(series) < 2:
         return np.zeros(0), np.zeros(0)
     steps, times = series["step"].astype(np.float64), series["time"].astype(np.float64)
-    along, other = (steps, times) if seen.clock.axis == "step" else (times, steps)
+    along, other = (steps, times) if history.step_axis.axis == "step" else (times, steps)
     edges = np.linspace(along[0], along[-1], min(PARTS, max(len(series) // _ROWS, 1)) + 1)
     # Of places that share a time the last: all its events have happened by then.
     at = np.append(np.flatnonzero(np.diff(along)), len(along) - 1)
     between = np.interp(edges, along[at], other[at])
     passed, counted = np.diff(edges), np.diff(between)
-    if seen.clock.axis == "step":
+    if history.step_axis.axis == "step":
         passed, counted = counted, passed
     rate = np.divide(counted * 1e9, passed, out=np.full(len(passed), np.nan), where=passed > 0)
     return edges, rate

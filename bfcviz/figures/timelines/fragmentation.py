@@ -12,7 +12,8 @@ from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis
-from bfcviz.figures.timelines.stats import History, history, now
+from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.stats import step_line
 from bfcviz.model.timelines.fragmentation import DEFINITIONS
 from bfcviz.units import format_bytes
 
@@ -57,16 +58,18 @@ def fragmentation_timeline(
     Returns:
         The figure; its table has one row an interval.
     """
-    seen = history(trace, pool, look)
-    return single(fragmentation_panel(seen, step, look), 320, look.paints).with_table(measures_table(seen))
+    history = measure_history(trace, pool, look)
+    return single(fragmentation_panel(history, step, look), 320, look.paints).with_table(
+        measures_table(history)
+    )
 
 
-def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
+def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
     theme = look.paints
-    shown = MEASURES | {TOO_SMALL: _too_small_name(seen.wanted)}
+    shown = MEASURES | {TOO_SMALL: _too_small_name(history.wanted)}
     lines = [
-        _line(seen, name, text.split(":")[0] if brief else text, _colours(theme)[name])
+        _line(history, name, text.split(":")[0] if brief else text, _colours(theme)[name])
         for name, text in shown.items()
     ]
     return Panel(
@@ -74,29 +77,29 @@ def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: b
         title="Fragmentation (%)",
         caption="0 where nothing is free, or nothing in use",
         definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
-        traces=[*lines, now(seen, step, 100.0, theme) | {"showlegend": not brief}],
-        xaxis=seen.xaxis,
+        traces=[*lines, step_line(history, step, 100.0, theme) | {"showlegend": not brief}],
+        xaxis=history.xaxis,
         yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
-        x_unit=seen.clock.unit,
+        x_unit=history.step_axis.unit,
     )
 
 
-def measures_table(seen: History) -> pa.Table:
+def measures_table(history: History) -> pa.Table:
     """The measures at the end of each interval, and the least and greatest value of each inside it."""
-    columns = {"step": seen.series["step"], "time": seen.series["time"]}
-    for name in _measured(seen):
+    columns = {"step": history.series["step"], "time": history.series["time"]}
+    for name in _measured(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):
-            columns[column] = seen.series[f"{_SERIES[name]}_{field}"]
+            columns[column] = history.series[f"{_SERIES[name]}_{field}"]
     return pa.table({name: np.ascontiguousarray(values) for name, values in columns.items()})
 
 
-def _measured(seen: History) -> list[str]:
-    return [name for name in _SERIES if name != TOO_SMALL or seen.wanted is not None]
+def _measured(history: History) -> list[str]:
+    return [name for name in _SERIES if name != TOO_SMALL or history.wanted is not None]
 
 
-def _line(seen: History, name: str, shown: str, colour: str) -> dict[str, Any]:
-    there = name in _measured(seen)
-    x, share = axis.both_ends(seen.series, _SERIES[name], seen.clock) if there else _NOTHING
+def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
+    there = name in _measured(history)
+    x, share = axis.both_ends(history.series, _SERIES[name], history.step_axis) if there else _NOTHING
     told = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
@@ -107,7 +110,7 @@ def _line(seen: History, name: str, shown: str, colour: str) -> dict[str, Any]:
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
-        "hovertemplate": f"<b>%{{y:.1f}} %</b> {seen.clock.hover}<br>{told}<extra></extra>",
+        "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{told}<extra></extra>",
     }
 
 

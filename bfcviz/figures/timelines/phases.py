@@ -11,7 +11,7 @@ import numpy as np
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.timelines.event_markers import places
-from bfcviz.figures.timelines.history import History, Signs
+from bfcviz.figures.timelines.history import History, ThinnedEvents
 
 BEGINS: Final = "begins"
 ENDS: Final = "ends"
@@ -24,7 +24,7 @@ _ROOM: Final = 0.012  # of the plot's width that a letter of a name takes, about
 
 
 class Phase(NamedTuple):
-    """A phase, as far as it is seen.
+    """A phase, as far as it is history.
 
     Attributes:
         name: what the program was at.
@@ -38,20 +38,20 @@ class Phase(NamedTuple):
     told: str
 
 
-def without_phases(seen: History) -> Signs:
+def without_phases(history: History) -> ThinnedEvents:
     """The marks that neither begin nor end a phase."""
-    plain = [number for number, name in enumerate(_ends(seen)) if name is None]
-    return Signs(seen.marks.events[plain], seen.marks.every)
+    plain = [number for number, name in enumerate(_ends(history)) if name is None]
+    return ThinnedEvents(history.marks.events[plain], history.marks.every)
 
 
-def phases(seen: History, top: float, theme: Theme) -> dict[str, Any]:
+def phases(history: History, top: float, theme: Theme) -> dict[str, Any]:
     """Bars under the plot's upper edge, at `top`; where marks were thinned, nobody knows which end belongs to which."""
-    found, missed = _in_lanes(_found(seen)) if seen.marks.every == 1 else ([], 0)
-    some = any(name is not None for name in _ends(seen))
+    found, missed = _in_lanes(_found(history)) if history.marks.every == 1 else ([], 0)
+    some = any(name is not None for name in _ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
-    if some and seen.marks.every > 1:
+    if some and history.marks.every > 1:
         name = "phase (too many: zoom in)"
-    wide = seen.clock.range(seen.steps)[1] - seen.clock.range(seen.steps)[0]
+    wide = history.step_axis.range(history.steps)[1] - history.step_axis.range(history.steps)[0]
     shown = [
         harmless(phase.name) if phase.right - phase.left > _ROOM * wide * (len(phase.name) + 1) else ""
         for phase, _ in found
@@ -76,25 +76,25 @@ def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.fl
     return np.array([value for three in points for value in (*three, np.nan)], np.float64)
 
 
-def _ends(seen: History) -> list[tuple[str, str] | None]:
+def _ends(history: History) -> list[tuple[str, str] | None]:
     """For each mark whether it begins or ends a phase, and which."""
     known: dict[int, tuple[str, str] | None] = {0: None}
     found = []
-    for label in seen.marks.events["label"].tolist():
+    for label in history.marks.events["label"].tolist():
         if label not in known:
-            details = seen.trace.labels[label].details
+            details = history.trace.labels[label].details
             known[label] = next(((side, details[side]) for side in (BEGINS, ENDS) if side in details), None)
         found.append(known[label])
     return found
 
 
-def _found(seen: History) -> list[Phase]:
+def _found(history: History) -> list[Phase]:
     """Every phase in the window, by its beginning; of one whose other end lies outside, the part inside."""
-    left, right = seen.clock.range(seen.steps)
-    events, across = seen.marks.events, places(seen, seen.marks.events)
+    left, right = history.step_axis.range(history.steps)
+    events, across = history.marks.events, places(history, history.marks.events)
     begun: dict[tuple[str, int], tuple[float, int]] = {}
     found = []
-    for event, x, end in zip(events, across.tolist(), _ends(seen), strict=True):
+    for event, x, end in zip(events, across.tolist(), _ends(history), strict=True):
         if end is None:
             continue
         side, name = end

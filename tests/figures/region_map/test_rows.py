@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.figures.region_map.rows import WRAPPED_ROWS, Part, lay_out
+from bfcviz.figures.region_map.rows import WRAPPED_ROWS, VisibleRows, lay_out
 from bfcviz.figures.style.view_options import MapWindow
 from bfcviz.model import REGION
 
@@ -74,9 +74,9 @@ def test_no_regions_no_rows():
 def test_a_part_is_the_window_cut_to_what_there_is():
     rows = lay_out(regions_of([4096, 4096]), wrapped_rows=8)
     width = float(rows.width)
-    assert rows.part(None) == Part(0.0, width, 0, len(rows))
+    assert rows.part(None) == VisibleRows(0.0, width, 0, len(rows))
     assert rows.part(MapWindow((-5.0, width * 2), (-1.0, 99.0))) == rows.part(None)
-    assert rows.part(MapWindow((30.0, 10.0), (2.5, 1.5))) == Part(10.0, 30.0, 1, 3)
+    assert rows.part(MapWindow((30.0, 10.0), (2.5, 1.5))) == VisibleRows(10.0, 30.0, 1, 3)
     assert len(rows.part(MapWindow((width, width + 1), (0.0, 1.0)))) == 0
     assert len(rows.part(MapWindow((0.0, 1.0), (98.0, 99.0)))) == 0
 

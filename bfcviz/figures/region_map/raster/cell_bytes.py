@@ -1,4 +1,4 @@
-"""What the cells of an even grid over the rows hold: what a raster is painted from."""
+"""CellBytes: what each cell of an even grid over the rows holds; a raster image is painted from it."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Shares:
-    """What the cells of an even grid over the rows hold, each (rows, columns) float64, in bytes.
+class CellBytes:
+    """The bytes of each cell of an even grid over the rows: arrays (rows, columns), float64.
 
     Attributes:
-        in_use: in chunks in use, waste included.
-        waste: nobody asked for.
-        region: inside a region.
+        in_use: bytes of chunks in use, waste included.
+        waste: bytes of chunks in use that were not requested.
+        region: bytes inside a region.
         colour: (rows, columns, 3): the sum of the colours (0..255) of the bytes in use.
     """
 
@@ -23,7 +23,7 @@ class Shares:
     colour: NDArray[np.float64]
 
     @classmethod
-    def unknown(cls, rows: int, columns: int) -> "Shares":
-        """Room for so many cells, not filled in."""
+    def unfilled(cls, rows: int, columns: int) -> "CellBytes":
+        """Arrays for so many cells, with undefined values."""
         shape = rows, columns
         return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((*shape, 3)))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.raster.cell_bytes import Shares
-from bfcviz.figures.region_map.raster.pixels import paint as fill
-from bfcviz.figures.region_map.rows import Part, Rows
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
+from bfcviz.figures.region_map.raster.cells import paint_cells
+from bfcviz.figures.region_map.rows import Rows, VisibleRows
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.theme import Theme, rgb
 
@@ -24,16 +24,16 @@ _LINES_A_ROW = 12  # as many as show the gaps; fewer lines are made, packed and 
 
 
 @dataclass(frozen=True)
-class Grid:
+class RasterGrid:
     """The cells of a picture: `columns` across each of the rows that are seen in `part`."""
 
     rows: Rows
-    part: Part
+    part: VisibleRows
     columns: int
 
 
 @dataclass(frozen=True)
-class Painted:
+class RasterImage:
     """A picture, each row of cells some lines high, with a clear gap around it where there is room.
 
     Attributes:
@@ -56,7 +56,9 @@ class Painted:
         return data_uri(self.pixels, self.high, gap)
 
 
-def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: Grid) -> Shares:
+def cell_bytes(
+    chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: RasterGrid
+) -> CellBytes:
     """Measures each cell of `grid`.
 
     Args:
@@ -85,7 +87,7 @@ def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence
     else:
         totals = [_before(used * lut[classes, i])[at] + inside * lut[classes[at], i] for i in range(3)]
         colour = np.stack([np.diff(total, axis=1) for total in totals], axis=-1)
-    return Shares(
+    return CellBytes(
         in_use=in_use,
         waste=np.diff(_before(used - asked)[at] + spilled, axis=1),
         region=np.diff(edge, axis=1),
@@ -102,7 +104,7 @@ def _positions(address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float
     return positions
 
 
-def _edges(grid: Grid, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
     """The positions between the cells of each row, (rows, columns + 1)."""
     rows, part = grid.rows, grid.part
     row = np.arange(part.first, part.stop)
@@ -121,7 +123,7 @@ def _before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def paint(held: Shares, theme: Theme, *, waste: bool = True) -> Painted:
+def paint(held: CellBytes, theme: Theme, *, waste: bool = True) -> RasterImage:
     """The picture of these cells.
 
     `waste`: show wasted bytes in their own colour, not in that of their chunk.
@@ -130,11 +132,11 @@ def paint(held: Shares, theme: Theme, *, waste: bool = True) -> Painted:
     held = held if waste else replace(held, waste=np.zeros_like(held.waste))
     states = np.array([rgb(theme.free.fill), rgb(theme.waste.fill)], np.float64)
     pixels = np.empty((*held.region.shape, 4), np.uint8)
-    fill(held, states, _FAINTEST, pixels)
-    return Painted(pixels)
+    paint_cells(held, states, _FAINTEST, pixels)
+    return RasterImage(pixels)
 
 
-def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def lone(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Row and column of the cells that are mostly free, with nothing in use `apart` cells to either side."""
     used = held.in_use > 0
     totals = np.pad(np.cumsum(used, axis=1), ((0, 0), (apart + 1, apart)), mode="edge")
@@ -144,11 +146,11 @@ def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return row, column
 
 
-def _merged(held: Shares) -> Shares:
+def _merged(held: CellBytes) -> CellBytes:
     """Several rows as one where there are more than lines: so a lone chunk in any of them still shows."""
     rows = len(held.region)
     if rows <= LINES:
         return held
     cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
     sums = (held.in_use, held.waste, held.region, held.colour)
-    return Shares(*(np.add.reduceat(each, cut, axis=0) for each in sums))
+    return CellBytes(*(np.add.reduceat(each, cut, axis=0) for each in sums))
