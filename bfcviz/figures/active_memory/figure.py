@@ -1,7 +1,7 @@
-"""The active-memory timeline: who held the memory, the largest allocations stacked on one another.
+"""The active-memory timeline: bytes in use over time, with the largest allocations stacked as bands.
 
-Each is a band from the step that handed it out to the one that took it back; bands come down when one below them
-ends. What the smaller ones hold together is the one band on top.
+A band runs from the step that allocated its memory to the step that freed it; the bands above it drop when it ends.
+One band on top shows all smaller allocations together.
 """
 
 from collections.abc import Mapping
@@ -27,27 +27,27 @@ from bfcviz.model.lifetimes.address_layout import NEVER
 from bfcviz.model.lifetimes.lifetimes import find
 
 LARGEST: Final = 200
-"""So many allocations get a band of their own."""
+"""Allocations with a band of their own, at most."""
 
 INSTEAD_OF_STATE: Final = "label"
-"""What bands are coloured by where chunks are by state: all that is here is in use."""
+"""What bands are coloured by if chunks are coloured by state: every band is in use."""
 
 
 @dataclass(frozen=True)
 class ActiveMemoryWindow:
-    """What lies in a window of steps.
+    """The allocations in a window of steps, ready to draw.
 
     Attributes:
         trace: the trace.
-        pool: which of its heaps.
-        look: what it was made for.
-        step_axis: where steps lie on the x axis.
+        pool: the heap of the trace, by number.
+        look: the look it was made for.
+        step_axis: the x axis.
         steps: the first and last step.
         bands: the largest allocations.
-        others: how many there are besides.
-        series: of TIMELINE: bytes in use of all of them.
-        colours: of the bands.
-        still: the traces of a panel that no step changes.
+        others: the number of all other allocations.
+        series: TIMELINE records: bytes in use of all allocations.
+        colours: the colouring of the bands.
+        static_traces: the traces of the panel that do not depend on the step.
     """
 
     trace: Trace
@@ -59,16 +59,16 @@ class ActiveMemoryWindow:
     others: int
     series: NDArray[np.void]
     colours: Colouring
-    still: tuple[Mapping[str, Any], ...] = ()
+    static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def divisor(self) -> int:
-        """Bytes that 1 on the y axis stands for."""
+        """Bytes per unit of the y axis."""
         return axis_unit(self.top)[0]
 
     @property
     def reach(self) -> float:
-        """Where the y axis ends."""
+        """The end of the y axis, in its units."""
         return 1.05 * self.top / self.divisor
 
     @property
@@ -78,22 +78,22 @@ class ActiveMemoryWindow:
 
 
 def active_memory(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Who held the memory over the trace.
+    """Bytes in use over the trace, by allocation.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: theme and colouring, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has one row for each allocation that has a band, the largest first.
+        The figure; its table has one row per allocation with a band, the largest first.
     """
     window = active_memory_window(trace, pool, look)
     return single(active_memory_panel(window, step, look), 380, look.paints).with_table(band_table(window))
 
 
-def active_memory_window(  # noqa: PLR0913  what the caller has already need not be made again
+def active_memory_window(  # noqa: PLR0913  the caller passes what it already has
     trace: Trace,
     pool: int = 0,
     look: Look = PLAIN,
@@ -102,15 +102,15 @@ def active_memory_window(  # noqa: PLR0913  what the caller has already need not
     series: NDArray[np.void] | None = None,
     model: Model | None = None,
 ) -> ActiveMemoryWindow:
-    """Reads the window of `look` (its `steps`).
+    """Read the allocations in the window of `look` (its `steps`).
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        look: colours, axis and window; a change of anything else needs no new lives.
-        colours: those of `look`, if they are at hand; those of the state give way to `INSTEAD_OF_STATE`.
-        series: `timeline`'s rows for these steps and no more than one to either side, if they are at hand.
-        model: one of this trace and pool; it knows short ways to the window, is moved and put back.
+        pool: the heap of the trace, by number.
+        look: theme, colouring, axis and window; its other fields do not matter here.
+        colours: the colouring of `look`, if the caller has it; `INSTEAD_OF_STATE` replaces the one by state.
+        series: `timeline`'s rows for these steps and at most one beyond each end, if the caller has them.
+        model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
 
     Raises:
         TraceError: the events up to the window contradict each other.
@@ -134,10 +134,10 @@ def active_memory_window(  # noqa: PLR0913  what the caller has already need not
         series=series,
         colours=colours,
     )
-    return replace(window, still=_still(window, look.paints))
+    return replace(window, static_traces=_static_traces(window, look.paints))
 
 
-def _still(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
+def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
     return (
         _all_in_use(window, theme),
         *_bands(window, theme),
@@ -147,18 +147,18 @@ def _still(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any],
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
-    """The timeline as a panel; only its last two traces depend on `step` and on what is selected.
+    """The timeline as a panel; only its last two traces depend on `step` and on the selection.
 
     Args:
-        window: made for the theme, colours, axis and steps of `look`.
-        step: where to draw the upright line; None: nowhere.
-        look: says which chunk is selected.
+        window: made for the theme, colouring, axis and steps of `look`.
+        step: the step that a vertical line marks; None: no line.
+        look: the selected chunk.
     """
     theme = look.paints
     divisor, unit = axis_unit(window.top)
     reach = window.reach
     traces = [
-        *window.still,
+        *window.static_traces,
         _selected(window, look, theme),
         timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, reach),
     ]
@@ -166,22 +166,22 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
     return Panel(
         name="lifetimes",
         title=f"Active memory ({unit})",
-        caption=f"the {drawn:,} largest allocations, each a band while it lives; bands drop when one below is freed",
+        caption=f"the {drawn:,} largest allocations, each a band from allocate to free",
         traces=traces,
         xaxis=window.step_axis.xaxis(look.steps),
-        yaxis={"title": {"text": unit}, "range": [0, reach], "tickformat": ",~g"},
+        yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, reach], "tickformat": ",~g"},
         x_unit=window.step_axis.unit,
         y_unit=float(divisor),
         definition=(
-            "Bytes in use (sizes of chunks, waste included).<br>"
-            f"In these steps {drawn + window.others:,} allocations were alive;<br>"
-            f"the {drawn:,} largest have a band of their own,<br>all others are one band on top."
+            "bytes in use: the sizes of all chunks in use, waste included.<br>"
+            f"In these steps {drawn + window.others:,} allocations were in use:<br>"
+            f"the {drawn:,} largest have a band each,<br>all others share one band on top."
         ),
     )
 
 
 def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | None:
-    """The allocation whose band is at a place in axis units; None where there is none."""
+    """The allocation whose band is at `x`, `y` (axis units); None if there is none."""
     found = window.bands.at(x, y * window.divisor)
     if found is None:
         return None
@@ -190,7 +190,7 @@ def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | 
 
 
 def band_table(window: ActiveMemoryWindow) -> pa.Table:
-    """One row an allocation, the largest first; `freed_at_step` is null for those alive at the end."""
+    """One row per allocation, the largest first; `freed_at_step` is null for those still in use at the end."""
     every = window.bands.lifetimes
     rows = every[np.lexsort([every["born"], ~every["size"]])]
     gone = rows["died"] != NEVER
@@ -211,7 +211,7 @@ def band_table(window: ActiveMemoryWindow) -> pa.Table:
 
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
-    """All bytes in use, behind the bands: what is seen of it is what the smaller allocations hold."""
+    """All bytes in use, behind the bands: the visible part is that of the smaller allocations."""
     x, y = timelines.both_ends(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
@@ -222,12 +222,12 @@ def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
         "line": {"color": theme.pool.line, "width": 1, "shape": "hv"},
         "fill": "tozeroy",
         "fillcolor": theme.pool.fill,
-        "hovertemplate": f"all in use: %{{y:,.2f}} {axis_unit(window.top)[1]}<extra></extra>",
+        "hovertemplate": f"bytes in use: %{{y:,.2f}} {axis_unit(window.top)[1]}<extra></extra>",
     }
 
 
 def _bands(window: ActiveMemoryWindow, theme: Theme) -> list[dict[str, Any]]:
-    """One trace a class."""
+    """One trace per class."""
     which = window.colours.classes(window.bands.lifetimes, window.steps[1])
     traces = []
     for number in range(MOST_CLASSES):

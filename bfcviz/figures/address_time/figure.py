@@ -1,7 +1,7 @@
-"""The address-time map: addresses up, time across, each allocation a rectangle: how fragmentation grew.
+"""The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
 
-Up to `EXACT_LIFETIMES` allocations are drawn as rectangles to scale, one trace a class; more of them as an
-image, whose cost depends on its pixels.
+It shows how fragmentation grew. Up to `EXACT_LIFETIMES` allocations are drawn as exact rectangles, one trace per
+class; more become an image, whose cost depends on its pixels.
 """
 
 from collections.abc import Sequence
@@ -30,29 +30,29 @@ from bfcviz.model.lifetimes.occupancy import Occupancy
 
 __all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_time_window", "chunk_at_time"]
 
-_MOST_FRAMES: Final = 400  # more regions than this are told apart by nobody
+_MOST_FRAMES: Final = 400  # more frames cannot be told apart
 
-_FAINTEST: Final = 0.25  # the share of its paint that a pixel gets in which anything at all was in use
+_FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
 
 
 def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Who held which addresses over the trace.
+    """The addresses in use over the trace.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps and positions to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: theme and colouring, the x axis (step or time), and the steps and positions to draw.
 
     Returns:
-        The figure; its table has one row an allocation, or (drawn as an image) one row a pixel.
+        The figure; its table has one row per allocation, or one row per pixel if it is drawn as an image.
     """
     window = address_time_window(trace, pool, look)
     picture = single(address_time_panel(window, step, look), 420, look.paints)
     return picture.with_table(lifetime_table(window) if window.image is None else _pixel_table(window.image))
 
 
-def address_time_window(  # noqa: PLR0913  what the caller has already need not be made again
+def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     trace: Trace,
     pool: int = 0,
     look: Look = PLAIN,
@@ -61,21 +61,21 @@ def address_time_window(  # noqa: PLR0913  what the caller has already need not 
     model: Model | None = None,
     before: AddressTimeWindow | None = None,
 ) -> AddressTimeWindow:
-    """All of the map that takes long: reads the window of `look` (its `steps` and `addresses`).
+    """Do the slow part of the map: read the window of `look` (its `steps` and `addresses`).
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        look: colours, axis and window; a change of anything else needs no new passage.
-        colours: those of `look`, if they are at hand.
-        model: one of this trace and pool; it knows short ways to the window, is moved and put back.
-        before: the last passage of this trace, whose layout is taken if nothing was added since.
+        pool: the heap of the trace, by number.
+        look: theme, colouring, axis and window; a change of anything else needs no new window.
+        colours: the colouring of `look`, if the caller has it.
+        model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
+        before: the last passage of this trace, whose layout is reused if the trace has not grown.
 
     Raises:
         TraceError: the events up to the window contradict each other.
     """
     window, theme = read_window(trace, pool, look, colours, model=model, before=before), look.paints
-    still = (
+    static_traces = (
         _image(window, theme),
         box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
         *_classes(window),
@@ -83,34 +83,34 @@ def address_time_window(  # noqa: PLR0913  what the caller has already need not 
         hover_points(window),
         _note(window, theme),
     )
-    return replace(window, still=still)
+    return replace(window, static_traces=static_traces)
 
 
 def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) -> Panel:
-    """The map as a panel; only its last two traces depend on `step` and on what is selected.
+    """The map as a panel; only its last two traces depend on `step` and on the selection.
 
     Args:
-        window: made for the theme, colours, axis and window of `look`.
-        step: where to draw the upright line; None: nowhere.
-        look: says which chunk is selected.
+        window: made for the theme, colouring, axis and window of `look`.
+        step: the step that a vertical line marks; None: no line.
+        look: the selected chunk.
     """
     theme = look.paints
     unit = axis_unit(window.layout.total)[1]
     bottom, top = (end / window.divisor for end in window.positions)
     traces = [
-        *window.still,
+        *window.static_traces,
         _selected(window, look, theme),
         timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, top),
     ]
-    mixed = "" if window.image is None else "; each pixel mixes what lay there in its time"
+    mixed = "" if window.image is None else "; each pixel mixes the colours of its bytes and steps"
     return Panel(
         name="address_time",
         title="Address-time map",
-        caption=f"each allocation a rectangle: its addresses up, its life across; gaps are free{mixed}",
+        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{mixed}",
         traces=traces,
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={
-            "title": {"text": f"position ({unit}): regions side by side"},
+            "title": {"text": f"position in the pool ({unit})"},
             "range": [bottom, top],
             "showgrid": False,
             "zeroline": False,
@@ -120,15 +120,15 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
         x_unit=window.step_axis.unit,
         y_unit=float(window.divisor),
         definition=(
-            "Position: bytes from the lowest address of the pool,<br>"
-            "with the gaps between its regions left out.<br>"
-            "Free memory in many thin stripes is fragmented:<br>no large request fits into it."
+            "position: bytes from the lowest address of the pool,<br>"
+            "gaps between regions left out.<br>"
+            "Free memory in many thin stripes is fragmented:<br>a large request fits into none of them."
         ),
     )
 
 
 def lifetime_table(window: AddressTimeWindow) -> pa.Table:
-    """One row an allocation, by the step that handed it out; `freed_at_step` is null for those alive."""
+    """One row per allocation, by allocating step; `freed_at_step` is null if it is still in use at the end."""
     lives = window.lifetimes
     names = window.trace.labels
     gone = lives["died"] != NEVER
@@ -181,11 +181,11 @@ def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
 
 
 def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
-    """The picture (lines, columns, 4), its first line the lowest: clear where no region was."""
+    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was."""
     pool = np.maximum(image.pool, 1e-9)
     shares = np.minimum(image.by_class / pool, 1.0)
     used = shares.sum(axis=0)
-    # A single chunk may pin gigabytes: it is never blended away.
+    # A single small chunk can keep gigabytes from being freed: it stays visible.
     wanted = np.where(used > 1e-6, np.clip(used, _FAINTEST, 1.0), 0.0)
     shares *= wanted / np.maximum(used, 1e-9)
     colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
@@ -203,7 +203,7 @@ def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:
 
 
 def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
-    """One trace a class, of rectangles, or (over an image) only its name in the legend."""
+    """One trace of rectangles per class; over an image it is empty and only names the class."""
     lives = window.lifetimes
     which = window.colours.classes(lives, window.steps[1])
     across, up = window.spans(lives), window.heights(lives)
@@ -238,7 +238,7 @@ def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
 
 
 def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
-    """The outline of the allocation a person clicked."""
+    """The outline of the selected allocation."""
     outline = box_outlines("selected", _selected_box(window, look), theme.highlight, 2.5)
     return outline | {"showlegend": False}
 

@@ -1,7 +1,7 @@
-"""The region map: every region a row, every chunk in its place, coloured by what it is.
+"""The region map: every region a row, every chunk at its address, coloured by its state or class.
 
-What is on screen is drawn as rectangles to scale, one trace a class, when that are few pieces; as an image, whose
-cost depends on its pixels, when they are many.
+Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, one trace per class; more become an
+image, whose cost depends on its pixels.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.highlights import SPAN, touched
+from bfcviz.figures.region_map.highlights import SPAN, selected, touched
 from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
@@ -26,14 +26,14 @@ from bfcviz.model import Model
 from bfcviz.model.state.views import CHUNK
 
 EXACT_CHUNKS: Final = 3000
-"""Up to this many pieces of chunks on screen are drawn as exact rectangles."""
+"""Pieces of chunks on screen that are drawn as exact rectangles, at most."""
 
 _MOST_TICKS = 20
-_REACH = 0.003  # of the screen's width: a click this near to a narrow chunk means it
+_REACH = 0.003  # of the screen's width: a click this close to a narrow chunk selects it
 
 _DEFINITION = (
-    "A region is one grant from the sub-allocator; long ones go on in the next row.<br>"
-    "A chunk is wholly free or wholly in use. Waste: its size less what was asked for."
+    "region: one grant from the sub-allocator; a long one continues in the next row.<br>"
+    "chunk: wholly free or wholly in use.<br>waste: its size - its requested bytes."
 )
 
 
@@ -41,12 +41,12 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
     """The heap at the model's step.
 
     Args:
-        model: the heap; it is not moved.
-        highlight: events whose chunks are outlined, such as the one just applied.
-        look: colours, and the part to draw.
+        model: the heap; it stays at its step.
+        highlight: events whose chunks are outlined, such as the last one applied.
+        look: theme and colouring, and the part to draw.
 
     Returns:
-        The figure; its table has one row a chunk.
+        The figure; its table has one row per chunk.
     """
     panel = region_panel(model, highlight, look)
     rows = lay_out(model.regions())
@@ -57,27 +57,27 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
 def region_panel(
     model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
 ) -> Panel:
-    """The map as a panel; its traces are always the same ones in the same order, some of them empty.
+    """The map as a panel; it always has the same traces in the same order, some of them empty.
 
     Args:
-        model: the heap; it is not moved.
+        model: the heap; it stays at its step.
         highlight: events whose chunks are outlined.
-        look: colours, the part to draw, and the chunk to mark.
-        colours: of `look.colour` and `look.theme` for this heap; made here if there are none.
+        look: theme and colouring, the part to draw, and the selected chunk.
+        colours: the colouring of `look` for this heap; None: it is made here.
     """
     colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
     chunks, regions = model.chunks(), model.regions()
     rows = lay_out(regions)
     part = rows.part(look.map_window)
-    seen, pieces = rows.seen(chunks["address"], part)
+    indices, pieces = rows.chunks_in(chunks["address"], part)
     exact = pieces <= EXACT_CHUNKS
-    if len(seen) < len(chunks):
-        chunks = chunks[seen]
+    if len(indices) < len(chunks):
+        chunks = chunks[indices]
     divisor = axis_unit(_span(rows, look))[0]
     visible = VisibleChunks(
         chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step)
     )
-    chosen = markers.selected(model.chunks(), look.selected)
+    chosen = selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     traces = [
         *shape(visible),
@@ -89,17 +89,17 @@ def region_panel(
 
 
 def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
-    """The whole map of a heap at work as an image, without what takes time to read: hover texts and outlines.
+    """The whole map of a running heap as an image, without the slow parts: hover texts and outlines.
 
     Args:
-        live_map: what to show.
-        labels: of the heap's trace.
-        look: colours; a window of the map is not heeded.
+        live_map: the map, up to date.
+        labels: the labels of the heap's trace.
+        look: theme and colouring; its `map_window` is ignored.
     """
     rows, look = live_map.rows, replace(look, map_window=None)
-    nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
+    no_chunks, no_classes = np.empty(0, CHUNK), np.empty(0, np.uint8)
     visible = VisibleChunks(
-        nobody, rows, rows.part(None), live_map.divisor, look.paints, live_map.colours, none
+        no_chunks, rows, rows.part(None), live_map.divisor, look.paints, live_map.colours, no_classes
     )
     image, *others = map_traces.exact_traces(visible)
     no_spans = np.empty(0, SPAN)
@@ -129,15 +129,15 @@ def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, 
 
 
 def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
-    """The chunk at a place of the map drawn with `look`, as a record of CHUNK; None where none is.
+    """The chunk at `x`, `y` of the map drawn with `look`, as a CHUNK record; None if there is none.
 
-    A chunk in use too narrow to be hit is meant by a place next to it.
+    A click next to a chunk in use that is too narrow to hit selects that chunk.
 
     Args:
         model: the heap at the step that is shown.
         x: in the units of the panel's x axis.
         y: in rows.
-        look: what the map was drawn with.
+        look: the look of the map.
     """
     chunks, rows = model.chunks(), lay_out(model.regions())
     span = _span(rows, look)
@@ -152,11 +152,11 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
     mine = chunks[inside & (chunks["address"] < rows.address[region] + rows.size[region])]
     begin = (mine["address"] - rows.address[region]).astype(np.float64)
     at = int(np.searchsorted(begin, place, side="right")) - 1
-    return mine[_meant(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
+    return mine[_clicked_index(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
 
 
-def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
-    """The index of what a click at `place` in chunk `at` is for."""
+def _clicked_index(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
+    """The index of the chunk that a click at `place`, inside chunk `at`, selects."""
     if mine["size"][at] < 2 * reach:
         return at
     low, high = np.searchsorted(begin, [place - 2 * reach, place + reach])
@@ -167,7 +167,7 @@ def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
 
 
 def _span(rows: Rows, look: Look) -> float:
-    """Bytes across the screen."""
+    """The width of the screen in bytes."""
     window = look.map_window
     if window is None:
         return float(rows.width) if len(rows) else 1.0
@@ -177,7 +177,7 @@ def _span(rows: Rows, look: Look) -> float:
 def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     divisor, unit = axis_unit(_span(rows, look))
     low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
-    mixed = "" if exact else "; each pixel mixes the colours of its bytes, zoom in for chunks to scale"
+    mixed = "" if exact else "; each pixel mixes the colours of its bytes: zoom in for exact chunks"
     tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
     return {
         "title": {"text": f"offset within the row ({unit}){mixed}"},
@@ -204,12 +204,12 @@ def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
         "zeroline": False,
         "showline": False,
         "scaleanchor": False,
-        "title": {"text": "region, and offset of the row in it"},
+        "title": {"text": "row: region, or offset in the region"},
     }
 
 
 def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
-    """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
+    """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
     divisor, unit = axis_unit(rows.width)
     every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []

@@ -1,4 +1,4 @@
-"""What the region map is made of: one function a trace, or a few that belong together."""
+"""The plotly traces of the region map: one function per trace or group of traces."""
 
 from typing import Any, Final
 
@@ -16,22 +16,22 @@ from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.theme import Paint, mixed
 
 COLUMNS: Final = 1200
-"""Most pixels across the image."""
+"""Pixels across the image, at most."""
 
-_CELLS = 120_000  # many rows have fewer columns, so that no heap is slow to draw
+_CELLS = 120_000  # with many rows the image has fewer columns, which bounds its cost
 _FEWEST_COLUMNS = 120
 
-_MOST_FRAMES = 200  # rows; more frames than that would hide what they frame
+_MOST_FRAMES = 200  # rows; more frames would hide the chunks
 
 
 def exact_traces(visible: VisibleChunks) -> list[dict[str, Any]]:
-    """The image, left empty, and everything as rectangles."""
+    """An empty image, and all chunks as rectangles."""
     found = lone_pieces(visible)
     return [_no_image(), *_rectangles(visible, visible.pieces), _frame(visible), lone(visible, *found)]
 
 
 def image_traces(visible: VisibleChunks) -> list[dict[str, Any]]:
-    """The image, and no rectangles but their names in the legend."""
+    """The image, and empty rectangle traces for the legend."""
     part, divisor = visible.part, visible.divisor
     fills = [paint.fill for paint in visible.colours.paints]
     columns = int(np.clip(_CELLS // len(part), _FEWEST_COLUMNS, COLUMNS))
@@ -71,10 +71,10 @@ _NOTHING = data_uri(np.zeros((1, 1, 4), np.uint8))
 
 
 def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
-    """Free chunks, each class of chunks in use, and waste."""
+    """Traces of free chunks, of each class of chunks in use, and of waste."""
     theme, colours, divisor = visible.theme, visible.colours, visible.divisor
     classes = visible.classes[pieces.source]
-    # Lines go along the rows' lower edges as well (see `rectangles`), where only frames hide them.
+    # Lines run along the rows' lower edges too (see `rectangles`), where only frames hide them.
     border = 0.7 if len(visible.part) <= _MOST_FRAMES else 0.0
     traces = [rectangles("free", pieces.only(classes == FREE), divisor, theme.free, border)]
     for number in range(MOST_CLASSES):
@@ -86,13 +86,13 @@ def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
         else:
             trace = rectangles("", no_pieces(), divisor, theme.other, border)
             traces.append({**trace, "showlegend": False, "legend": 0})
-    # No border: it would show a few wasted bytes as a whole pixel.
+    # No border: a border would show a few wasted bytes as a whole pixel.
     waste = rectangles("waste (size - requested)", _waste(visible, pieces), divisor, theme.waste, 0.0)
     return [*traces, {**waste, "showlegend": visible.by_state}]
 
 
 def _soft(paint: Paint) -> Paint:
-    """Borders near the fill: narrow chunks side by side are little else, and must look as in the legend."""
+    """Borders close to the fill: narrow chunks are mostly border, and must look as in the legend."""
     return Paint(paint.fill, mixed(paint.fill, paint.line, 0.4))
 
 
@@ -111,7 +111,7 @@ def _frame(visible: VisibleChunks) -> dict[str, Any]:
 
 
 def hover_points(visible: VisibleChunks, labels: Labels, step: int, *, exact: bool) -> dict[str, Any]:
-    """Unseen points that tell what is there."""
+    """A trace of invisible points with hover texts."""
     chunks, part = visible.chunks, visible.part
     if exact:
         points = hover.points_in_pieces(chunks, visible.pieces, part, labels, step)
@@ -127,7 +127,7 @@ def hover_points(visible: VisibleChunks, labels: Labels, step: int, *, exact: bo
 
 
 def note(visible: VisibleChunks) -> dict[str, Any]:
-    """Says so where there is nothing."""
+    """A text that says if there is no region."""
     empty = int(len(visible.rows) == 0)
     return {
         "type": "scatter",

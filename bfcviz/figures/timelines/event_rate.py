@@ -1,4 +1,4 @@
-"""The rate: how many events a second the log took in."""
+"""The event rate: events per second over the trace."""
 
 from typing import Final
 
@@ -13,28 +13,28 @@ from bfcviz.figures.timelines.history import History, measure_history
 from bfcviz.figures.timelines.stats import step_line
 
 PARTS: Final = 240
-"""Equal parts of the axis over each of which the rate is an average: few enough not to show only noise."""
+"""Equal parts of the axis, each with its average rate; more parts would show mostly noise."""
 
 _ROWS: Final = 4
-"""Rows of the series that a part has at least."""
+"""Rows of the series per part, at least."""
 
 _DEFINITION: Final = (
-    "Events of all heaps of the trace, each SPLIT, MERGE, ... counted,"
-    "<br>an average over each of up to 240 equal parts of what is shown.<br>A gap: no time passed there by the clock."
+    "event rate: events of all kinds (SPLIT, MERGE, ...) of all heaps of the trace / seconds,"
+    "<br>averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
 )
 
 
 def event_rate(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Events a second over the trace.
+    """Events per second over the trace.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap's steps these are; events of all are counted.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number; events of all heaps are counted.
+        look: the theme, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has a row for each part of the axis.
+        The figure; its table has one row per part of the axis.
     """
     history = measure_history(trace, pool, look)
     edges, rate = rates(history)
@@ -49,36 +49,36 @@ def event_rate(trace: Trace, step: int | None = None, *, pool: int = 0, look: Lo
 
 
 def rate_panel(history: History, step: int | None, look: Look) -> Panel:
-    """The rate as a panel; only its last trace depends on `step`."""
+    """The event rate as a panel; only its last trace depends on `step`."""
     theme = look.paints
     edges, rate = rates(history)
     top = 1.08 * (float(np.nanmax(rate)) if np.isfinite(rate).any() else 1.0)
     line = {
         "type": "scatter",
         "mode": "lines",
-        "name": "events a second",
+        "name": "event rate",
         "showlegend": False,
         "x": edges / history.step_axis.unit,
         "y": np.append(rate, rate[-1:]),
         "line": {"color": theme.text, "width": 1.2, "shape": "hv"},
-        "hovertemplate": f"%{{y:,.4~s}} events a second<br>{history.step_axis.hover}<extra></extra>",
+        "hovertemplate": f"%{{y:,.4~s}} events/s<br>{history.step_axis.hover}<extra></extra>",
     }
     return Panel(
         name="rate",
-        title="Events a second",
-        caption="averages over equal parts of what is shown",
+        title="Event rate (events/s)",
+        caption="events of all heaps per second, averaged over equal parts of the x axis",
         definition=_DEFINITION,
         traces=[line, step_line(history, step, top, theme) | {"showlegend": False}],
         xaxis=history.xaxis,
-        yaxis={"title": {"text": "events/s"}, "range": [0, top], "tickformat": "~s"},
+        yaxis={"title": {"text": "event rate (events/s)"}, "range": [0, top], "tickformat": "~s"},
         x_unit=history.step_axis.unit,
     )
 
 
 def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events a second in each, shape (n,).
+    """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events per second in each, shape (n,).
 
-    nan where no time passed; both empty where there are not two events.
+    The rate is nan where no time passed; both are empty if there are fewer than two events.
     """
     series = history.series
     if len(series) < 2:
@@ -86,7 +86,7 @@ def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     steps, times = series["step"].astype(np.float64), series["time"].astype(np.float64)
     along, other = (steps, times) if history.step_axis.axis == "step" else (times, steps)
     edges = np.linspace(along[0], along[-1], min(PARTS, max(len(series) // _ROWS, 1)) + 1)
-    # Of places that share a time the last: all its events have happened by then.
+    # Of positions with equal times only the last counts: all events of that time are applied there.
     at = np.append(np.flatnonzero(np.diff(along)), len(along) - 1)
     between = np.interp(edges, along[at], other[at])
     passed, counted = np.diff(edges), np.diff(between)

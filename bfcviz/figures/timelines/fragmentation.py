@@ -1,4 +1,4 @@
-"""The fragmentation timeline: measures from 0 to 100 %, each named and defined."""
+"""The fragmentation timeline: measures from 0 to 100 %, each with its definition."""
 
 import textwrap
 from typing import Any, Final
@@ -22,10 +22,10 @@ MEASURES: Final = {
     "internal": "internal: 1 - requested / in use",
     "reserved_not_in_use": "reserved-not-in-use: 1 - in use / pool",
 }
-"""Measure -> its name with its definition, as the legend shows it."""
+"""Measure -> its name and definition in the legend."""
 
 TOO_SMALL: Final = "too_small"
-"""The measure that is there when a request is asked about (`Look.wanted`)."""
+"""The measure for a request size (`Look.wanted`)."""
 
 _SERIES: Final = {
     "external": "external_fragmentation",
@@ -35,7 +35,7 @@ _SERIES: Final = {
 }
 
 _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMALL: 1}
-"""Lines of the legend: no more in one than 700 pixels hold."""
+"""Measure -> its line of the legend; a line fits into 700 pixels."""
 
 _DASHES: Final = {"external": "solid", "internal": "dot", "reserved_not_in_use": "dash", TOO_SMALL: "dashdot"}
 
@@ -47,16 +47,16 @@ def fragmentation_timeline(
     pool: int = 0,
     look: Look = PLAIN,
 ) -> Picture:
-    """The three measures over the trace, and the share of free memory that is of no use to `look.wanted`.
+    """The three measures over the trace, and the share of free memory in chunks smaller than `look.wanted`.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, the steps to draw, and the request asked about.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: the theme, the x axis (step or time), the steps to draw, and the request size `wanted`.
 
     Returns:
-        The figure; its table has one row an interval.
+        The figure; its table has one row per interval.
     """
     history = measure_history(trace, pool, look)
     return single(fragmentation_panel(history, step, look), 320, look.paints).with_table(
@@ -65,7 +65,7 @@ def fragmentation_timeline(
 
 
 def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
-    """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
+    """The timeline as a panel; only its last trace depends on `step`. `brief` shows definitions only on hover."""
     theme = look.paints
     shown = MEASURES | {TOO_SMALL: _too_small_name(history.wanted)}
     lines = [
@@ -75,17 +75,17 @@ def fragmentation_panel(history: History, step: int | None, look: Look, *, brief
     return Panel(
         name="fragmentation",
         title="Fragmentation (%)",
-        caption="0 where nothing is free, or nothing in use",
+        caption="0 if nothing is free, or nothing is in use",
         definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
         traces=[*lines, step_line(history, step, 100.0, theme) | {"showlegend": not brief}],
         xaxis=history.xaxis,
-        yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
+        yaxis={"title": {"text": "fragmentation (%)"}, "range": [0, 102], "dtick": 25},
         x_unit=history.step_axis.unit,
     )
 
 
 def measures_table(history: History) -> pa.Table:
-    """The measures at the end of each interval, and the least and greatest value of each inside it."""
+    """The measures at the end of each interval, with their least and greatest values in it."""
     columns = {"step": history.series["step"], "time": history.series["time"]}
     for name in _measured(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):
@@ -98,19 +98,19 @@ def _measured(history: History) -> list[str]:
 
 
 def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
-    there = name in _measured(history)
-    x, share = axis.both_ends(history.series, _SERIES[name], history.step_axis) if there else _NOTHING
-    told = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
+    measured = name in _measured(history)
+    x, share = axis.both_ends(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    definition = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
         "mode": "lines",
         "name": shown,
-        "showlegend": there,
+        "showlegend": measured,
         "legend": _LINES[name],
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
-        "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{told}<extra></extra>",
+        "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{definition}<extra></extra>",
     }
 
 
@@ -118,13 +118,13 @@ _NOTHING: Final[tuple[NDArray[np.float64], NDArray[np.float64]]] = (np.zeros(0),
 
 _TOO_SMALL_DEFINITION: Final = (
     "Too small = bytes in free chunks smaller than the request / free_bytes: "
-    "the share of free memory that is of no use to it. 0 where nothing is free."
+    "the share of free memory that cannot hold the request. 0 if nothing is free."
 )
 
 
 def _too_small_name(wanted: int | None) -> str:
     size = "" if wanted is None else f" for {format_bytes(wanted)}"
-    return f"too small{size}: in smaller / free"
+    return f"too small{size}: bytes in smaller chunks / free"
 
 
 def _colours(theme: Theme) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The stats timeline: what the pool holds, what is handed out, and the largest piece left, over the trace."""
+"""The stats timeline: bytes in use, requested, pool, peak and largest free chunk over the trace."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,7 +23,7 @@ _UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "ho
 
 @dataclass(frozen=True)
 class _Scale:
-    """The y axis: bytes that 1 on it stands for, their name, and where it ends."""
+    """The y axis: bytes per unit, the unit's name, the end of the axis in units, the limit to draw in bytes."""
 
     divisor: int
     unit: str
@@ -42,12 +42,12 @@ def stats_timeline(
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: the theme, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has one row an interval, with the least and greatest value of each number in it.
+        The figure; its table has one row per interval, with the least and greatest value of each total in it.
     """
     history = measure_history(trace, pool, look)
     return single(stats_panel(history, step, look), 360, look.paints).with_table(series_table(history))
@@ -60,7 +60,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
         _line(history, scale, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
         _line(history, scale, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
         _line(history, scale, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
-        # A rim in the paper's colour, so that the line is seen where it crosses the blue area.
+        # A rim in the paper's colour keeps the line visible where it crosses the blue area.
         _line(history, scale, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
         _line(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
         _peak(history, scale, theme),
@@ -73,31 +73,31 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="stats",
         title=f"Stats ({scale.unit})",
-        caption="green: pool bytes that are free; blue: handed out",
+        caption="green: free bytes of the pool; blue: bytes in use",
         definition=_DEFINITION,
         traces=traces,
         xaxis=history.xaxis,
-        yaxis={"title": {"text": scale.unit}, "range": [0, scale.reach], "tickformat": ",~g"},
+        yaxis={"title": {"text": f"bytes ({scale.unit})"}, "range": [0, scale.reach], "tickformat": ",~g"},
         x_unit=history.step_axis.unit,
         y_unit=scale.divisor,
     )
 
 
 _DEFINITION: Final = (
-    "pool: pool_bytes, all regions<br>in use: bytes_in_use, all chunks handed out"
-    "<br>requested: requested_bytes_in_use, what was asked for of them"
-    "<br>largest free chunk: no larger request can be met without extending"
-    "<br>peak so far: the highest bytes_in_use from the first event on"
+    "pool: pool_bytes, the sizes of all regions<br>in use: bytes_in_use, the sizes of all chunks in use"
+    "<br>requested: requested_bytes_in_use, the requested bytes of these chunks"
+    "<br>largest free chunk: a larger request fails or extends the pool"
+    "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
 )
 
 
 def step_line(history: History, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
-    """The upright line at `step`."""
+    """The vertical line at `step`."""
     return timelines.step_line(np.nan if step is None else history.step_axis.position(step), theme, top)
 
 
 def series_table(history: History) -> pa.Table:
-    """The intervals as a table, columns as `timeline` names them."""
+    """The intervals as a table; the columns are those of `timeline`."""
     names = [
         name
         for name in history.series.dtype.names or ()
@@ -107,17 +107,17 @@ def series_table(history: History) -> pa.Table:
 
 
 def _scale(history: History) -> _Scale:
-    """Fits what is seen; the unit fits the whole trace, and stays."""
+    """The y axis fits the steps shown; its unit fits the whole trace and is the same for every window."""
     series, whole = history.series, history.running.series
     top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
     divisor, unit = axis_unit(max(float(whole["pool_bytes_max"].max(initial=0)), top))
-    # A limit far above the pool would press everything else flat: then it is told, not drawn to scale.
+    # A limit far above the pool would flatten everything else: then only the legend shows it.
     limit = history.bytes_limit
     drawn = limit if limit is not None and limit <= 1.6 * top else None
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
-def _line(  # noqa: PLR0913  what tells one line from the next
+def _line(  # noqa: PLR0913  the options of a line
     history: History,
     scale: _Scale,
     name: str,
@@ -139,7 +139,7 @@ def _line(  # noqa: PLR0913  what tells one line from the next
 def _stepped(
     history: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """A line that keeps each value until the next one."""
+    """A step line: it keeps each value until the next one."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -162,15 +162,15 @@ def _peak(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
 
 def _limit(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
     limit = history.bytes_limit
-    told = "not known" if limit is None else format_bytes(limit)
+    text = "unknown" if limit is None else format_bytes(limit)
     level = np.nan if scale.limit is None else scale.limit / scale.divisor
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"limit {told}" + ("" if scale.limit is not None or limit is None else " (far above)"),
+        "name": f"limit {text}" + ("" if scale.limit is not None or limit is None else " (far above)"),
         "legend": 1,
         "x": np.array(history.step_axis.range(history.steps)),
         "y": np.full(2, level),
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
-        "hovertemplate": f"memory limit: {told}<extra></extra>",
+        "hovertemplate": f"memory limit: {text}<extra></extra>",
     }

@@ -85,7 +85,7 @@ def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
 def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
     seen = active_memory_window(trace)
     model = Model(trace)
-    line = seen.still[0]
+    line = seen.static_traces[0]
     for step in (1, 77, 300, 609):
         model.seek(step)
         assert line["x"][step - 1] == step
@@ -153,7 +153,7 @@ def test_no_event_and_one_event_are_drawn(axis):
     look = Look(theme="dark", axis=axis)
     assert active_memory(EMPTY, 0, look=look).table.num_rows == 0
     one = PlainHeap(MiB)
-    one._extend(256)
+    one.extend(256)
     assert active_memory(one.trace(), 1, look=look).table.num_rows == 0
 
 

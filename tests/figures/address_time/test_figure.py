@@ -151,7 +151,7 @@ def test_a_click_means_what_lies_there_at_that_moment(trace, axis):
 def test_hovering_tells_the_allocation_there(trace, colour):
     look = Look(colour=colour)
     seen = address_time_window(trace, 0, look)
-    (points,) = [t for t in seen.still if t.get("mode") == "none"]
+    (points,) = [t for t in seen.static_traces if t.get("mode") == "none"]
     model = Model(trace)
     for x, y, text in list(zip(points["x"], points["y"], points["hovertext"], strict=True))[::9]:
         model.seek(int(x))
@@ -163,7 +163,7 @@ def test_hovering_tells_the_allocation_there(trace, colour):
 
 
 def test_hovering_over_an_image_tells_how_full_it_was(trace, as_image):
-    (points,) = [t for t in address_time_window(trace).still if t.get("mode") == "none"]
+    (points,) = [t for t in address_time_window(trace).static_traces if t.get("mode") == "none"]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])
 
@@ -190,7 +190,7 @@ def test_no_event_and_one_event_are_drawn(axis):
         ["no region in this trace"]
     ]
     one = PlainHeap(MiB)
-    one._extend(256)
+    one.extend(256)
     assert address_time(one.trace(), 1, look=look).table.num_rows == 0
 
 

@@ -134,7 +134,7 @@ def test_a_hover_text_tells_all_about_a_chunk():
         "waste 24 B",
         "layer/MatMul",
         "shape: [10,25]",
-        "since step 3",
+        "allocated at step 3",
         "bin 2",
     ):
         assert part in text

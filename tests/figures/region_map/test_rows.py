@@ -93,7 +93,7 @@ def test_what_is_seen_is_what_has_pieces_in_the_part():
         left, right = np.sort(random.uniform(-0.2, 1.2, 2)) * rows.width
         top, bottom = np.sort(random.uniform(-1, len(rows) + 1, 2))
         part = rows.part(MapWindow((left, right), (top, bottom)))
-        seen, pieces = rows.seen(address, part)
+        seen, pieces = rows.chunks_in(address, part)
         found = rows.pieces(address, size).within(part)
         assert set(found.source) <= set(seen.tolist())
         assert len(found) <= pieces
@@ -104,5 +104,5 @@ def test_what_is_seen_is_what_has_pieces_in_the_part():
 
 def test_where_nothing_is_nothing_is_seen():
     rows = lay_out(np.zeros(0, REGION))
-    seen, pieces = rows.seen(np.empty(0, np.uint64), rows.part(None))
+    seen, pieces = rows.chunks_in(np.empty(0, np.uint64), rows.part(None))
     assert (len(seen), pieces, len(rows.part(None))) == (0, 0, 0)

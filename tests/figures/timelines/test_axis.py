@@ -1,4 +1,4 @@
-"""StepAxis: steps to places on the axis and back."""
+"""StepAxis: steps to positions on the axis and back."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def marks_at(*times):
     return trace_of(events)
 
 
-def test_steps_are_their_own_places():
+def test_on_a_step_axis_positions_are_steps():
     step_axis = StepAxis.of(busy_trace())
     assert step_axis.unit == 1
     assert [step_axis.position(step) for step in (0, 7, 609)] == [0, 7, 609]
@@ -26,7 +26,7 @@ def test_a_step_is_at_the_time_of_the_event_that_led_to_it():
     assert step_axis.title == "time (ms)"
     assert step_axis.unit == 1e6
     assert [step_axis.position(step) for step in range(5)] == [5, 5, 6, 6, 9]
-    # Before anything happened step 0; where several events share a time, the last of them.
+    # Before the first event it is step 0; of events with equal times it is the last.
     assert [step_axis.step_at(x) for x in (0, 5, 5.9, 6, 8.99, 9, 100)] == [0, 1, 1, 3, 3, 4, 4]
 
 
@@ -37,7 +37,7 @@ def test_there_and_back_is_the_same_step_in_any_unit():
     assert [step_axis.step_at(step_axis.position(step)) for step in range(1, 501)] == list(range(1, 501))
 
 
-def test_places_of_many_steps_are_those_of_each():
+def test_positions_of_many_steps_are_those_of_each():
     trace = busy_trace()
     events = trace.read(0, len(trace))
     for axis in ("step", "time"):

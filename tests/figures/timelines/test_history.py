@@ -1,8 +1,8 @@
-"""What all timelines draw: the whole trace or a window, before and after it grew, with its signs."""
+"""The history that timelines draw: of the whole trace or a window, before and after the trace grew."""
 
 import numpy as np
 import pytest
-from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from figures.synthetic import MiB, busy_trace, marked_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.style.view_options import Look
@@ -11,17 +11,6 @@ from bfcviz.figures.timelines.history import measure_history
 from bfcviz.figures.timelines.stats import stats_panel, stats_timeline
 from bfcviz.model import Model, timeline
 from bfcviz.model.timelines import rolling
-
-
-def marked_trace(count=5, every=40, label="<b>epoch</b> \u05d0"):
-    """A busy heap with a mark after every few operations."""
-    heap = PlainHeap(64 * MiB)
-    number = heap.labels.intern(label)
-    for i in range(count * every):
-        heap.free(heap.allocate(1000 + 300 * i))
-        if i % every == every - 1:
-            heap._event(Kind.MARK, label=number, size=i)
-    return heap.trace()
 
 
 def named(panel, start):
@@ -110,33 +99,6 @@ def test_any_window_can_be_drawn(steps):
     assert right == max(steps[1], steps[0] + 1)
 
 
-def test_marks_are_upright_lines_with_their_label_on_hover():
-    panel = stats_panel(measure_history(marked_trace()), None, Look())
-    mark = named(panel, "mark")
-    events = marked_trace().read(0, len(marked_trace()))
-    steps = np.flatnonzero(events["kind"] == Kind.MARK) + 1
-    assert mark["x"].tolist() == np.repeat(steps, 3).tolist()
-    assert np.isnan(mark["y"][2::3]).all()
-    assert (mark["y"][1::3] > 0).all()
-    assert "&lt;b&gt;epoch&lt;/b&gt;" in mark["hovertext"][1]
-    assert "<b>epoch" not in mark["hovertext"][1]
-    assert f"step {steps[0]:,}" in mark["hovertext"][1]
-    assert mark["showlegend"]
-    assert not named(stats_panel(measure_history(busy_trace()), None, Look()), "mark")["showlegend"]
-
-
-def test_many_marks_are_thinned_and_said_to_be():
-    trace = marked_trace(200, 1)  # a mark after every fifth step
-    mark = named(stats_panel(measure_history(trace), None, Look()), "mark")
-    assert len(mark["x"]) <= 3 * 60
-    shown = len(mark["x"]) // 3
-    assert 50 <= shown <= 60
-    assert mark["name"] == f"mark ({shown} of 200 shown)"
-    assert np.diff(mark["x"][::3]).min() > 0
-    zoomed = Look(steps=(0, 40))
-    assert named(stats_panel(measure_history(trace, look=zoomed), None, zoomed), "mark")["name"] == "mark"
-
-
 def test_zoomed_in_no_mark_is_left_out():
     events = np.zeros(5000, EVENT)
     events["seq"], events["kind"], events["bin"] = np.arange(5000), Kind.MARK, -1
@@ -155,16 +117,3 @@ def test_the_same_traces_for_every_look_in_the_same_order():
             panel = stats_panel(measure_history(trace, look=look), None, look)
             shapes.add(tuple((t["type"], t["name"].split(" (")[0], t["mode"]) for t in panel.traces))
     assert len(shapes) == 1
-
-
-def test_a_crowd_of_marks_hides_no_lonely_one():
-    heap = PlainHeap(64 * MiB)
-    for _ in range(500):
-        heap._event(Kind.MARK)
-    for i in range(2000):
-        heap.free(heap.allocate(500 + i))
-    heap._event(Kind.MARK)
-    trace = heap.trace()
-    mark = named(stats_panel(measure_history(trace), None, Look()), "mark")
-    assert len(mark["x"]) // 3 < 10
-    assert mark["x"][-1] == len(trace)

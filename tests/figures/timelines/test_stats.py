@@ -1,3 +1,5 @@
+"""The stats timeline: its lines are the totals of the model."""
+
 import numpy as np
 import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
@@ -5,10 +7,9 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 from bfcviz.events.schema import EVENT
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.fragmentation import MEASURES, fragmentation_timeline
+from bfcviz.figures.timelines.fragmentation import fragmentation_timeline
 from bfcviz.figures.timelines.stats import stats_timeline
 from bfcviz.model import Model
-from bfcviz.model.timelines import fragmentation
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 
@@ -39,24 +40,6 @@ def test_lines_go_through_the_stats_of_every_step(trace):
             line = named(figure, name)
             assert line.x[step - 1] == step or name == "peak so far"
             assert line.y[step - 1] * MiB == getattr(model.stats(), field)
-
-
-def test_measures_are_those_of_the_model(trace):
-    figure = fragmentation_timeline(trace)
-    model = Model(trace)
-    for step in (1, 40, 300, 609):
-        model.seek(step)
-        stats = model.stats()
-        for name, shown in MEASURES.items():
-            expected = getattr(fragmentation, name)(stats)
-            assert named(figure, shown).y[step - 1] == pytest.approx(100 * expected, abs=1e-9)
-
-
-def test_each_measure_carries_its_definition(trace):
-    for name, shown in MEASURES.items():
-        assert "1 - " in shown
-        told = named(fragmentation_timeline(trace), shown).hovertemplate.replace("<br>", " ")
-        assert fragmentation.DEFINITIONS[name] in told
 
 
 def test_a_long_trace_keeps_its_extremes(monkeypatch):
@@ -110,39 +93,12 @@ def test_over_time_the_axis_is_time(trace):
 def test_no_event_and_one_event_are_drawn(draw, axis):
     assert draw(EMPTY, 0, look=Look(axis=axis)).table.num_rows == 0
     one = PlainHeap(MiB)
-    one._extend(256)
+    one.extend(256)
     figure = draw(one.trace(), 1, look=Look(theme="dark", axis=axis))
     assert figure.table.num_rows == 1
 
 
 def test_every_axis_has_a_unit(trace):
-    assert stats_timeline(trace).layout.yaxis.title.text == "MiB"
-    assert fragmentation_timeline(trace).layout.yaxis.title.text == "%"
+    assert "MiB" in stats_timeline(trace).layout.yaxis.title.text
+    assert "%" in fragmentation_timeline(trace).layout.yaxis.title.text
     assert "events" in stats_timeline(trace).layout.xaxis.title.text
-
-
-def test_inside_long_intervals_no_measure_loses_its_extremes(monkeypatch):
-    trace = busy_trace(2000)
-    monkeypatch.setattr(timelines, "POINTS", len(trace))
-    exact = fragmentation_timeline(trace, look=Look(wanted=MiB))
-    monkeypatch.setattr(timelines, "POINTS", 50)
-    coarse = fragmentation_timeline(trace, look=Look(wanted=MiB))
-    for one, other in zip(coarse.data[:4], exact.data[:4], strict=True):
-        assert len(one.x) == 50
-        assert max(one.y) == max(other.y) > 0
-        assert min(one.y) == min(other.y)
-    assert coarse.table.num_rows == 25
-    assert max(coarse.table["internal_max"].to_pylist()) == max(exact.table["internal"].to_pylist())
-
-
-def test_memory_of_no_use_to_a_request_is_the_share_in_smaller_chunks(trace):
-    wanted = 128 * 1024
-    line = named(fragmentation_timeline(trace, look=Look(wanted=wanted)), "too small for 128.0 KiB")
-    model = Model(trace)
-    for step in (1, 40, 300, 609):
-        model.seek(step)
-        free = model.chunks()[~model.chunks()["in_use"]]["size"].astype(float)
-        expected = free[free < wanted].sum() / free.sum() if len(free) else 0
-        assert line.y[step - 1] == pytest.approx(100 * expected)
-    assert not named(fragmentation_timeline(trace), "too small").showlegend
-    assert "too_small" not in fragmentation_timeline(trace).table.column_names

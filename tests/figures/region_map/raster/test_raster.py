@@ -100,7 +100,7 @@ def test_chunks_out_of_sight_may_be_left_out():
     chunks, table = heap([256] * 64, [1, 0] * 32, [200, 0] * 32, [64 * 256])
     rows = lay_out(table, wrapped_rows=4)
     window = MapWindow((300, rows.width - 300), (1.5, 2.5))
-    seen, pieces = rows.seen(chunks["address"], rows.part(window))
+    seen, pieces = rows.chunks_in(chunks["address"], rows.part(window))
     assert pieces == len(seen) < len(chunks)
     whole, some = measured(chunks, rows, 50, window), measured(chunks[seen], rows, 50, window)
     assert np.allclose(whole.in_use, some.in_use)
