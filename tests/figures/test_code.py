@@ -48,9 +48,9 @@ def file(tmp_path_factory):
     ],
 )
 def test_the_code_makes_the_same_figure(name, look, file, run):
-    told = {key: getattr(look, key) for key in Look.__dataclass_fields__}
+    options = {key: getattr(look, key) for key in Look.__dataclass_fields__}
     figure = run(code_for(name, file, 300, 0, look))
-    assert figure.to_json() == draw(name, bfcviz.open(file), 300, **told).to_json()
+    assert figure.to_json() == draw(name, bfcviz.open(file), 300, **options).to_json()
 
 
 def test_the_code_names_no_defaults():

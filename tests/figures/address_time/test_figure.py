@@ -11,7 +11,6 @@ from bfcviz.figures.address_time.figure import (
     address_time,
     address_time_panel,
     address_time_window,
-    chunk_at_time,
 )
 from bfcviz.figures.style.theme import LIGHT, rgb
 from bfcviz.figures.style.view_options import Look, Selected
@@ -129,24 +128,6 @@ def test_only_the_last_two_traces_follow_step_and_selection(trace):
     assert len(boxes(named(one, "selected"))) == 0
 
 
-@pytest.mark.parametrize("axis", ["step", "time"])
-def test_a_click_means_what_lies_there_at_that_moment(trace, axis):
-    look = Look(axis=axis)
-    seen = address_time_window(trace, 0, look)
-    model = Model(trace)
-    for step in (2, 150, 300, 600):
-        model.seek(step)
-        for chunk in model.chunks()[::7]:
-            (low,) = seen.layout.position(np.array([chunk["address"]]))
-            where = (low + int(chunk["size"]) / 2) / seen.divisor
-            born = int(chunk["born"]) if chunk["in_use"] else None
-            assert chunk_at_time(seen, seen.step_axis.position(step), where) == Selected(
-                int(chunk["address"]), born
-            )
-    assert chunk_at_time(seen, 1.0, -1.0) is None
-    assert axis == "time" or chunk_at_time(seen, 0.0, 1.0) is None
-
-
 @pytest.mark.parametrize("colour", ["state", "label"])
 def test_hovering_tells_the_allocation_there(trace, colour):
     look = Look(colour=colour)
@@ -166,13 +147,6 @@ def test_hovering_over_an_image_tells_how_full_it_was(trace, as_image):
     (points,) = [t for t in address_time_window(trace).static_traces if t.get("mode") == "none"]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])
-
-
-def test_a_passage_takes_over_what_stays_the_same(trace):
-    first = address_time_window(trace)
-    second = address_time_window(trace, 0, Look(steps=(5, 50)), before=first)
-    assert second.layout is first.layout
-    assert second.model is first.model
 
 
 def test_labels_cannot_inject_anything():

@@ -1,4 +1,4 @@
-"""The colours themselves: told apart by everyone, legible, and the same everywhere."""
+"""The colours differ visibly under every kind of colour vision, and are legible on the paper."""
 
 from itertools import combinations, pairwise, product
 
