@@ -129,7 +129,7 @@ def test_only_the_last_two_traces_follow_step_and_selection(trace):
 
 
 @pytest.mark.parametrize("colour", ["state", "label"])
-def test_hovering_tells_the_allocation_there(trace, colour):
+def test_hover_texts_show_the_allocation_there(trace, colour):
     look = Look(colour=colour)
     seen = address_time_window(trace, 0, look)
     (points,) = [t for t in seen.static_traces if t.get("mode") == "none"]
@@ -143,7 +143,7 @@ def test_hovering_tells_the_allocation_there(trace, colour):
         assert f"allocated at step {int(chunk['born']) + 1:,}" in text
 
 
-def test_hovering_over_an_image_tells_how_full_it_was(trace, as_image):
+def test_hover_texts_of_an_image_show_the_share_in_use(trace, as_image):
     (points,) = [t for t in address_time_window(trace).static_traces if t.get("mode") == "none"]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])

@@ -14,7 +14,7 @@ from bfcviz.figures.style.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
 
-def test_hovering_anywhere_in_a_chunk_tells_that_chunk():
+def test_hover_texts_anywhere_in_a_chunk_show_that_chunk():
     model = at_step(busy_trace(), 400)
     figure = region_map(model)
     points = hover_texts(figure)
@@ -32,7 +32,7 @@ def test_hovering_anywhere_in_a_chunk_tells_that_chunk():
     assert handles == {str(handle) for handle in chunks["handle"].tolist()}
 
 
-def test_a_hover_text_tells_all_about_a_chunk():
+def test_a_hover_text_shows_every_field_of_a_chunk():
     heap = PlainHeap(64 * MiB)
     heap.allocate(1000, "layer/MatMul", shape="[10,25]")
     figure = region_map(at_step(heap.trace(), 3))
@@ -110,7 +110,7 @@ def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
             assert not np.any((right <= window.bytes[0]) | (left >= window.bytes[1]))
 
 
-def test_a_click_anywhere_finds_the_chunk_that_hovering_tells():
+def test_a_click_selects_the_chunk_of_the_hover_text():
     model = at_step(busy_trace(), 400)
     for window in (None, MapWindow((0.0, 2.0 * MiB), (0.0, 4.0))):
         look = Look(map_window=window)

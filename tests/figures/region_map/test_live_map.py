@@ -77,7 +77,7 @@ def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
     assert not any(len(each.get("hovertemplate", "")) for each in moving.traces)
 
 
-def test_a_free_tells_when_its_chunk_was_born_past_two_to_the_32():
+def test_the_birth_of_a_freed_chunk_is_exact_past_two_to_the_32():
     events = np.zeros(3, EVENT)
     events["kind"] = [Kind.ALLOCATE, Kind.FREE, Kind.FREE]
     events["seq"] = [(1 << 32) + 5, (1 << 32) + 9, (1 << 32) + 9]

@@ -24,7 +24,7 @@ def test_a_legend_without_a_name_takes_no_room():
     assert fitted(panel(*[""] * 50), 300).legend_lines == 0
 
 
-def test_a_caption_that_is_cut_is_told_on_hover():
+def test_a_shortened_caption_is_complete_on_hover():
     narrow = fitted(panel("one"), 200)
     assert narrow.caption == "a caption of some…"
     assert narrow.definition == "a caption of some length<br>what it is"

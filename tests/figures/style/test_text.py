@@ -41,7 +41,7 @@ def test_escaping_comes_after_cutting():
 @pytest.mark.parametrize(
     ("num_bytes", "shown"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1.0 MiB (1,048,576 B)")]
 )
-def test_bytes_are_said_to_the_byte(num_bytes, shown):
+def test_bytes_are_also_shown_exactly(num_bytes, shown):
     assert exact_bytes(num_bytes) == shown
 
 

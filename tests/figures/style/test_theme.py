@@ -70,7 +70,7 @@ def test_states_of_the_region_map_stay_apart(theme, sight):
 
 
 def around(theme):
-    """What lies beside chunks in use in every colouring."""
+    """The colours next to chunks in use in every colouring."""
     return [theme.free.fill, theme.highlight, theme.paper]
 
 

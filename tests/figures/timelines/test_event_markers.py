@@ -29,7 +29,7 @@ def test_marks_are_upright_lines_with_their_label_on_hover():
     assert not named(stats_panel(measure_history(busy_trace()), None, Look()), "mark")["showlegend"]
 
 
-def test_many_marks_are_thinned_and_said_to_be():
+def test_many_marks_are_thinned_and_the_legend_counts_them():
     trace = marked_trace(200, 1)  # a mark after every fifth step
     mark = named(stats_panel(measure_history(trace), None, Look()), "mark")
     assert len(mark["x"]) <= 3 * 60

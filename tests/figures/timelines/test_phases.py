@@ -76,7 +76,7 @@ def test_other_marks_stay_marks():
 
 
 @pytest.mark.parametrize("count", [2, 600])
-def test_what_is_not_drawn_is_said(count):
+def test_the_legend_counts_phases_that_are_not_drawn(count):
     program = Program()
     begun = [program.begin(f"worker {number}") for number in range(count)]
     program.work(1)
