@@ -1,7 +1,7 @@
-"""Model -> plotly figure: each function here is pure, draws one picture, and knows no widget.
+"""Model -> plotly figure: each function is pure, draws one picture, and uses no widget.
 
-Enters: a `bfcviz.model.Model` at a step (it is not moved), or a whole trace. Leaves: a `Picture`, a plotly
-figure with the table of numbers it was drawn from. `FIGURES` names them all; `export` writes one to a file.
+Input: a `bfcviz.model.Model` at a step (it stays at that step), or a whole trace. Output: a `Picture`, a plotly
+figure with the table of numbers it shows. `FIGURES` lists all of them; `export` writes one to a file.
 May import model and events, and what those import.
 """
 
@@ -21,7 +21,7 @@ from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map.figure import region_map
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines.event_rate import event_rate
 from bfcviz.figures.timelines.fragmentation import fragmentation_timeline
@@ -49,12 +49,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FigureKind:
-    """One picture that can be asked for by name.
+    """A figure that `draw` finds by name.
 
     Attributes:
-        title: what people call it.
-        draw: makes it for a model at a step, the events to highlight, and a look. Its `table` holds the
-            numbers.
+        title: its name in texts.
+        draw: makes the picture of a model at a step, from the events to highlight and a look. The picture's
+            `table` holds its numbers.
     """
 
     title: str
@@ -62,7 +62,7 @@ class FigureKind:
 
 
 def _over_time(figure: Callable[..., Picture]) -> Callable[[Model, Events | None, Look], Picture]:
-    """A picture of the whole trace, asked for as those of one step are."""
+    """Adapt a figure of the whole trace to the arguments of a figure at one step."""
     return lambda model, _, look: figure(model.trace, model.step, pool=model.pool, look=look)
 
 
@@ -86,11 +86,11 @@ FIGURES: Final = {
         _over_time(active_memory),
     ),
     "event_rate": FigureKind(
-        "events a second",
+        "event rate",
         _over_time(event_rate),
     ),
 }
-"""Name -> picture."""
+"""Name -> figure."""
 
 
 def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, **look: Any) -> Picture:
@@ -99,12 +99,12 @@ def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, **l
     Args:
         name: one of `FIGURES`.
         trace: the events.
-        step: how many of them have happened.
-        pool: which heap of the trace.
+        step: the number of events applied; None: all of them.
+        pool: the heap of the trace, by number.
         look: the fields of `Look`, such as `theme="dark"`; `wanted` may be text, such as `64MiB`.
 
     Raises:
-        ValueError: there is no such picture; the message lists those there are. Or `wanted` is text that is no size.
+        ValueError: `name` is unknown (the message lists all names), or `wanted` is a text that is not a size.
         TraceError: the trace has no such step.
     """
     if name not in FIGURES:

@@ -1,4 +1,4 @@
-"""A picture as the Python that makes it: what a person clicked together, to be kept, shared and changed."""
+"""Python code that draws a picture again: to keep, share and change what a user chose on screen."""
 
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
@@ -10,22 +10,22 @@ import numpy as np
 from bfcviz import samples
 from bfcviz.figures.style.view_options import PLAIN, Look
 
-IN_MEMORY: Final = "trace = ...  # your trace: this one lies in memory, and no file holds it"
-"""The line of the code that opens no file, for there is none."""
+IN_MEMORY: Final = "trace = ...  # your trace: this one is in memory, not in a file"
+"""The line that stands for a trace without a file."""
 
 _WIDTH: Final = 88
-"""Characters of a call that stays on one line."""
+"""A longer call gets one line per argument; in characters."""
 
 
 def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
-    """Python that runs as it stands and shows the figure called `name` as it is now.
+    """Python code that runs as it is and shows the figure called `name` in its present state.
 
     Args:
         name: one of `FIGURES`.
-        trace_path: `Trace.path`; None: the trace lies in memory, and `IN_MEMORY` stands for it.
+        trace_path: `Trace.path`; None: the trace is in memory, and `IN_MEMORY` stands for it.
         step: the step shown.
         pool: the heap shown.
-        look: what it is drawn with; only what differs from `PLAIN` is named.
+        look: its options; the code names only those that differ from `PLAIN`.
     """
     figure = _call("bfcviz.draw", [repr(name), "trace", str(step)], _chosen(pool, look))
     lines = [*_imports(look), "", _trace(trace_path)]
@@ -33,14 +33,14 @@ def code_for(name: str, trace_path: Path | None, step: int, pool: int = 0, look:
 
 
 def code_for_inspector(trace_path: Path | None, step: int, pool: int = 0, look: Look = PLAIN) -> str:
-    """Python for a notebook's cell that shows the Inspector of this trace at this step."""
+    """Python code for a notebook cell that shows the Inspector of this trace at this step."""
     theme = {"theme": look.theme} if look.theme != PLAIN.theme else {}
     inspector = _call("bfcviz.Inspector", ["trace", str(step)], ({"pool": pool} if pool else {}) | theme)
     return "\n".join(["import bfcviz", "", _trace(trace_path), inspector, ""])
 
 
 def _imports(look: Look) -> list[str]:
-    """What the code needs; a look's parts have names of their own."""
+    """The imports that the code needs; parts of a look are classes of their own."""
     parts = sorted({type(value).__name__ for value in _chosen(0, look).values() if is_dataclass(value)})
     more = [f"from bfcviz.figures.style.view_options import {', '.join(parts)}"] if parts else []
     return ["import bfcviz", *more]
@@ -56,14 +56,14 @@ def _trace(path: Path | None) -> str:
 
 
 def _chosen(pool: int, look: Look) -> dict[str, Any]:
-    """What is not as it is by default."""
+    """The options that differ from their defaults."""
     chosen = {field.name: getattr(look, field.name) for field in fields(look)}
-    told = {key: value for key, value in chosen.items() if value != getattr(PLAIN, key)}
-    return {"pool": pool, **told} if pool else told
+    changed = {key: value for key, value in chosen.items() if value != getattr(PLAIN, key)}
+    return {"pool": pool, **changed} if pool else changed
 
 
 def _call(function: str, given: Iterable[str], named: dict[str, Any]) -> str:
-    """The call, on one line where it fits."""
+    """The call, on one line if it fits."""
     words = [*given, *(f"{key}={_literal(value)}" for key, value in named.items())]
     line = f"{function}({', '.join(words)})"
     if len(line) <= _WIDTH:
@@ -72,12 +72,10 @@ def _call(function: str, given: Iterable[str], named: dict[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """`value` as Python that gives it again; numbers lose their NumPy types."""
+    """A Python literal equal to `value`; NumPy numbers become plain ones."""
     if is_dataclass(value) and not isinstance(value, type):
-        given = {field.name: getattr(value, field.name) for field in fields(value)}
-        return (
-            f"{type(value).__name__}({', '.join(f'{key}={_literal(part)}' for key, part in given.items())})"
-        )
+        arguments = (f"{field.name}={_literal(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__name__}({', '.join(arguments)})"
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))})"
     return repr(value.item() if isinstance(value, np.generic) else value)

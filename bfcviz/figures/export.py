@@ -1,4 +1,4 @@
-"""A figure as a file: a page that needs no network, a picture, or its numbers."""
+"""Write a figure to a file: an HTML page that works offline, an image, or its numbers."""
 
 import io
 import os
@@ -16,35 +16,34 @@ from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures.panel import CONFIG, Picture
 
 WIDTH: Final = 1200
-"""Pixels across a picture that does not say its own width."""
+"""Width in pixels of an image whose figure sets none."""
 
 HEIGHT: Final = 700
-"""Likewise, from top to bottom."""
+"""Height in pixels of an image whose figure sets none."""
 
 _RIM: Final = 40
-"""Pixels added to a PDF's page: 20 that kaleido's fixed margins (0.1 inch a side) cut off, 20 for long ticks."""
+"""Pixels added to a PDF page: 20 that kaleido's fixed margins (0.1 inch a side) cut off, 20 for long ticks."""
 
 SCALE: Final = 2
-"""Device pixels of a PNG for each of those."""
+"""Device pixels of a PNG per pixel of the figure."""
 
 
 def export(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
-    """Writes `figure` to `path`, in the form its suffix names, and returns the path.
+    """Write `figure` to `path` in the format of its suffix, and return the path.
 
-    `.html` holds everything it needs and works offline; `.png`, `.svg` and `.pdf` want kaleido and a Chromium
-    or Chrome; `.csv` and `.parquet` hold the numbers the figure was drawn from. The file appears whole or not
-    at all.
+    `.html` works offline; `.png`, `.svg` and `.pdf` need kaleido and a Chromium or Chrome; `.csv` and `.parquet`
+    hold the numbers that the figure shows. The file is written atomically.
 
     Raises:
-        BfcvizError: an unknown suffix, no browser, a figure that brings no numbers, or a place that cannot be
-            written to.
+        BfcvizError: the suffix is unknown, there is no browser, the figure has no numbers, or the path cannot be
+            written.
         MissingExtra: kaleido is not installed.
     """
     target = Path(path)
     render = _FORMATS.get(target.suffix.lower())
     if render is None:
         raise BfcvizError(
-            f"cannot export to {target.name!r}: its suffix says no format known here; "
+            f"cannot export to {target.name!r}: its suffix names no known format; "
             f"use one of {', '.join(_FORMATS)}"
         )
     _write(target, render(figure))
@@ -52,7 +51,7 @@ def export(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
 
 
 def rendered(figure: go.Figure, suffix: str) -> bytes:
-    """What `export` would write to a file with this suffix (`.html`, ...)."""
+    """The bytes that `export` writes to a file with this suffix (`.html`, ...)."""
     return _FORMATS[suffix](figure)
 
 
@@ -71,10 +70,10 @@ def _image(figure: go.Figure, form: str) -> bytes:
     width, height = drawn.layout.width or WIDTH, drawn.layout.height or HEIGHT
     options = {"format": form, "width": width, "height": height, "scale": SCALE if form == "png" else 1}
     with warnings.catch_warnings():
-        # A user's own running kaleido server ignores kopts, and says so.
+        # If the user runs a kaleido server, it ignores kopts and warns.
         warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
         try:
-            # Without this it would fetch MathJax from the network.
+            # By default kaleido loads MathJax from the network.
             made: bytes = kaleido.calc_fig_sync(drawn.to_dict(), opts=options, kopts={"mathjax": False})
         except (ChromeNotFoundError, RuntimeError) as error:
             raise BfcvizError(
@@ -86,11 +85,10 @@ def _image(figure: go.Figure, form: str) -> bytes:
 
 
 def _with_rim(figure: go.Figure) -> go.Figure:
-    """The figure with as much empty room at its right and below as kaleido takes from a PDF's page there."""
+    """The figure with an empty rim at its right and bottom, where kaleido cuts off a PDF page."""
     layout = figure.layout
-    right, below = (
-        80 if room is None else room for room in (layout.margin.r, layout.margin.b)
-    )  # 80: plotly's
+    margins = (layout.margin.r, layout.margin.b)
+    right, below = (80 if margin is None else margin for margin in margins)  # 80: plotly's default
     return go.Figure(figure).update_layout(
         width=(layout.width or WIDTH) + _RIM,
         height=(layout.height or HEIGHT) + _RIM,
@@ -113,7 +111,7 @@ def _parquet(figure: go.Figure) -> bytes:
 def _numbers(figure: go.Figure, form: str) -> pa.Table:
     table = figure.table if isinstance(figure, Picture) else None
     if table is None:
-        raise BfcvizError(f"this figure brings no numbers for .{form}; those made by bfcviz.figures do")
+        raise BfcvizError(f"this figure has no numbers for .{form}; export one that bfcviz.draw made")
     return table
 
 
@@ -126,14 +124,14 @@ _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
     ".parquet": _parquet,
 }
 IMAGES: Final = frozenset({".png", ".svg", ".pdf"})
-"""Those that a browser makes, which takes seconds when it starts."""
+"""The suffixes that need a browser; its start takes seconds."""
 
 FORMATS: Final = tuple(_FORMATS)
-"""The suffixes `export` knows."""
+"""The suffixes that `export` accepts."""
 
 
 def _write(target: Path, body: bytes) -> None:
-    """Puts `body` at `target` in one move, so that no reader ever meets half a file."""
+    """Write `body` to `target` by a rename, so that a reader never sees half a file."""
     beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         try:
@@ -143,5 +141,5 @@ def _write(target: Path, body: bytes) -> None:
             beside.unlink(missing_ok=True)
     except OSError as error:
         no_folder = isinstance(error, FileNotFoundError | NotADirectoryError)
-        advice = "; choose a place in a folder that is there" if no_folder else ""
+        advice = "; choose a path in a folder that exists" if no_folder else ""
         raise BfcvizError(f"cannot write {str(target)!r}: {error.strerror}{advice}") from error

@@ -1,7 +1,7 @@
-"""One set of axes as plain data, and the page that several of them are put on.
+"""Panel: one set of axes as plain data; and the page (figure) that lays out several panels.
 
-A picture is first made as `Panel`s, plain dictionaries in plotly's words. So the same panels become a figure
-of their own or one view among others, and an update is the difference between two of them.
+Every figure is first a list of `Panel`s, dictionaries in plotly's terms. The same panel is shown as a figure of its
+own or as one of several in a dashboard, and an update is the difference between two panels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,30 +14,30 @@ import pyarrow as pa
 from bfcviz.figures.style.theme import Theme, template
 
 TITLE: Final = 24
-"""Pixels over a plot for its title."""
+"""Pixels above a plot for its title."""
 LEGEND: Final = 19
-"""Pixels for each line of its legend, which lies between title and plot."""
+"""Pixels per line of the legend, between title and plot."""
 BELOW: Final = 46
-"""Pixels under each plot for the ticks and the name of its x axis."""
+"""Pixels below each plot for the ticks and the title of its x axis."""
 
-# Fixed, for margins that plotly finds by itself move with every longer tick, and legends do not follow them.
+# Fixed: plotly's automatic margins change with every longer tick, and legends do not follow them.
 _LEFT: Final = 88
 _RIGHT: Final = 20
 BESIDE: Final = _LEFT + _RIGHT
-"""Pixels of a page's width that are no plot's."""
-_NOWHERE: Final = [0.0, 0.0005]  # plotly takes no narrower domain for one
-_FOOT: Final = 68  # under the last plot, whose ticks may be slanted
+"""Pixels of a page's width outside of the plots."""
+_NOWHERE: Final = [0.0, 0.0005]  # the narrowest domain that plotly accepts
+_FOOT: Final = 68  # below the last plot, whose ticks may be slanted
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
-    "responsive": True,  # follow the width of the page, and what dashboard/fit.py tells
-    # plotly offers to send the figure to its cloud: what is on these pictures stays here.
+    "responsive": True,  # follow the width of the page and of its container
+    # No button that sends the figure to plotly's cloud: the data stays on this machine.
     "showSendToCloud": False,
     "plotlyServerURL": "",
-    "typesetMath": False,  # a label in dollar signs is no formula, and formulas can carry links
-    "modeBarButtonsToRemove": ["select2d", "lasso2d"],  # they select points, which mean nothing here
+    "typesetMath": False,  # a label in dollar signs is not a formula, and formulas can carry links
+    "modeBarButtonsToRemove": ["select2d", "lasso2d"],  # selecting points has no meaning here
 }
-"""What plotly's script is told, wherever a figure is shown."""
+"""The configuration of plotly's script wherever a figure is shown."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Panel:
     """One set of axes.
 
     Attributes:
-        name: what the panel is called in code; one of a page has it.
-        title: what is shown, with its unit where one holds for all.
+        name: its name in code, unique on a page.
+        title: its title, with the unit if all traces share one.
         caption: how to read it, in one line.
-        definition: what is shown, exactly, for who points at the title; lines apart by `<br>`.
-        traces: plotly traces, without axes; their number and order never change for one kind of panel.
-            `legend` is the line of the legend a trace is named in, from 0, where it is not the first.
-        xaxis: plotly's settings of the axis.
-        yaxis: likewise.
-        x_unit: bytes, steps or nanoseconds that 1 on the x axis stands for.
-        y_unit: likewise, of the y axis.
+        definition: the exact definitions, shown on hover over the title; lines separated by `<br>`.
+        traces: plotly traces, without axes; a kind of panel always has the same number in the same order.
+            `legend` is the trace's line of the legend, from 0 (the default).
+        xaxis: plotly's settings of the x axis.
+        yaxis: plotly's settings of the y axis.
+        x_unit: bytes, steps or nanoseconds per unit of the x axis.
+        y_unit: the same for the y axis.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Panel:
 
     @property
     def above(self) -> int:
-        """Pixels needed over the plot."""
+        """Pixels needed above the plot."""
         return TITLE + LEGEND * (1 + self.legend_lines)
 
     @property
@@ -80,7 +80,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a panel goes: parts (0..1) of the page's width, and pixels from its top for its plot."""
+    """The place of a panel's plot: parts (0..1) of the page's width; top and height in pixels."""
 
     left: float
     right: float
@@ -89,22 +89,22 @@ class Place:
 
 
 class Picture(go.Figure):  # type: ignore[misc]
-    """A figure that knows the numbers it was drawn from."""
+    """A figure with the table of numbers that it shows."""
 
     _table: pa.Table | None = None
 
     def with_table(self, table: pa.Table) -> "Picture":
-        """Keeps `table` as what `export` writes for `.csv`; returns itself."""
+        """Set the table that `export` writes to `.csv` and `.parquet`; return the figure."""
         self._table = table
         return self
 
     @property
     def table(self) -> pa.Table | None:
-        """The numbers drawn, one row a chunk, bin or point."""
+        """The numbers drawn, one row per chunk, bin or point."""
         return self._table
 
     def show(self, *args: Any, **kwargs: Any) -> None:
-        """Shows the figure as plotly does, with `CONFIG`."""
+        """Show the figure as plotly does, with `CONFIG`."""
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
     def _ipython_display_(self) -> None:
@@ -113,34 +113,34 @@ class Picture(go.Figure):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Page:
-    """A whole figure as plain data: what plotly calls its data and its layout."""
+    """A whole figure as plain data: plotly's `data` and `layout`."""
 
     data: Sequence[Mapping[str, Any]]
     layout: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Sheet:
-    """What the panels lie on: pixels over the first plot, pixels in all, colours."""
+class _PageSize:
+    """The vertical size of a page: pixels above the first plot, pixels in all; and its theme."""
 
     margin: int
     height: int
     theme: Theme
 
     def up(self, pixels: float) -> float:
-        """Pixels as a part of the plots' height, as plotly counts."""
+        """Pixels as a part of the plots' height, plotly's unit."""
         return pixels / (self.height - self.margin - _FOOT)
 
 
 def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -> Page:
-    """The page with each panel in its place; one without a place is there, but not to be seen."""
+    """The page with each panel in its place; a panel without a place is hidden."""
     shown = [place for place in places if place is not None]
     height = max(place.top + place.height for place in shown) + _FOOT
-    sheet = _Sheet(min(place.top for place in shown), height, theme)
+    size = _PageSize(min(place.top for place in shown), height, theme)
     layout: dict[str, Any] = {
         "template": template(theme),
         "height": height,
-        "margin": {"l": _LEFT, "r": _RIGHT, "t": sheet.margin, "b": _FOOT, "autoexpand": False},
+        "margin": {"l": _LEFT, "r": _RIGHT, "t": size.margin, "b": _FOOT, "autoexpand": False},
         "hovermode": "closest",
         "hoverdistance": 60,
         "annotations": [],
@@ -149,7 +149,7 @@ def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -
     }
     data: list[dict[str, Any]] = []
     for number, (panel, place) in enumerate(zip(panels, places, strict=True), start=1):
-        axes = _hidden(number) if place is None else _placed(panel, number, place, sheet)
+        axes = _hidden(number) if place is None else _placed(panel, number, place, size)
         title = axes.pop("title")
         layout |= axes
         layout["annotations"].append(title)
@@ -173,26 +173,26 @@ def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]
     return found
 
 
-def _placed(panel: Panel, number: int, place: Place, sheet: _Sheet) -> dict[str, Any]:
-    """Axes, legends and title of a panel that is shown."""
-    top = 1 - sheet.up(place.top - sheet.margin)
-    bottom = max(top - sheet.up(place.height), 0.0)
+def _placed(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[str, Any]:
+    """Axes, legends and title of a visible panel."""
+    top = 1 - size.up(place.top - size.margin)
+    bottom = max(top - size.up(place.height), 0.0)
     x, y = axis_names(number)
     found: dict[str, Any] = {
         f"xaxis{x[1:]}": {"visible": True, **panel.xaxis, "domain": [place.left, place.right], "anchor": y},
         f"yaxis{y[1:]}": {"visible": True, **panel.yaxis, "domain": [bottom, min(top, 1.0)], "anchor": x},
-        "title": _title(panel, x, y, sheet.theme),
+        "title": _title(panel, x, y, size.theme),
     }
     for line in range(panel.legend_lines + 1):
-        above = top + sheet.up(LEGEND * (panel.legend_lines - line))
-        found[_legend_name(number, line)] = _legend(place.left, above, sheet.theme)
+        above = top + size.up(LEGEND * (panel.legend_lines - line))
+        found[_legend_name(number, line)] = _legend(place.left, above, size.theme)
     return found
 
 
 def _hidden(number: int) -> dict[str, Any]:
     x, y = axis_names(number)
     return {
-        # Out of the way: plotly paints a plot's ground, even an empty one's, over those it overlaps.
+        # Moved aside: plotly paints even an empty plot's background over the plots it overlaps.
         f"xaxis{x[1:]}": {"visible": False, "domain": _NOWHERE},
         f"yaxis{y[1:]}": {"visible": False, "domain": _NOWHERE},
         "title": {"text": "", "showarrow": False, "visible": False},
@@ -200,18 +200,18 @@ def _hidden(number: int) -> dict[str, Any]:
 
 
 def single(panel: Panel, height: int, theme: Theme) -> Picture:
-    """The panel as a figure of its own; `height` is its plot's, in pixels."""
+    """The panel as a figure of its own; `height` is that of the plot, in pixels."""
     return compose([panel], [Place(0.0, 1.0, panel.above, height)], theme)
 
 
 def axis_names(number: int) -> tuple[str, str]:
-    """Plotly's short names for the axes of the panel at this place, from 1."""
+    """Plotly's short names for the axes of panel `number`, from 1."""
     suffix = "" if number == 1 else str(number)
     return f"x{suffix}", f"y{suffix}"
 
 
 def _legend_name(number: int, line: int) -> str:
-    place = 10 * line + number  # any numbers do, as long as each legend has its own
+    place = 10 * line + number  # each legend needs a number of its own
     return "legend" if place == 1 else f"legend{place}"
 
 

@@ -1,4 +1,4 @@
-"""The numbers behind the pictures as Arrow tables: what `.csv` holds."""
+"""The numbers of the region map and of the bin histogram as Arrow tables, for `.csv` and `.parquet`."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from bfcviz.model.state.size_classes import bin_numbers
 
 
 def chunk_table(model: Model) -> pa.Table:
-    """One row a chunk, by address; sizes in bytes."""
+    """One row per chunk, by address; sizes in bytes."""
     chunks = model.chunks()
     in_use = chunks["in_use"]
     names = model.trace.labels
@@ -32,7 +32,7 @@ def chunk_table(model: Model) -> pa.Table:
 
 
 def bin_table(model: Model) -> pa.Table:
-    """One row a bin: its least chunk size, and free and in-use chunks whose size falls into it."""
+    """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
     bins = model.bins()
     return pa.table(
         {

@@ -110,8 +110,10 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         dashboard.inspector.colour = colour
         dashboard.inspector.trace_grew(moving=True)
         owned = []
-        make = live_map._owned
-        monkeypatch.setattr(live_map, "_owned", lambda events: owned.append(make(events)) or owned[-1])
+        make = live_map.chunks_of_events
+        monkeypatch.setattr(
+            live_map, "chunks_of_events", lambda events: owned.append(make(events)) or owned[-1]
+        )
         work(heap, 30)
         dashboard.trace.refresh()
         assert dashboard.inspector.glance()

@@ -196,7 +196,7 @@ def test_an_empty_trace_is_shown():
 
 def test_a_trace_of_one_event_is_shown():
     heap = PlainHeap(MiB)
-    heap._extend(256)
+    heap.extend(256)
     inspector = Inspector(heap.trace(), theme="dark")
     press(inspector, "forward")
     assert inspector.step == 1

@@ -1,4 +1,4 @@
-"""Traces as nobody would wish for: each must be shown sensibly, and none may change the page it is shown on."""
+"""Odd traces: every figure must draw them, and none of their texts may change the page."""
 
 import math
 from html.parser import HTMLParser
@@ -30,12 +30,12 @@ def empty():
 
 def one_event():
     heap = PlainHeap(MiB)
-    heap._extend(256)
+    heap.extend(256)
     return heap.trace()
 
 
 def no_addresses():
-    """Marks and requests that failed, and no region."""
+    """Marks and failed requests, and no region."""
     labels = Labels()
     events = _events(4, kind=[Kind.MARK, Kind.OOM, Kind.MARK, Kind.OOM], requested=[0, 1000, 0, 1 << 40])
     events["label"] = labels.intern(LABELS[0])
@@ -67,7 +67,7 @@ def one_chunk_in_a_tebibyte():
 
 
 def odd_labels():
-    """In every place where text can come from, and degraded."""
+    """Hostile texts in every place that holds text; the trace is degraded."""
     heap = PlainHeap(64 * MiB, 2)
     held = [
         heap.allocate(8 * MiB if number % 2 else KiB, name, **{f"{name[:40]}": name})
@@ -124,7 +124,7 @@ ODD = {
         pools_without_events,
     )
 }
-"""Name -> makes it; `many_regions` takes longer and is not among them."""
+"""Name -> function that makes the trace; without `many_regions`, which is slow."""
 
 
 def _events(count, **fields):
@@ -142,11 +142,11 @@ def _with_times(change):
     return trace_of(events, trace.labels)
 
 
-# -- what may reach a page ---------------------------------------------------------------------------------------
+# -- checks of what reaches a page -----------------------------------------------------------------------------
 
 
 class _Tags(HTMLParser):
-    """Fails on markup that no text of ours holds."""
+    """Fails on markup other than the allowed tags."""
 
     def __init__(self, text, allowed):
         super().__init__()
@@ -168,7 +168,7 @@ class _Tags(HTMLParser):
 
 
 def assert_harmless(text, allowed):
-    """`text`, as HTML, holds no tags but those allowed, all of them closed, and can be sent to a page."""
+    """`text`, as HTML, has only allowed tags, all of them closed, and can be encoded."""
     text.encode()
     assert not [
         letter for letter in text if not letter.isprintable() and letter not in "\n\u2068\u2069\u200b\ufeff"
@@ -180,7 +180,7 @@ PLOTLY = {"b", "br", "span", "extra"}
 
 
 def assert_drawable(figure):
-    """Every text of a figure in plotly's words is harmless, and every number that goes as JSON one that JSON has."""
+    """Every text of a figure is harmless, and every number is one that JSON can hold."""
     if isinstance(figure, dict):
         for value in figure.values():
             assert_drawable(value)

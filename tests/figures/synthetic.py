@@ -1,6 +1,6 @@
-"""Traces made here, so that pictures are tested without any other room's heap or importer.
+"""Synthetic traces, so that tests of figures need no allocator and no importer.
 
-A plain best-fit heap over sorted lists writes the events: slow, small and independent of bfcviz.allocator.
+A plain best-fit heap records the events: slow, small and independent of bfcviz.allocator.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ KiB, MiB = 1 << 10, 1 << 20
 
 
 class PlainHeap:
-    """Best fit with splits and merges over regions of fixed size; `events` grows as it is used."""
+    """Best fit with splits and merges over regions of fixed size; it appends to `events`."""
 
     def __init__(self, region_bytes, regions=1, labels=None, gap=0):
         self.labels = labels or Labels()
@@ -24,7 +24,7 @@ class PlainHeap:
         self.granted = 0
         self.handles = 0
 
-    def _event(self, kind, **fields):
+    def record(self, kind, **fields):
         event = np.zeros((), EVENT)
         event["seq"], event["time"], event["kind"] = len(self.events), 1000 * len(self.events), kind
         event["bin"] = -1
@@ -32,14 +32,14 @@ class PlainHeap:
             event[name] = value
         self.events.append(event)
 
-    def _extend(self, rounded):
+    def extend(self, rounded):
         if self.granted == len(self.room):
             return False
         address, size = self.room[self.granted]
         region, self.granted = self.granted, self.granted + 1
         self.handles += 1
         self.chunks[address] = [size, None, 0, self.handles, 0, region]
-        self._event(
+        self.record(
             Kind.EXTEND,
             address=address,
             size=size,
@@ -57,11 +57,11 @@ class PlainHeap:
     def allocate(self, requested, label="", **details):
         rounded = max(-(-requested // 256) * 256, 256)
         address = self._best(rounded)
-        if address is None and self._extend(rounded):
+        if address is None and self.extend(rounded):
             address = self._best(rounded)
         if address is None:
             free = [c[0] for c in self.chunks.values() if c[1] is None]
-            self._event(
+            self.record(
                 Kind.OOM,
                 address=sum(free),
                 size=max(free, default=0),
@@ -75,14 +75,14 @@ class PlainHeap:
         if rest >= rounded or rest >= 64 * MiB:
             self.handles += 1
             self.chunks[address + rounded] = [rest, None, 0, self.handles, 0, chunk[5]]
-            self._event(
+            self.record(
                 Kind.SPLIT, address=address + rounded, size=rest, chunk=chunk[3], other=self.handles,
                 region=chunk[5], bin=bin_of(rest),
             )  # fmt: skip
             chunk[0] = rounded
         number = self.labels.intern(label, **details) if label else 0
         chunk[1], chunk[2], chunk[4] = requested, number, len(self.events)
-        self._event(
+        self.record(
             Kind.ALLOCATE, address=address, size=chunk[0], requested=requested, chunk=chunk[3],
             other=len(self.events), label=number, region=chunk[5], bin=found_in,
         )  # fmt: skip
@@ -90,7 +90,7 @@ class PlainHeap:
 
     def free(self, address):
         chunk = self.chunks[address]
-        self._event(
+        self.record(
             Kind.FREE, address=address, size=chunk[0], requested=chunk[1], chunk=chunk[3], other=chunk[4],
             label=chunk[2], region=chunk[5], bin=bin_of(chunk[0]),
         )  # fmt: skip
@@ -107,7 +107,7 @@ class PlainHeap:
     def _merge(self, survivor, absorbed):
         kept, gone = self.chunks[survivor], self.chunks.pop(absorbed)
         kept[0] += gone[0]
-        self._event(
+        self.record(
             Kind.MERGE,
             address=absorbed,
             size=gone[0],
@@ -119,7 +119,7 @@ class PlainHeap:
 
     def mark(self, name, value=0, **details):
         label = self.labels.intern(name, **details)
-        self._event(Kind.MARK, label=label, size=value)
+        self.record(Kind.MARK, label=label, size=value)
 
     def trace(self, pools=1):
         events = np.array(self.events, dtype=EVENT) if self.events else np.empty(0, EVENT)
@@ -140,7 +140,7 @@ def trace_of(events, labels=None, pools=1):
 
 
 def busy_trace(operations=400, seed=0, region_bytes=64 * MiB, regions=2):
-    """Random sizes, some kept, most freed again; ends with an OOM."""
+    """Random sizes, some of them freed again; the last event is an OOM."""
     random = np.random.default_rng(seed)
     heap = PlainHeap(region_bytes, regions)
     held = []
@@ -153,4 +153,14 @@ def busy_trace(operations=400, seed=0, region_bytes=64 * MiB, regions=2):
             if address is not None:
                 held.append(address)
     heap.allocate(region_bytes * regions, "too/large")
+    return heap.trace()
+
+
+def marked_trace(count=5, every=40, label="<b>epoch</b> \u05d0"):
+    """A busy heap with a mark after every few operations."""
+    heap = PlainHeap(64 * MiB)
+    for i in range(count * every):
+        heap.free(heap.allocate(1000 + 300 * i))
+        if i % every == every - 1:
+            heap.mark(label, i)
     return heap.trace()

@@ -1,4 +1,4 @@
-"""The code of a picture is run, and must make that very picture."""
+"""The code of a picture, when run, makes the same picture."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from figures.synthetic import busy_trace
 
 import bfcviz
 from bfcviz.figures import FIGURES, Look, Picture, draw
-from bfcviz.figures.code import code_for
+from bfcviz.figures.code import IN_MEMORY, code_for
 from bfcviz.figures.style.view_options import MapWindow, Selected
 
 WINDOW = MapWindow((0.0, np.float64(1 << 20)), (0.0, 2.5))
@@ -31,7 +31,7 @@ def run(monkeypatch):
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A trace's file with a name that wants to be code."""
+    """A trace file whose name contains code."""
     return busy_trace().save(
         tmp_path_factory.mktemp("run") / 'a\'); import os; os.abort() # "b\\n"\u202e.parquet'
     )
@@ -48,12 +48,12 @@ def file(tmp_path_factory):
     ],
 )
 def test_the_code_makes_the_same_figure(name, look, file, run):
-    told = {key: getattr(look, key) for key in Look.__dataclass_fields__}
+    options = {key: getattr(look, key) for key in Look.__dataclass_fields__}
     figure = run(code_for(name, file, 300, 0, look))
-    assert figure.to_json() == draw(name, bfcviz.open(file), 300, **told).to_json()
+    assert figure.to_json() == draw(name, bfcviz.open(file), 300, **options).to_json()
 
 
-def test_the_code_is_short_and_says_nothing_that_goes_without_saying():
+def test_the_code_names_no_defaults():
     assert code_for("region_map", Path("/data/run.parquet"), 1234) == (
         "import bfcviz\n"
         "\n"
@@ -90,4 +90,4 @@ def test_a_sample_is_opened_by_its_name_on_every_machine(run):
 
 def test_a_trace_in_memory_is_the_users_to_name():
     code = code_for("region_map", busy_trace().path, 3)
-    assert "trace = ...  # your trace" in code
+    assert IN_MEMORY in code

@@ -108,7 +108,7 @@ def test_a_failed_export_leaves_the_old_file_alone(figure, tmp_path):
     assert (tmp_path / "map.csv").read_text() != "old"
 
 
-def test_a_place_that_cannot_be_written_is_said(figure, tmp_path):
+def test_a_path_that_cannot_be_written_is_refused(figure, tmp_path):
     with pytest.raises(BfcvizError, match="cannot write"):
         export(figure, tmp_path / "nowhere" / "map.csv")
 

@@ -1,14 +1,12 @@
-"""Every figure of traces as nobody would wish for."""
+"""Every figure draws odd traces: empty, damaged, huge, with hostile labels."""
 
 import pytest
 from figures.odd_traces import ODD, assert_drawable, many_regions
 
 from bfcviz.figures import FIGURES
 from bfcviz.figures.export import rendered
-from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.fit_width import fitted
 from bfcviz.figures.style.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
@@ -65,30 +63,3 @@ def test_windows_far_outside_are_drawn(name, look):
 def test_odd_labels_are_exported(suffix):
     for picture in pictures(ODD["odd_labels"](), Look(colour="label")):
         assert rendered(picture, suffix)
-
-
-def panel(*names, **of_each):
-    traces = [{"type": "scatter", "name": name, **of_each} for name in names]
-    return Panel("p", "Title", "a caption of some length", traces, {}, {}, definition="what it is")
-
-
-def test_a_wide_page_changes_nothing():
-    wide = panel("one", "two")
-    assert fitted(wide, 1000) is wide
-
-
-def test_a_legend_takes_as_many_lines_as_it_needs():
-    narrow = fitted(panel(*["ten letters"] * 6), 300)
-    assert [trace["legend"] for trace in narrow.traces] == [0, 0, 1, 1, 2, 2]
-    assert narrow.above > panel("one").above
-
-
-def test_a_legend_without_a_name_takes_no_room():
-    assert fitted(panel(*[""] * 50), 300).legend_lines == 0
-
-
-def test_a_caption_that_is_cut_is_told_on_hover():
-    narrow = fitted(panel("one"), 200)
-    assert narrow.caption == "a caption of some…"
-    assert narrow.definition == "a caption of some length<br>what it is"
-    assert fitted(panel("one"), 60).caption == ""

@@ -10,20 +10,26 @@ from typing import Any, TypeVar
 
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures.active_memory.figure import INSTEAD_OF_STATE, Lives, life_at, lifetimes_panel, lives
-from bfcviz.figures.address_time.figure import address_time_panel, passage
-from bfcviz.figures.address_time.window import Passage, lifetime_at
+from bfcviz.figures.active_memory.figure import (
+    INSTEAD_OF_STATE,
+    ActiveMemoryWindow,
+    active_memory_panel,
+    active_memory_window,
+    allocation_at,
+)
+from bfcviz.figures.address_time.figure import address_time_panel, address_time_window
+from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time
 from bfcviz.figures.bins.histogram import bin_panels
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.region_map.figure import chunk_at, moving_panel, region_panel
-from bfcviz.figures.region_map.live_map import Glance
-from bfcviz.figures.region_map.touched import last_event
+from bfcviz.figures.region_map.figure import chunk_at, live_map_panel, region_panel
+from bfcviz.figures.region_map.highlights import last_event
+from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.style.colouring import Colouring, colouring
 from bfcviz.figures.style.view_options import Look, Selected
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.figures.timelines.event_rate import rate_panel
 from bfcviz.figures.timelines.fragmentation import fragmentation_panel
-from bfcviz.figures.timelines.history import History, history
+from bfcviz.figures.timelines.history import History, measure_history
 from bfcviz.figures.timelines.stats import stats_panel
 from bfcviz.model import Model
 from bfcviz.model.explain.search import Search, search_of
@@ -39,14 +45,14 @@ class Study:
 
     Attributes:
         model: at the step that is shown.
-        moving: the heap is at work and its newest step shown: the whole region map is a `Glance`, and no search
+        moving: the heap is at work and its newest step shown: the whole region map is a `LiveMap`, and no search
             is looked for.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.model = Model(trace, pool)
         self.moving = False
-        self._glance: Glance | None = None
+        self._glance: LiveMap | None = None
         self._kept: dict[str, tuple[Hashable, Any]] = {}
 
     @property
@@ -63,7 +69,7 @@ class Study:
             "rate": lambda: _named(rate_panel(self.history(look), self.model.step, look)),
             "bin_bytes": lambda: self._bins(look),
             "address_time": lambda: _named(address_time_panel(self.passage(look), self.model.step, look)),
-            "lifetimes": lambda: _named(lifetimes_panel(self.lives(look), self.model.step, look)),
+            "lifetimes": lambda: _named(active_memory_panel(self.lives(look), self.model.step, look)),
         }
         made: dict[str, Panel] = {}
         self._glance = None
@@ -90,9 +96,9 @@ class Study:
             return None
         return self._keep("search", step, lambda: search_of(self.trace, step - 1, self.model))
 
-    def clock(self, look: Look) -> Clock:
+    def clock(self, look: Look) -> StepAxis:
         """Where steps lie on the timelines' axis."""
-        return self._keep("clock", (len(self.trace), look.axis), lambda: Clock.of(self.trace, look.axis))
+        return self._keep("clock", (len(self.trace), look.axis), lambda: StepAxis.of(self.trace, look.axis))
 
     def colours(self, look: Look) -> Colouring:
         """What chunks are coloured by; a label keeps its colour while the trace grows."""
@@ -105,29 +111,31 @@ class Study:
         """What the timelines of bytes draw; of a trace that grew, only what is new is read."""
         key = (len(self.trace), look.axis, look.steps, look.wanted)
         before = self._last("history")
-        return self._keep("history", key, lambda: history(self.trace, self.model.pool, look, before))
+        return self._keep("history", key, lambda: measure_history(self.trace, self.model.pool, look, before))
 
-    def passage(self, look: Look) -> Passage:
+    def passage(self, look: Look) -> AddressTimeWindow:
         """What the address-time map draws."""
         key = (len(self.trace), look.axis, look.steps, look.addresses, look.colour, look.theme)
         before, model = self._last("passage"), self.model
 
-        def make() -> Passage:
-            return passage(
+        def make() -> AddressTimeWindow:
+            return address_time_window(
                 self.trace, model.pool, look, colours=self.colours(look), model=model, before=before
             )
 
         return self._keep("passage", key, make)
 
-    def lives(self, look: Look) -> Lives:
+    def lives(self, look: Look) -> ActiveMemoryWindow:
         """What the lifetimes' panel draws: by label where chunks are coloured by state, for all here are in use."""
         look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
         model, colours = self.model, self.colours(look)
 
-        def make() -> Lives:
+        def make() -> ActiveMemoryWindow:
             series = self.history(look).series
-            return lives(self.trace, model.pool, look, colours=colours, series=series, model=model)
+            return active_memory_window(
+                self.trace, model.pool, look, colours=colours, series=series, model=model
+            )
 
         return self._keep("lives", key, make)
 
@@ -142,9 +150,9 @@ class Study:
             return look.selected, None
         step = self.clock(look).step_at(x)
         if panel == "address_time":
-            return lifetime_at(self.passage(look), x, y), step
+            return chunk_at_time(self.passage(look), x, y), step
         if panel == "lifetimes":
-            return life_at(self.lives(look), x, y), step
+            return allocation_at(self.lives(look), x, y), step
         return look.selected, step
 
     def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
@@ -158,8 +166,8 @@ class Study:
 
     def _region_map(self, look: Look) -> dict[str, Panel]:
         if self.moving and look.map_window is None:
-            self._glance = Glance(self.model, self.colours(look), look.paints)
-            return _named(moving_panel(self._glance, self.trace.labels, look))
+            self._glance = LiveMap(self.model, self.colours(look), look.paints)
+            return _named(live_map_panel(self._glance, self.trace.labels, look))
         return _named(region_panel(self.model, last_event(self.model), look, self.colours(look)))
 
     def _fragmentation(self, look: Look) -> dict[str, Panel]:

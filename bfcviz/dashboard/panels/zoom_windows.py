@@ -7,13 +7,16 @@ from typing import Any, Final
 from bfcviz.dashboard.panels.panel_data import TIMELINES
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.view_options import Look, MapWindow, Span
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 
 _SAME: Final = 1e-3  # of a range: what the page rounds
 
 
 def zoomed(
-    look: Look, panels: Mapping[str, Panel], ranges: Mapping[str, Mapping[str, Sequence[float]]], clock: Clock
+    look: Look,
+    panels: Mapping[str, Panel],
+    ranges: Mapping[str, Mapping[str, Sequence[float]]],
+    clock: StepAxis,
 ) -> Look:
     """`look` with the windows of those panels that the page shows otherwise than they were drawn.
 
@@ -64,7 +67,7 @@ def _span(ends: Sequence[float], unit: float) -> Span:
     return low, high
 
 
-def _steps(x: Sequence[float], clock: Clock) -> tuple[int, int]:
+def _steps(x: Sequence[float], clock: StepAxis) -> tuple[int, int]:
     first, last = clock.step_at(float(x[0])), clock.step_at(float(x[1]))
     if last <= first:  # a window narrower than an event
         last = min(first + 1, clock.last)

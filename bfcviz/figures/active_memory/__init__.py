@@ -1,1 +1,1 @@
-"""The active-memory timeline: who held the memory, the largest allocations stacked."""
+"""The active-memory timeline: bytes in use over time, the largest allocations stacked."""

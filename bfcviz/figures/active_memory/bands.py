@@ -1,4 +1,4 @@
-"""The bands of an active-memory timeline: their outlines, the names on them, and what hovering over them says."""
+"""The bands of the active-memory timeline: outlines, names and hover texts."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,16 +10,16 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import life_text
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model.lifetimes.lifetimes import times_of
 from bfcviz.model.lifetimes.stacking import Stack, stack
 
 _COLUMNS: Final = 60  # of the grid of hover points
 _POINTS: Final = 1500
-_PIXELS: Final = 400  # a plot has about twice as many; a band moves in whole ones of these
-_NAMED: Final = 12  # bands with their name on them, at most
-_SHORTEST: Final = 0.12  # of the window's width that a band with a name lasts at least
-_LOWEST: Final = 0.04  # of the plot's height
+_PIXELS: Final = 400  # about half of a plot's width: band outlines keep one corner per such pixel
+_NAMED: Final = 12  # bands that carry their name, at most
+_SHORTEST: Final = 0.12  # of the window's width: a shorter band carries no name
+_LOWEST: Final = 0.04  # of the plot's height: a thinner band carries no name
 _LONGEST_NAME: Final = 26
 
 Floats = NDArray[np.float64]
@@ -30,10 +30,10 @@ class Bands:
     """Stacked lifetimes on an x axis.
 
     Attributes:
-        lifetimes: of LIFETIME, by `born`.
-        stack: their heights.
-        x: where the stack's moments lie, in axis units, cut to the window.
-        sides: where the window begins and ends.
+        lifetimes: LIFETIME records, ordered by `born`.
+        stack: the height of each band over time, in bytes.
+        x: the positions of the stack's moments, in axis units, clipped to the window.
+        sides: the ends of the window, in axis units.
     """
 
     lifetimes: NDArray[np.void]
@@ -43,20 +43,20 @@ class Bands:
 
     @property
     def highest(self) -> float:
-        """Bytes under the highest edge."""
+        """The height of the whole stack at its peak, in bytes."""
         if not len(self.lifetimes):
             return 0.0
         return float((self.stack.below[-1] + self._alive(len(self.lifetimes) - 1)).max())
 
     def outlines(self, lives: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Closed outlines in axis units and bytes, NaN after each; one NaN where there are none."""
+        """Closed outlines, x in axis units and y in bytes, NaN after each; one NaN if there are none."""
         if not len(lives):
             return np.full(1, np.nan), np.full(1, np.nan)
         outlines = [self._outline(life) for life in lives.tolist()]
         return np.concatenate([x for x, _ in outlines]), np.concatenate([y for _, y in outlines])
 
     def at(self, x: float, num_bytes: float) -> int | None:
-        """The band at a place."""
+        """The index of the band at `x` (axis units) and `num_bytes`; None if there is none."""
         moment = int(np.searchsorted(self.x, x, side="right")) - 1
         if moment < 0 or not self.sides[0] <= x <= self.sides[1]:
             return None
@@ -66,13 +66,13 @@ class Bands:
         return int(hits[0]) if len(hits) else None
 
     def middle(self, life: int, x: float) -> float:
-        """Bytes up to the middle of a band at `x`, where it is alive."""
+        """The middle of a band at `x`, in bytes; at the nearest end of its life if `x` is outside of it."""
         moment = int(np.searchsorted(self.x, x, side="right")) - 1
         moment = min(max(moment, int(self.stack.first[life])), int(self.stack.last[life]) - 1)
         return float(self.stack.below[life, moment]) + float(self.lifetimes["size"][life]) / 2
 
     def ends(self) -> tuple[Floats, Floats]:
-        """Where each band begins and ends."""
+        """Where each band begins and ends, in axis units."""
         return self.x[self.stack.first], self.x[self.stack.last]
 
     def _alive(self, life: int) -> Floats:
@@ -81,17 +81,17 @@ class Bands:
         held: Floats = alive * float(self.lifetimes["size"][life])
         return held
 
-    def _seen(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of a band's turns that a picture can show: its first, and the last in each of the plot's `_PIXELS`."""
+    def _visible(self, turns: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The turns of a band that a picture can show: the first, and the last in each of `_PIXELS` columns."""
         left, right = self.sides
         pixel = np.floor((self.x[turns] - left) * (_PIXELS / max(right - left, 1e-9)))
         keep = np.append(pixel[1:] != pixel[:-1], True)
         keep[0] = True
-        seen: NDArray[np.intp] = turns[keep]
-        return seen
+        visible: NDArray[np.intp] = turns[keep]
+        return visible
 
     def _outline(self, life: int) -> tuple[Floats, Floats]:
-        turns = self._seen(self.stack.turns(life))
+        turns = self._visible(self.stack.turns(life))
         edges = np.append(self.x[turns], self.x[self.stack.last[life]])
         across = np.repeat(edges, 2)[1:-1]
         low = np.repeat(self.stack.below[life, turns], 2)
@@ -101,20 +101,20 @@ class Bands:
         return x, y
 
 
-def bands_of(lifetimes: NDArray[np.void], trace: Trace, clock: Clock, steps: tuple[int, int]) -> Bands:
-    """The bands of lifetimes, as far as they lie in the window of steps."""
+def bands_of(lifetimes: NDArray[np.void], trace: Trace, step_axis: StepAxis, steps: tuple[int, int]) -> Bands:
+    """The bands of these lifetimes, clipped to the window of steps."""
     stacked = stack(lifetimes)
-    left, right = clock.position(steps[0]), clock.position(steps[1])
+    left, right = step_axis.position(steps[0]), step_axis.position(steps[1])
     x = np.full(len(stacked.moments), right)
     happened = np.flatnonzero(stacked.moments < steps[1])
     seqs = stacked.moments[happened]
-    times = times_of(trace, seqs) if clock.axis == "time" else np.zeros(0)
-    x[happened] = clock.positions(seqs + np.uint64(1), times)
+    times = times_of(trace, seqs) if step_axis.axis == "time" else np.zeros(0)
+    x[happened] = step_axis.positions(seqs + np.uint64(1), times)
     return Bands(lifetimes, stacked, np.clip(x, left, right), (left, right))
 
 
 def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme: Theme) -> dict[str, Any]:
-    """The labels of the bands that have room for one, the largest first."""
+    """A text trace: names on the bands that have room for one, the largest first."""
     left, right = bands.ends()
     wide = (right - left) >= _SHORTEST * max(bands.sides[1] - bands.sides[0], 1e-9)
     high = bands.lifetimes["size"] >= _LOWEST * reach * divisor
@@ -135,18 +135,18 @@ def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme
 
 
 def _rim(colour: str) -> str:
-    """A rim around letters: a name may reach over several bands, dark and light ones."""
+    """A CSS outline around letters: a name may cross both dark and light bands."""
     sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
     return ", ".join(sides)
 
 
 def _tail(name: str) -> str:
-    """The end of a name, where those of operations differ."""
+    """The end of a name: names of operations differ at their ends."""
     return harmless(name) if len(name) <= _LONGEST_NAME else "…" + harmless(name[-_LONGEST_NAME:])
 
 
 def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:
-    """Unseen points, one in every band at least and more along the long ones, that tell of it."""
+    """Invisible points with hover texts: at least one in each band, more along the long ones."""
     left, right = bands.ends()
     width = max(bands.sides[1] - bands.sides[0], 1e-9)
     along = np.maximum(np.ceil((right - left) / width * _COLUMNS), 1.0)

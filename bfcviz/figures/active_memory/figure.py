@@ -1,7 +1,7 @@
-"""The active-memory timeline: who held the memory, the largest allocations stacked on one another.
+"""The active-memory timeline: bytes in use over time, with the largest allocations stacked as bands.
 
-Each is a band from the step that handed it out to the one that took it back; bands come down when one below them
-ends. What the smaller ones hold together is the one band on top.
+A band runs from the step that allocated its memory to the step that freed it; the bands above it drop when it ends.
+One band on top shows all smaller allocations together.
 """
 
 from collections.abc import Mapping
@@ -21,54 +21,54 @@ from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model import Model, timeline
 from bfcviz.model.lifetimes.address_layout import NEVER
 from bfcviz.model.lifetimes.lifetimes import find
 
 LARGEST: Final = 200
-"""So many allocations get a band of their own."""
+"""Allocations with a band of their own, at most."""
 
 INSTEAD_OF_STATE: Final = "label"
-"""What bands are coloured by where chunks are by state: all that is here is in use."""
+"""What bands are coloured by if chunks are coloured by state: every band is in use."""
 
 
 @dataclass(frozen=True)
-class Lives:
-    """What lies in a window of steps.
+class ActiveMemoryWindow:
+    """The allocations in a window of steps, ready to draw.
 
     Attributes:
         trace: the trace.
-        pool: which of its heaps.
-        look: what it was made for.
-        clock: where steps lie on the x axis.
+        pool: the heap of the trace, by number.
+        look: the look it was made for.
+        step_axis: the x axis.
         steps: the first and last step.
         bands: the largest allocations.
-        others: how many there are besides.
-        series: of TIMELINE: bytes in use of all of them.
-        colours: of the bands.
-        still: the traces of a panel that no step changes.
+        others: the number of all other allocations.
+        series: TIMELINE records: bytes in use of all allocations.
+        colours: the colouring of the bands.
+        static_traces: the traces of the panel that do not depend on the step.
     """
 
     trace: Trace
     pool: int
     look: Look
-    clock: Clock
+    step_axis: StepAxis
     steps: tuple[int, int]
     bands: Bands
     others: int
     series: NDArray[np.void]
     colours: Colouring
-    still: tuple[Mapping[str, Any], ...] = ()
+    static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def divisor(self) -> int:
-        """Bytes that 1 on the y axis stands for."""
+        """Bytes per unit of the y axis."""
         return axis_unit(self.top)[0]
 
     @property
     def reach(self) -> float:
-        """Where the y axis ends."""
+        """The end of the y axis, in its units."""
         return 1.05 * self.top / self.divisor
 
     @property
@@ -78,22 +78,22 @@ class Lives:
 
 
 def active_memory(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Who held the memory over the trace.
+    """Bytes in use over the trace, by allocation.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: theme and colouring, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has one row for each allocation that has a band, the largest first.
+        The figure; its table has one row per allocation with a band, the largest first.
     """
-    seen = lives(trace, pool, look)
-    return single(lifetimes_panel(seen, step, look), 380, look.paints).with_table(band_table(seen))
+    window = active_memory_window(trace, pool, look)
+    return single(active_memory_panel(window, step, look), 380, look.paints).with_table(band_table(window))
 
 
-def lives(  # noqa: PLR0913  what the caller has already need not be made again
+def active_memory_window(  # noqa: PLR0913  the caller passes what it already has
     trace: Trace,
     pool: int = 0,
     look: Look = PLAIN,
@@ -101,100 +101,100 @@ def lives(  # noqa: PLR0913  what the caller has already need not be made again
     *,
     series: NDArray[np.void] | None = None,
     model: Model | None = None,
-) -> Lives:
-    """Reads the window of `look` (its `steps`).
+) -> ActiveMemoryWindow:
+    """Read the allocations in the window of `look` (its `steps`).
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        look: colours, axis and window; a change of anything else needs no new lives.
-        colours: those of `look`, if they are at hand; those of the state give way to `INSTEAD_OF_STATE`.
-        series: `timeline`'s rows for these steps and no more than one to either side, if they are at hand.
-        model: one of this trace and pool; it knows short ways to the window, is moved and put back.
+        pool: the heap of the trace, by number.
+        look: theme, colouring, axis and window; its other fields do not matter here.
+        colours: the colouring of `look`, if the caller has it; `INSTEAD_OF_STATE` replaces the one by state.
+        series: `timeline`'s rows for these steps and at most one beyond each end, if the caller has them.
+        model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
 
     Raises:
         TraceError: the events up to the window contradict each other.
     """
-    clock = Clock.of(trace, look.axis)
-    first, last = window_of(clock, look)
+    step_axis = StepAxis.of(trace, look.axis)
+    first, last = window_of(step_axis, look)
     if series is None:
         series = timeline(trace, pool, first, last, timelines.intervals(last - first))
     found = find(trace, pool, first, last, largest=LARGEST, model=model)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
-    seen = Lives(
+    window = ActiveMemoryWindow(
         trace=trace,
         pool=pool,
         look=look,
-        clock=clock,
+        step_axis=step_axis,
         steps=(first, last),
-        bands=bands_of(found.lifetimes, trace, clock, (first, last)),
+        bands=bands_of(found.lifetimes, trace, step_axis, (first, last)),
         others=found.seen - len(found.lifetimes),
         series=series,
         colours=colours,
     )
-    return replace(seen, still=_still(seen, look.paints))
+    return replace(window, static_traces=_static_traces(window, look.paints))
 
 
-def _still(seen: Lives, theme: Theme) -> tuple[Mapping[str, Any], ...]:
+def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
     return (
-        _all_in_use(seen, theme),
-        *_bands(seen, theme),
-        names_on_bands(seen.bands, seen.trace, seen.divisor, seen.reach, theme),
-        hover_points(seen.bands, seen.trace, seen.divisor),
+        _all_in_use(window, theme),
+        *_bands(window, theme),
+        names_on_bands(window.bands, window.trace, window.divisor, window.reach, theme),
+        hover_points(window.bands, window.trace, window.divisor),
     )
 
 
-def lifetimes_panel(seen: Lives, step: int | None, look: Look) -> Panel:
-    """The timeline as a panel; only its last two traces depend on `step` and on what is selected.
+def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
+    """The timeline as a panel; only its last two traces depend on `step` and on the selection.
 
     Args:
-        seen: made for the theme, colours, axis and steps of `look`.
-        step: where to draw the upright line; None: nowhere.
-        look: says which chunk is selected.
+        window: made for the theme, colouring, axis and steps of `look`.
+        step: the step that a vertical line marks; None: no line.
+        look: the selected chunk.
     """
     theme = look.paints
-    divisor, unit = axis_unit(seen.top)
-    reach = seen.reach
+    divisor, unit = axis_unit(window.top)
+    reach = window.reach
     traces = [
-        *seen.still,
-        _selected(seen, look, theme),
-        timelines.now(np.nan if step is None else seen.clock.position(step), theme, reach),
+        *window.static_traces,
+        _selected(window, look, theme),
+        timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, reach),
     ]
-    drawn = len(seen.bands.lifetimes)
+    drawn = len(window.bands.lifetimes)
     return Panel(
         name="lifetimes",
         title=f"Active memory ({unit})",
-        caption=f"the {drawn:,} largest allocations, each a band while it lives; bands drop when one below is freed",
+        caption=f"the {drawn:,} largest allocations, each a band from allocate to free",
         traces=traces,
-        xaxis=seen.clock.xaxis(look.steps),
-        yaxis={"title": {"text": unit}, "range": [0, reach], "tickformat": ",~g"},
-        x_unit=seen.clock.unit,
+        xaxis=window.step_axis.xaxis(look.steps),
+        yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, reach], "tickformat": ",~g"},
+        x_unit=window.step_axis.unit,
         y_unit=float(divisor),
         definition=(
-            "Bytes in use (sizes of chunks, waste included).<br>"
-            f"In these steps {drawn + seen.others:,} allocations were alive;<br>"
-            f"the {drawn:,} largest have a band of their own,<br>all others are one band on top."
+            "bytes in use: the sizes of all chunks in use, waste included.<br>"
+            f"In these steps {drawn + window.others:,} allocations were in use:<br>"
+            f"the {drawn:,} largest have a band each,<br>all others share one band on top."
         ),
     )
 
 
-def life_at(seen: Lives, x: float, y: float) -> Selected | None:
-    """The allocation whose band is at a place in axis units; None where there is none."""
-    found = seen.bands.at(x, y * seen.divisor)
+def allocation_at(window: ActiveMemoryWindow, x: float, y: float) -> Selected | None:
+    """The allocation whose band is at `x`, `y` (axis units); None if there is none."""
+    found = window.bands.at(x, y * window.divisor)
     if found is None:
         return None
-    life = seen.bands.lifetimes[found]
+    life = window.bands.lifetimes[found]
     return Selected(int(life["address"]), int(life["born"]))
 
 
-def band_table(seen: Lives) -> pa.Table:
-    """One row an allocation, the largest first; `freed_at_step` is null for those alive at the end."""
-    every = seen.bands.lifetimes
+def band_table(window: ActiveMemoryWindow) -> pa.Table:
+    """One row per allocation, the largest first; `freed_at_step` is null for those still in use at the end."""
+    every = window.bands.lifetimes
     rows = every[np.lexsort([every["born"], ~every["size"]])]
     gone = rows["died"] != NEVER
-    names = seen.trace.labels
+    names = window.trace.labels
     return pa.table(
         {
             "size": rows["size"],
@@ -210,39 +210,39 @@ def band_table(seen: Lives) -> pa.Table:
     )
 
 
-def _all_in_use(seen: Lives, theme: Theme) -> dict[str, Any]:
-    """All bytes in use, behind the bands: what is seen of it is what the smaller allocations hold."""
-    x, y = timelines.both_ends(seen.series, "bytes_in_use", seen.clock)
+def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
+    """All bytes in use, behind the bands: the visible part is that of the smaller allocations."""
+    x, y = timelines.both_ends(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{seen.others:,} smaller allocations",
+        "name": f"{window.others:,} smaller allocations",
         "x": x,
-        "y": y / seen.divisor,
+        "y": y / window.divisor,
         "line": {"color": theme.pool.line, "width": 1, "shape": "hv"},
         "fill": "tozeroy",
         "fillcolor": theme.pool.fill,
-        "hovertemplate": f"all in use: %{{y:,.2f}} {axis_unit(seen.top)[1]}<extra></extra>",
+        "hovertemplate": f"bytes in use: %{{y:,.2f}} {axis_unit(window.top)[1]}<extra></extra>",
     }
 
 
-def _bands(seen: Lives, theme: Theme) -> list[dict[str, Any]]:
-    """One trace a class."""
-    which = seen.colours.classes(seen.bands.lifetimes, seen.steps[1])
+def _bands(window: ActiveMemoryWindow, theme: Theme) -> list[dict[str, Any]]:
+    """One trace per class."""
+    which = window.colours.classes(window.bands.lifetimes, window.steps[1])
     traces = []
     for number in range(MOST_CLASSES):
-        named = number < len(seen.colours.names)
-        paint = seen.colours.paints[number] if named else Paint(theme.paper, theme.paper)
-        x, y = seen.bands.outlines(np.flatnonzero(which == number))
+        named = number < len(window.colours.names)
+        paint = window.colours.paints[number] if named else Paint(theme.paper, theme.paper)
+        x, y = window.bands.outlines(np.flatnonzero(which == number))
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": seen.colours.names[number] if named else "",
+                "name": window.colours.names[number] if named else "",
                 "showlegend": named,
-                "legend": seen.colours.legend_line(number),
+                "legend": window.colours.legend_line(number),
                 "x": x,
-                "y": y / seen.divisor,
+                "y": y / window.divisor,
                 "fill": "toself",
                 "fillcolor": paint.fill,
                 "line": {"color": paint.line, "width": 0.5},
@@ -252,17 +252,19 @@ def _bands(seen: Lives, theme: Theme) -> list[dict[str, Any]]:
     return traces
 
 
-def _selected(seen: Lives, look: Look, theme: Theme) -> dict[str, Any]:
+def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str, Any]:
     born = None if look.selected is None else look.selected.born
-    mine = np.flatnonzero(seen.bands.lifetimes["born"] == born) if born is not None else np.zeros(0, np.intp)
-    x, y = seen.bands.outlines(mine)
+    mine = (
+        np.flatnonzero(window.bands.lifetimes["born"] == born) if born is not None else np.zeros(0, np.intp)
+    )
+    x, y = window.bands.outlines(mine)
     return {
         "type": "scatter",
         "mode": "lines",
         "name": "selected",
         "showlegend": False,
         "x": x,
-        "y": y / seen.divisor,
+        "y": y / window.divisor,
         "line": {"color": theme.highlight, "width": 2.5},
         "hoverinfo": "skip",
     }

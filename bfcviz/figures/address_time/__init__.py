@@ -1,1 +1,1 @@
-"""The address-time map: addresses upwards, steps to the right, each allocation a rectangle."""
+"""The address-time map: addresses on the y axis, steps or time on the x axis, each allocation a rectangle."""

@@ -1,7 +1,7 @@
-"""The address-time map: addresses up, time across, each allocation a rectangle: how fragmentation grew.
+"""The address-time map: addresses on the y axis, time on the x axis, each allocation a rectangle.
 
-Up to `EXACT_LIFETIMES` allocations are drawn as rectangles to scale, one trace a class; more of them as an
-image, whose cost depends on its pixels.
+It shows how fragmentation grew. Up to `EXACT_LIFETIMES` allocations are drawn as exact rectangles, one trace per
+class; more become an image, whose cost depends on its pixels.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import hover_points
-from bfcviz.figures.address_time.window import Passage, lifetime_at, read
+from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time, read_window
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring
@@ -28,114 +28,114 @@ from bfcviz.model.lifetimes.address_layout import NEVER
 from bfcviz.model.lifetimes.lifetimes import end_of
 from bfcviz.model.lifetimes.occupancy import Occupancy
 
-__all__ = ["Passage", "address_time", "address_time_panel", "lifetime_at", "passage"]
+__all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_time_window", "chunk_at_time"]
 
-_MOST_FRAMES: Final = 400  # more regions than this are told apart by nobody
+_MOST_FRAMES: Final = 400  # more frames cannot be told apart
 
-_FAINTEST: Final = 0.25  # the share of its paint that a pixel gets in which anything at all was in use
+_FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
 
 
 def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Who held which addresses over the trace.
+    """The addresses in use over the trace.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps and positions to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: theme and colouring, the x axis (step or time), and the steps and positions to draw.
 
     Returns:
-        The figure; its table has one row an allocation, or (drawn as an image) one row a pixel.
+        The figure; its table has one row per allocation, or one row per pixel if it is drawn as an image.
     """
-    seen = passage(trace, pool, look)
-    picture = single(address_time_panel(seen, step, look), 420, look.paints)
-    return picture.with_table(lifetime_table(seen) if seen.image is None else _pixel_table(seen.image))
+    window = address_time_window(trace, pool, look)
+    picture = single(address_time_panel(window, step, look), 420, look.paints)
+    return picture.with_table(lifetime_table(window) if window.image is None else _pixel_table(window.image))
 
 
-def passage(  # noqa: PLR0913  what the caller has already need not be made again
+def address_time_window(  # noqa: PLR0913  the caller passes what it already has
     trace: Trace,
     pool: int = 0,
     look: Look = PLAIN,
     colours: Colouring | None = None,
     *,
     model: Model | None = None,
-    before: Passage | None = None,
-) -> Passage:
-    """All of the map that takes long: reads the window of `look` (its `steps` and `addresses`).
+    before: AddressTimeWindow | None = None,
+) -> AddressTimeWindow:
+    """Do the slow part of the map: read the window of `look` (its `steps` and `addresses`).
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        look: colours, axis and window; a change of anything else needs no new passage.
-        colours: those of `look`, if they are at hand.
-        model: one of this trace and pool; it knows short ways to the window, is moved and put back.
-        before: the last passage of this trace, whose layout is taken if nothing was added since.
+        pool: the heap of the trace, by number.
+        look: theme, colouring, axis and window; a change of anything else needs no new window.
+        colours: the colouring of `look`, if the caller has it.
+        model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
+        before: the last passage of this trace, whose layout is reused if the trace has not grown.
 
     Raises:
         TraceError: the events up to the window contradict each other.
     """
-    seen, theme = read(trace, pool, look, colours, model=model, before=before), look.paints
-    still = (
-        _image(seen, theme),
-        box_trace("free", _grants(seen, drawn=seen.image is None), theme.free, 0.0),
-        *_classes(seen),
-        _frames(seen, theme),
-        hover_points(seen),
-        _note(seen, theme),
+    window, theme = read_window(trace, pool, look, colours, model=model, before=before), look.paints
+    static_traces = (
+        _image(window, theme),
+        box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
+        *_classes(window),
+        _frames(window, theme),
+        hover_points(window),
+        _note(window, theme),
     )
-    return replace(seen, still=still)
+    return replace(window, static_traces=static_traces)
 
 
-def address_time_panel(seen: Passage, step: int | None, look: Look) -> Panel:
-    """The map as a panel; only its last two traces depend on `step` and on what is selected.
+def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) -> Panel:
+    """The map as a panel; only its last two traces depend on `step` and on the selection.
 
     Args:
-        seen: made for the theme, colours, axis and window of `look`.
-        step: where to draw the upright line; None: nowhere.
-        look: says which chunk is selected.
+        window: made for the theme, colouring, axis and window of `look`.
+        step: the step that a vertical line marks; None: no line.
+        look: the selected chunk.
     """
     theme = look.paints
-    unit = axis_unit(seen.layout.total)[1]
-    bottom, top = (end / seen.divisor for end in seen.positions)
+    unit = axis_unit(window.layout.total)[1]
+    bottom, top = (end / window.divisor for end in window.positions)
     traces = [
-        *seen.still,
-        _selected(seen, look, theme),
-        timelines.now(np.nan if step is None else seen.clock.position(step), theme, top),
+        *window.static_traces,
+        _selected(window, look, theme),
+        timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, top),
     ]
-    mixed = "" if seen.image is None else "; each pixel mixes what lay there in its time"
+    mixed = "" if window.image is None else "; each pixel mixes the colours of its bytes and steps"
     return Panel(
         name="address_time",
         title="Address-time map",
-        caption=f"each allocation a rectangle: its addresses up, its life across; gaps are free{mixed}",
+        caption=f"each allocation is a rectangle: its addresses by its steps in use; gaps are free{mixed}",
         traces=traces,
-        xaxis=seen.clock.xaxis(look.steps),
+        xaxis=window.step_axis.xaxis(look.steps),
         yaxis={
-            "title": {"text": f"position ({unit}): regions side by side"},
+            "title": {"text": f"position in the pool ({unit})"},
             "range": [bottom, top],
             "showgrid": False,
             "zeroline": False,
             "scaleanchor": False,
             "tickformat": ",~g",
         },
-        x_unit=seen.clock.unit,
-        y_unit=float(seen.divisor),
+        x_unit=window.step_axis.unit,
+        y_unit=float(window.divisor),
         definition=(
-            "Position: bytes from the lowest address of the pool,<br>"
-            "with the gaps between its regions left out.<br>"
-            "Free memory in many thin stripes is fragmented:<br>no large request fits into it."
+            "position: bytes from the lowest address of the pool,<br>"
+            "gaps between regions left out.<br>"
+            "Free memory in many thin stripes is fragmented:<br>a large request fits into none of them."
         ),
     )
 
 
-def lifetime_table(seen: Passage) -> pa.Table:
-    """One row an allocation, by the step that handed it out; `freed_at_step` is null for those alive."""
-    lives = seen.lifetimes
-    names = seen.trace.labels
+def lifetime_table(window: AddressTimeWindow) -> pa.Table:
+    """One row per allocation, by allocating step; `freed_at_step` is null if it is still in use at the end."""
+    lives = window.lifetimes
+    names = window.trace.labels
     gone = lives["died"] != NEVER
     return pa.table(
         {
             "address": lives["address"],
-            "position": seen.layout.position(lives["address"]),
+            "position": window.layout.position(lives["address"]),
             "size": lives["size"],
             "requested": lives["requested"],
             "allocated_at_step": lives["born"] + np.uint64(1),
@@ -162,10 +162,10 @@ def _pixel_table(image: Occupancy) -> pa.Table:
     )
 
 
-def _image(seen: Passage, theme: Theme) -> dict[str, Any]:
-    image, (left, right) = seen.image, seen.sides
-    bottom, top = (end / seen.divisor for end in seen.positions)
-    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, seen.colours.paints, theme)
+def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    image, (left, right) = window.image, window.sides
+    bottom, top = (end / window.divisor for end in window.positions)
+    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, window.colours.paints, theme)
     dx, dy = max(right - left, 1e-9) / pixels.shape[1], (top - bottom) / pixels.shape[0]
     return {
         "type": "image",
@@ -181,11 +181,11 @@ def _image(seen: Passage, theme: Theme) -> dict[str, Any]:
 
 
 def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np.uint8]:
-    """The picture (lines, columns, 4), its first line the lowest: clear where no region was."""
+    """RGBA pixels (lines, columns, 4), the lowest address first; transparent where no region was."""
     pool = np.maximum(image.pool, 1e-9)
     shares = np.minimum(image.by_class / pool, 1.0)
     used = shares.sum(axis=0)
-    # A single chunk may pin gigabytes: it is never blended away.
+    # A single small chunk can keep gigabytes from being freed: it stays visible.
     wanted = np.where(used > 1e-6, np.clip(used, _FAINTEST, 1.0), 0.0)
     shares *= wanted / np.maximum(used, 1e-9)
     colours = np.array([rgb(paint.fill) for paint in paints], np.float64)
@@ -197,39 +197,39 @@ def paint(image: Occupancy, paints: Sequence[Paint], theme: Theme) -> NDArray[np
     return pixels
 
 
-def _grants(seen: Passage, *, drawn: bool = True) -> Boxes:
-    grants = seen.layout.grants if drawn else seen.layout.grants[:0]
-    return Boxes(*seen.spans(grants), *seen.heights(grants)).seen()
+def _grants(window: AddressTimeWindow, *, drawn: bool = True) -> Boxes:
+    grants = window.layout.grants if drawn else window.layout.grants[:0]
+    return Boxes(*window.spans(grants), *window.heights(grants)).with_area()
 
 
-def _classes(seen: Passage) -> list[dict[str, Any]]:
-    """One trace a class, of rectangles, or (over an image) only its name in the legend."""
-    lives = seen.lifetimes
-    which = seen.colours.classes(lives, seen.steps[1])
-    across, up = seen.spans(lives), seen.heights(lives)
+def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
+    """One trace of rectangles per class; over an image it is empty and only names the class."""
+    lives = window.lifetimes
+    which = window.colours.classes(lives, window.steps[1])
+    across, up = window.spans(lives), window.heights(lives)
     traces = []
     for number in range(MOST_CLASSES):
         mine = which == number
-        boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).seen()
-        named = number < len(seen.colours.names)
-        colour = seen.colours.paints[number] if named else Paint("#000000", "#000000")
-        trace = box_trace(seen.colours.names[number] if named else "", boxes, colour, 0.4)
-        traces.append(trace | {"showlegend": named, "legend": seen.colours.legend_line(number)})
+        boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).with_area()
+        named = number < len(window.colours.names)
+        colour = window.colours.paints[number] if named else Paint("#000000", "#000000")
+        trace = box_trace(window.colours.names[number] if named else "", boxes, colour, 0.4)
+        traces.append(trace | {"showlegend": named, "legend": window.colours.legend_line(number)})
     return traces
 
 
-def _frames(seen: Passage, theme: Theme) -> dict[str, Any]:
-    boxes = _grants(seen, drawn=len(seen.layout.grants) <= _MOST_FRAMES)
+def _frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    boxes = _grants(window, drawn=len(window.layout.grants) <= _MOST_FRAMES)
     return box_outlines("region", boxes, theme.pool.line, 1)
 
 
-def _note(seen: Passage, theme: Theme) -> dict[str, Any]:
-    empty = seen.layout.total == 0
+def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    empty = window.layout.total == 0
     return {
         "type": "scatter",
         "mode": "text",
-        "x": np.full(int(empty), sum(seen.clock.range(seen.look.steps)) / 2),
-        "y": np.full(int(empty), sum(seen.positions) / seen.divisor / 2),
+        "x": np.full(int(empty), sum(window.step_axis.range(window.look.steps)) / 2),
+        "y": np.full(int(empty), sum(window.positions) / window.divisor / 2),
         "text": ["no region in this trace"] if empty else [],
         "textfont": {"color": theme.muted, "size": 13},
         "showlegend": False,
@@ -237,18 +237,18 @@ def _note(seen: Passage, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _selected(seen: Passage, look: Look, theme: Theme) -> dict[str, Any]:
-    """The outline of the allocation a person clicked."""
-    outline = box_outlines("selected", _selected_box(seen, look), theme.highlight, 2.5)
+def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
+    """The outline of the selected allocation."""
+    outline = box_outlines("selected", _selected_box(window, look), theme.highlight, 2.5)
     return outline | {"showlegend": False}
 
 
-def _selected_box(seen: Passage, look: Look) -> Boxes:
+def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
     born = None if look.selected is None else look.selected.born
-    if born is None or not seen.trace.first <= born < seen.clock.last:
+    if born is None or not window.trace.first <= born < window.step_axis.last:
         return Boxes.none()
-    if born not in seen.ends:
-        seen.ends[born] = end_of(seen.trace, seen.pool, born, seen.steps[1])
-    event = seen.trace.read(born, born + 1)
-    ends = seen.moments(np.array([born, seen.ends[born]], np.uint64))
-    return Boxes(ends[:1], ends[1:], *seen.heights(event)).seen()
+    if born not in window.ends:
+        window.ends[born] = end_of(window.trace, window.pool, born, window.steps[1])
+    event = window.trace.read(born, born + 1)
+    ends = window.moments(np.array([born, window.ends[born]], np.uint64))
+    return Boxes(ends[:1], ends[1:], *window.heights(event)).with_area()

@@ -1,4 +1,4 @@
-"""What hovering over the address-time map says: unseen points on an even grid, each with a text of its own."""
+"""Hover texts of the address-time map: invisible points on an even grid, each with its own text."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.address_time.window import Passage
+from bfcviz.figures.address_time.window import AddressTimeWindow
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.model.lifetimes.address_layout import NEVER
 from bfcviz.model.lifetimes.occupancy import Occupancy
@@ -14,27 +14,29 @@ from bfcviz.model.lifetimes.occupancy import Occupancy
 COLUMNS: Final = 40
 LINES: Final = 24
 
-_ALONE: Final = 600  # lifetimes that no point of the grid lies in, at most, the largest
+_ALONE: Final = 600  # extra points at most, for the largest lifetimes that no grid point lies in
 
 
 def life_text(life: np.void, trace: Trace) -> str:
-    """What is told of one allocation, of LIFETIME."""
+    """The hover text of one allocation, a LIFETIME record."""
     born, died = int(life["born"]) + 1, int(life["died"]) + 1
-    lived = (
-        "still in use at the end" if life["died"] == NEVER else f"freed at {died:,}: {died - born:,} steps"
-    )
+    if life["died"] == NEVER:
+        freed = "still in use at the end"
+    else:
+        freed = f"freed at step {died:,} after {died - born:,} steps"
     name = trace.labels.name(int(life["label"]))
     return (
         f"<b>{harmless(name) if name else 'no label'}</b><br>"
         f"size {exact_bytes(int(life['size']))}, requested {exact_bytes(int(life['requested']))}<br>"
-        f"{int(life['address']):#x}, chunk {life['chunk']}, thread {life['thread']}, stream {life['stream']}<br>"
-        f"allocated at step {born:,}, {lived}"
+        f"address {int(life['address']):#x}, chunk {life['chunk']}<br>"
+        f"thread {life['thread']}, stream {life['stream']}<br>"
+        f"allocated at step {born:,}, {freed}"
     )
 
 
-def hover_points(seen: Passage) -> dict[str, Any]:
-    """The points as a trace."""
-    x, y, texts = _on_image(seen, seen.image) if seen.image is not None else _on_boxes(seen)
+def hover_points(window: AddressTimeWindow) -> dict[str, Any]:
+    """The points as a plotly trace."""
+    x, y, texts = _on_image(window, window.image) if window.image is not None else _on_boxes(window)
     return {
         "type": "scatter",
         "mode": "none",
@@ -49,19 +51,19 @@ def hover_points(seen: Passage) -> dict[str, Any]:
 Points = tuple[NDArray[np.float64], NDArray[np.float64], list[str]]
 
 
-def _places(seen: Passage) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The grid's columns and lines in axis units."""
-    left, right = seen.sides
-    bottom, top = (end / seen.divisor for end in seen.positions)
+def _grid_positions(window: AddressTimeWindow) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The x of the grid's columns and the y of its lines, in axis units."""
+    left, right = window.sides
+    bottom, top = (end / window.divisor for end in window.positions)
     across = left + (np.arange(COLUMNS) + 0.5) * (right - left) / COLUMNS
     return across, bottom + (np.arange(LINES) + 0.5) * (top - bottom) / LINES
 
 
-def _on_boxes(seen: Passage) -> Points:
-    """Each point of the grid tells the lifetime it lies in; one that none lies in gets its own point."""
-    across, up = _places(seen)
-    left, right = seen.spans(seen.lifetimes)
-    bottom, top = seen.heights(seen.lifetimes)
+def _on_boxes(window: AddressTimeWindow) -> Points:
+    """Each grid point shows the lifetime it lies in; a lifetime without a grid point gets its own point."""
+    across, up = _grid_positions(window)
+    left, right = window.spans(window.lifetimes)
+    bottom, top = window.heights(window.lifetimes)
     order = np.argsort(bottom)
     x, y = [(left + right) / 2], [(bottom + top) / 2]
     source = [np.arange(len(left))]
@@ -75,18 +77,20 @@ def _on_boxes(seen: Passage) -> Points:
         y.append(up[hit])
         source.append(alive[below[hit]])
     which = np.concatenate(source)
-    # A lifetime that is met on the grid needs no point at its centre.
+    # A lifetime with a grid point needs no point at its centre.
     missed = np.flatnonzero(~np.isin(source[0], which[len(left) :]))
     missed = missed[np.argsort(-((right - left) * (top - bottom))[missed], kind="stable")][:_ALONE]
     needed = np.append(missed, np.arange(len(left), len(which)))
-    texts = {number: life_text(seen.lifetimes[number], seen.trace) for number in set(which[needed].tolist())}
-    told = [texts[number] for number in which[needed].tolist()]
-    return np.concatenate(x)[needed], np.concatenate(y)[needed], told
+    texts = {
+        number: life_text(window.lifetimes[number], window.trace) for number in set(which[needed].tolist())
+    }
+    shown = [texts[number] for number in which[needed].tolist()]
+    return np.concatenate(x)[needed], np.concatenate(y)[needed], shown
 
 
-def _on_image(seen: Passage, image: Occupancy) -> Points:
-    """Each point tells the address there, and how full its pixel was."""
-    across, up = _places(seen)
+def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
+    """Each point shows its address, and the share of its pixel in use."""
+    across, up = _grid_positions(window)
     grid = image.grid
     column = (np.arange(COLUMNS) + 0.5) * grid.columns / COLUMNS
     line = (np.arange(LINES) + 0.5) * grid.lines / LINES
@@ -95,9 +99,9 @@ def _on_image(seen: Passage, image: Occupancy) -> Points:
     share = 100 * image.in_use[cells].ravel() / np.maximum(pool, 1e-9)
     x, y = (found.ravel() for found in np.meshgrid(across, up))
     there = np.flatnonzero(pool > 0)
-    addresses = [seen.layout.address(place * seen.divisor) for place in y[there].tolist()]
+    addresses = [window.layout.address(place * window.divisor) for place in y[there].tolist()]
     texts = [
-        f"{full:.0f} % in use there and then<br>{exact_bytes(int(grid.cell))} around {address or 0:#x}"
+        f"{full:.0f} % in use in this pixel<br>{exact_bytes(int(grid.cell))} around address {address or 0:#x}"
         for full, address in zip(share[there].tolist(), addresses, strict=True)
     ]
     return x[there], y[there], texts

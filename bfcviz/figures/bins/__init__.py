@@ -1,1 +1,1 @@
-"""The bin histogram: free and used bytes of each of the 21 size classes."""
+"""The bin histogram: bytes and number of chunks, free and in use, of each of the 21 size classes."""

@@ -1,7 +1,7 @@
-"""The bin histogram: of each of the 21 size classes, what is free, and beside it what is in use.
+"""The bin histogram: free chunks and chunks in use of each of the 21 size classes.
 
-The heap keeps free chunks in these bins and searches them from small to large. Both axes are logarithmic: one
-chunk of 256 bytes and a gigabyte must both be seen.
+The heap keeps free chunks in these bins and searches them from small to large. Both axes are logarithmic, so that
+one chunk of 256 bytes and a gigabyte are both visible.
 """
 
 import math
@@ -22,30 +22,30 @@ from bfcviz.model import Model
 from bfcviz.model.explain.search import Search, search_of
 from bfcviz.units import format_bytes
 
-_LEAST_BYTES = 128  # the foot of a bar that stands for bytes: below the smallest chunk
+_LEAST_BYTES = 128  # where bars of bytes start: below the smallest chunk
 _LEAST_COUNT = 0.5
 _HEIGHT = 180
 _DEFINITION = (
-    "Bin n holds the free chunks of 256 B * 2^n up to, not including, twice that; the last one all larger ones.<br>"
+    "Bin n holds free chunks of 256 B * 2^n up to, not including, twice that; the last bin holds all larger ones.<br>"
     "Chunks in use are in no bin: they are counted by their size.<br>"
-    "A request is looked for from the bin of its size upwards: those bins are shaded, and the one where a chunk was "
-    "taken has a star.<br>Bars show the heap after the step; the search was made before it."
+    "A request searches from the bin of its size upwards: the searched bins are shaded, and a star marks the bin of "
+    "the chunk it took.<br>Bars show the heap after the step; the search ran before it."
 )
 
 
 def bin_histogram(
     model: Model, highlight: Events | None = None, look: Look = PLAIN, search: Search | None = None
 ) -> Picture:
-    """Bytes above and number of chunks below, bin by bin, at the model's step.
+    """Bytes (above) and number of chunks (below) of each bin at the model's step.
 
     Args:
-        model: the heap; it is not moved.
-        highlight: events whose bin is marked, such as the one just applied.
-        look: colours, and the chunk whose bin is marked.
-        search: the search whose bins are shaded; None: that of the highlighted event, if it made one.
+        model: the heap; it stays at its step.
+        highlight: events whose bins are marked, such as the last one applied.
+        look: the theme, and the selected chunk, whose bin is marked.
+        search: the search whose bins are shaded; None: the search of the highlighted event, if it has one.
 
     Returns:
-        The figure; its table has one row a bin.
+        The figure; its table has one row per bin.
     """
     if search is None and highlight is not None and len(highlight):
         search = search_of(model.trace, int(highlight["seq"][-1]), model)
@@ -58,7 +58,7 @@ def bin_histogram(
 def bin_panels(
     model: Model, highlight: Events | None, look: Look, search: Search | None = None
 ) -> list[Panel]:
-    """Two panels: bytes a bin, chunks a bin; in both, the bins that `search` looked at are shaded."""
+    """Two panels: bytes per bin and chunks per bin; both shade the bins that `search` visited."""
     bins, theme = model.bins(), look.paints
     marks = marks_of(model, highlight, look, search)
     return [_bytes_panel(bins, marks, theme), _count_panel(bins, marks, theme)]
@@ -71,15 +71,15 @@ def _bytes_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     return Panel(
         name="bin_bytes",
         title="Bytes by bin",
-        caption="by chunk size",
+        caption="sizes of free chunks and of chunks in use, by chunk size; logarithmic",
         traces=[
             band(marks, scale, theme),
             _bars("free", bins["free_bytes"], _hover(bins, "free"), theme.free, base=_LEAST_BYTES),
             _bars("in use", bins["in_use_bytes"], _hover(bins, "in_use"), theme.in_use, base=_LEAST_BYTES),
             *pointers(marks, scale, theme),
         ],
-        xaxis=_xaxis(),  # named under the panel below
-        yaxis=_yaxis(_LEAST_BYTES, top, ticks, [_short(tick) for tick in ticks]),
+        xaxis=_xaxis(),  # the panel below carries the title
+        yaxis=_yaxis("bytes", scale, {tick: _short(tick) for tick in ticks}),
         definition=_DEFINITION,
     )
 
@@ -98,10 +98,12 @@ def _count_panel(bins: NDArray[np.void], marks: Marks, theme: Theme) -> Panel:
     return Panel(
         name="bin_chunks",
         title="Chunks by bin",
-        caption="count, by chunk size",
-        traces=[{**trace, "showlegend": False} for trace in traces],  # the legend above is of both
-        xaxis=_xaxis() | {"title": {"text": "bin, named by its least chunk size"}},
-        yaxis=_yaxis(_LEAST_COUNT, top, ticks, [f"{tick:,}" for tick in ticks]),
+        caption="number of chunks, by chunk size; logarithmic",
+        traces=[
+            {**trace, "showlegend": False} for trace in traces
+        ],  # the legend of the panel above serves both
+        xaxis=_xaxis() | {"title": {"text": "bin (least chunk size)"}},
+        yaxis=_yaxis("number of chunks", scale, {tick: f"{tick:,}" for tick in ticks}),
         definition=_DEFINITION,
     )
 
@@ -112,7 +114,7 @@ def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base:
         "type": "bar",
         "name": name,
         "x": np.arange(NUM_BINS, dtype=np.float64),
-        # A logarithmic axis has no 0: what holds nothing gets no bar.
+        # A logarithmic axis has no 0: an empty bin gets no bar.
         "y": np.where(amounts > 0, np.maximum(amounts - base, base * 1e-3), np.nan),
         "base": base,
         "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
@@ -122,12 +124,12 @@ def _bars(name: str, values: NDArray[Any], texts: list[str], paint: Paint, base:
 
 
 def _hover(bins: NDArray[np.void], state: str) -> list[str]:
-    said = "free" if state == "free" else "in use"
+    label = "free" if state == "free" else "in use"
     columns = zip(
         bins["bin"].tolist(), bins[f"{state}_bytes"].tolist(), bins[f"{state}_chunks"].tolist(), strict=True
     )
     return [
-        f"<b>{said}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_range(number)}"
+        f"<b>{label}</b>: {chunks:,} chunks, {exact_bytes(held)}<br>bin {number}: chunks of {_range(number)}"
         for number, held, chunks in columns
     ]
 
@@ -152,12 +154,13 @@ def _xaxis() -> dict[str, Any]:
     }
 
 
-def _yaxis(foot: float, top: float, ticks: list[int], texts: list[str]) -> dict[str, Any]:
+def _yaxis(title: str, scale: Scale, ticks: dict[int, str]) -> dict[str, Any]:
     return {
         "type": "log",
-        "range": [math.log10(foot), math.log10(top)],
-        "tickvals": ticks,
-        "ticktext": texts,
+        "title": {"text": title},
+        "range": [math.log10(scale.foot), math.log10(scale.top)],
+        "tickvals": list(ticks),
+        "ticktext": list(ticks.values()),
     }
 
 

@@ -1,4 +1,4 @@
-"""What the bin histogram points at: the bins a search looked at, where it ended, this step, the selected chunk."""
+"""Markers of the bin histogram: the searched bins, the chunk taken, this step, the selected chunk."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bfcviz.events.schema import Events, bin_of
-from bfcviz.figures.region_map.markers import selected
+from bfcviz.figures.region_map.highlights import selected
 from bfcviz.figures.style.text import exact_bytes
 from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.style.view_options import Look
@@ -16,14 +16,14 @@ from bfcviz.model.explain.search import Search
 
 @dataclass(frozen=True)
 class Marks:
-    """The bins, by number, that are pointed at; empty where there is nothing to point at.
+    """The bins to mark, by number; empty lists mark nothing.
 
     Attributes:
-        step: of this step's event.
-        first, last: of the search, from where to where; None: no search.
-        taken: of the chunk the search took.
-        found: that chunk in words.
-        selected: of the selected chunk.
+        step: the bins of this step's events.
+        first, last: the first and the last bin searched; None: no search.
+        taken: the bin of the chunk that the search took.
+        found: the hover text of that chunk.
+        selected: the bin of the selected chunk.
     """
 
     step: list[int]
@@ -42,12 +42,12 @@ class Scale:
     top: float
 
     def at(self, part: float) -> float:
-        """What lies at this part (0..1) of its height."""
+        """The value at this part (0..1) of the axis' height."""
         return float(self.foot * (self.top / self.foot) ** part)
 
 
 def marks_of(model: Model, highlight: Events | None, look: Look, search: Search | None) -> Marks:
-    """What there is to point at, at the model's step."""
+    """The bins to mark at the model's step."""
     step: list[int] = []
     if highlight is not None:
         step = np.unique(highlight["bin"][highlight["bin"] >= 0]).tolist()
@@ -67,7 +67,7 @@ def marks_of(model: Model, highlight: Events | None, look: Look, search: Search 
 
 
 def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
-    """Markers: where the search ended, this step, the selected chunk."""
+    """Marker traces: the chunk taken, this step, the selected chunk."""
     return [
         _markers("taken", marks.taken, scale.at(0.94), ("star", 12, theme.highlight), marks.found),
         _markers("this step", marks.step, scale.at(0.94), ("triangle-down", 11, theme.highlight)),
@@ -76,7 +76,7 @@ def pointers(marks: Marks, scale: Scale, theme: Theme) -> list[dict[str, Any]]:
 
 
 def band(marks: Marks, scale: Scale, theme: Theme) -> dict[str, Any]:
-    """One wide bar: bars are drawn in order, so that this one lies behind the others and leaves their colours."""
+    """The searched bins as one wide bar; it is drawn first, so it lies behind the other bars."""
     bins = np.empty((0, 2))
     if marks.first is not None and marks.last is not None:
         bins = np.array([[marks.first, marks.last]], np.float64)
@@ -96,7 +96,7 @@ def band(marks: Marks, scale: Scale, theme: Theme) -> dict[str, Any]:
 
 
 def _markers(
-    name: str, numbers: list[int], height: float, symbol: tuple[str, int, str], said: str = ""
+    name: str, numbers: list[int], height: float, symbol: tuple[str, int, str], text: str = ""
 ) -> dict[str, Any]:
     shape, size, colour = symbol
     return {
@@ -113,6 +113,6 @@ def _markers(
         },
         "cliponaxis": False,
         "legendrank": 1002,
-        "hovertext": said,
-        "hoverinfo": "text" if said else "skip",
+        "hovertext": text,
+        "hoverinfo": "text" if text else "skip",
     }

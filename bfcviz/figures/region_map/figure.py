@@ -1,7 +1,7 @@
-"""The region map: every region a row, every chunk in its place, coloured by what it is.
+"""The region map: every region a row, every chunk at its address, coloured by its state or class.
 
-What is on screen is drawn as rectangles to scale, one trace a class, when that are few pieces; as an image, whose
-cost depends on its pixels, when they are many.
+Up to `EXACT_CHUNKS` pieces of chunks on screen are drawn as exact rectangles, one trace per class; more become an
+image, whose cost depends on its pixels.
 """
 
 from dataclasses import replace
@@ -14,10 +14,10 @@ from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
-from bfcviz.figures.region_map.drawing import Drawing
-from bfcviz.figures.region_map.live_map import Glance
-from bfcviz.figures.region_map.rows import Part, Rows, lay_out
-from bfcviz.figures.region_map.touched import SPAN, touched
+from bfcviz.figures.region_map.highlights import SPAN, selected, touched
+from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
+from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
@@ -26,14 +26,14 @@ from bfcviz.model import Model
 from bfcviz.model.state.views import CHUNK
 
 EXACT_CHUNKS: Final = 3000
-"""Up to this many pieces of chunks on screen are drawn as exact rectangles."""
+"""Pieces of chunks on screen that are drawn as exact rectangles, at most."""
 
 _MOST_TICKS = 20
-_REACH = 0.003  # of the screen's width: a click this near to a narrow chunk means it
+_REACH = 0.003  # of the screen's width: a click this close to a narrow chunk selects it
 
 _DEFINITION = (
-    "A region is one grant from the sub-allocator; long ones go on in the next row.<br>"
-    "A chunk is wholly free or wholly in use. Waste: its size less what was asked for."
+    "region: one grant from the sub-allocator; a long one continues in the next row.<br>"
+    "chunk: wholly free or wholly in use.<br>waste: its size - its requested bytes."
 )
 
 
@@ -41,12 +41,12 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
     """The heap at the model's step.
 
     Args:
-        model: the heap; it is not moved.
-        highlight: events whose chunks are outlined, such as the one just applied.
-        look: colours, and the part to draw.
+        model: the heap; it stays at its step.
+        highlight: events whose chunks are outlined, such as the last one applied.
+        look: theme and colouring, and the part to draw.
 
     Returns:
-        The figure; its table has one row a chunk.
+        The figure; its table has one row per chunk.
     """
     panel = region_panel(model, highlight, look)
     rows = lay_out(model.regions())
@@ -57,83 +57,87 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
 def region_panel(
     model: Model, highlight: Events | None, look: Look, colours: Colouring | None = None
 ) -> Panel:
-    """The map as a panel; its traces are always the same ones in the same order, some of them empty.
+    """The map as a panel; it always has the same traces in the same order, some of them empty.
 
     Args:
-        model: the heap; it is not moved.
+        model: the heap; it stays at its step.
         highlight: events whose chunks are outlined.
-        look: colours, the part to draw, and the chunk to mark.
-        colours: of `look.colour` and `look.theme` for this heap; made here if there are none.
+        look: theme and colouring, the part to draw, and the selected chunk.
+        colours: the colouring of `look` for this heap; None: it is made here.
     """
     colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
     chunks, regions = model.chunks(), model.regions()
     rows = lay_out(regions)
     part = rows.part(look.map_window)
-    seen, pieces = rows.seen(chunks["address"], part)
+    indices, pieces = rows.chunks_in(chunks["address"], part)
     exact = pieces <= EXACT_CHUNKS
-    if len(seen) < len(chunks):
-        chunks = chunks[seen]
+    if len(indices) < len(chunks):
+        chunks = chunks[indices]
     divisor = axis_unit(_span(rows, look))[0]
-    drawing = Drawing(chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step))
-    chosen = markers.selected(model.chunks(), look.selected)
+    visible = VisibleChunks(
+        chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step)
+    )
+    chosen = selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     traces = [
-        *shape(drawing),
-        *markers.outlines(drawing, touched(highlight, model.chunks(), regions), chosen),
-        map_traces.hover_points(drawing, model.trace.labels, model.step, exact=exact),
-        map_traces.note(drawing),
+        *shape(visible),
+        *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen),
+        map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
+        map_traces.note(visible),
     ]
-    return _panel(drawing, traces, look, exact=exact)
+    return _panel(visible, traces, look, exact=exact)
 
 
-def moving_panel(glance: Glance, labels: Labels, look: Look) -> Panel:
-    """The whole map of a heap at work as an image, without what takes time to read: hover texts and outlines.
+def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
+    """The whole map of a running heap as an image, without the slow parts: hover texts and outlines.
 
     Args:
-        glance: what to show.
-        labels: of the heap's trace.
-        look: colours; a window of the map is not heeded.
+        live_map: the map, up to date.
+        labels: the labels of the heap's trace.
+        look: theme and colouring; its `map_window` is ignored.
     """
-    rows, look = glance.rows, replace(look, map_window=None)
-    nobody, none = np.empty(0, CHUNK), np.empty(0, np.uint8)
-    drawing = Drawing(nobody, rows, rows.part(None), glance.divisor, look.paints, glance.colours, none)
-    image, *others = map_traces.exact_traces(drawing)
+    rows, look = live_map.rows, replace(look, map_window=None)
+    no_chunks, no_classes = np.empty(0, CHUNK), np.empty(0, np.uint8)
+    visible = VisibleChunks(
+        no_chunks, rows, rows.part(None), live_map.divisor, look.paints, live_map.colours, no_classes
+    )
+    image, *others = map_traces.exact_traces(visible)
     no_spans = np.empty(0, SPAN)
     traces = [
-        {**image, **glance.image()},
+        {**image, **live_map.image()},
         *others,
-        *markers.outlines(drawing, no_spans, no_spans),
-        map_traces.hover_points(drawing, labels, glance.step, exact=True),
-        map_traces.note(drawing),
+        *markers.outlines(visible, no_spans, no_spans),
+        map_traces.hover_points(visible, labels, live_map.step, exact=True),
+        map_traces.note(visible),
     ]
-    return _panel(drawing, traces, look, exact=False)
+    return _panel(visible, traces, look, exact=False)
 
 
-def _panel(drawing: Drawing, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
-    rows, divisor = drawing.rows, drawing.divisor
+def _panel(visible: VisibleChunks, traces: list[dict[str, Any]], look: Look, *, exact: bool) -> Panel:
+    rows, divisor = visible.rows, visible.divisor
     return Panel(
         name="region_map",
         title="Region map",
         caption=f"addresses rise left to right, then down; widths to scale; "
-        f"coloured by {COLOURINGS[drawing.colours.name]}",
+        f"coloured by {COLOURINGS[visible.colours.name]}",
         definition=_DEFINITION,
         traces=traces,
         xaxis=_xaxis(rows, look, exact=exact),
-        yaxis=_yaxis(rows, drawing.part, look),
+        yaxis=_yaxis(rows, visible.part, look),
         x_unit=divisor,
     )
 
 
 def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
-    """The chunk at a place of the map drawn with `look`, as a record of CHUNK; None where none is.
+    """The chunk at `x`, `y` of the map drawn with `look`, as a CHUNK record; None if there is none.
 
-    A chunk in use too narrow to be hit is meant by a place next to it.
+    A click next to a chunk in use that is too narrow to hit selects that chunk.
 
     Args:
         model: the heap at the step that is shown.
         x: in the units of the panel's x axis.
         y: in rows.
-        look: what the map was drawn with.
+        look: the look of the map.
     """
     chunks, rows = model.chunks(), lay_out(model.regions())
     span = _span(rows, look)
@@ -148,11 +152,11 @@ def chunk_at(model: Model, x: float, y: float, look: Look) -> np.void | None:
     mine = chunks[inside & (chunks["address"] < rows.address[region] + rows.size[region])]
     begin = (mine["address"] - rows.address[region]).astype(np.float64)
     at = int(np.searchsorted(begin, place, side="right")) - 1
-    return mine[_meant(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
+    return mine[_clicked_index(begin, mine, at, place, _REACH * span)]  # type: ignore[no-any-return]
 
 
-def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
-    """The index of what a click at `place` in chunk `at` is for."""
+def _clicked_index(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
+    """The index of the chunk that a click at `place`, inside chunk `at`, selects."""
     if mine["size"][at] < 2 * reach:
         return at
     low, high = np.searchsorted(begin, [place - 2 * reach, place + reach])
@@ -163,7 +167,7 @@ def _meant(begin: Any, mine: Any, at: int, place: float, reach: float) -> int:
 
 
 def _span(rows: Rows, look: Look) -> float:
-    """Bytes across the screen."""
+    """The width of the screen in bytes."""
     window = look.map_window
     if window is None:
         return float(rows.width) if len(rows) else 1.0
@@ -173,7 +177,7 @@ def _span(rows: Rows, look: Look) -> float:
 def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     divisor, unit = axis_unit(_span(rows, look))
     low, high = (0.0, _span(rows, look)) if look.map_window is None else look.map_window.bytes
-    mixed = "" if exact else "; each pixel mixes the colours of its bytes, zoom in for chunks to scale"
+    mixed = "" if exact else "; each pixel mixes the colours of its bytes: zoom in for exact chunks"
     tick = 2.0 ** np.ceil(np.log2(_span(rows, look) / 8))
     return {
         "title": {"text": f"offset within the row ({unit}){mixed}"},
@@ -187,7 +191,7 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     }
 
 
-def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
+def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
     top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
@@ -200,12 +204,12 @@ def _yaxis(rows: Rows, part: Part, look: Look) -> dict[str, Any]:
         "zeroline": False,
         "showline": False,
         "scaleanchor": False,
-        "title": {"text": "region, and offset of the row in it"},
+        "title": {"text": "row: region, or offset in the region"},
     }
 
 
-def _row_names(rows: Rows, part: Part) -> tuple[list[float], list[str]]:
-    """Names of the rows: the region's where one begins, then the offset; thinned out where they are many."""
+def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
+    """Tick labels of the rows: the region at its first row, else the offset; fewer if there are many rows."""
     divisor, unit = axis_unit(rows.width)
     every = max(1, -(-len(part) // _MOST_TICKS))
     values, texts = [], []

@@ -1,9 +1,9 @@
-"""What hovering over a chunk says, found from anywhere inside it, for what one screen shows.
+"""Hover texts of the region map, for the chunks on screen.
 
-Polygons of one trace share one text in plotly, so the texts ride on a trace of unseen points: at least one in
-every piece of a chunk, near both ends of a long one and along it, so that the nearest point belongs to what is
-pointed at. What is told of a chunk, and each label, is written once, in the trace's `meta`; the `hovertemplate` of
-each point refers to it.
+In plotly the polygons of one trace share one text. So the texts belong to a trace of invisible points: at least one
+in every piece of a chunk, more along a long piece and near its ends, so that the point nearest to the mouse belongs
+to the chunk under it. The text of each chunk and of each label is stored once, in the trace's `meta`; the
+`hovertemplate` of each point refers to it.
 """
 
 from collections.abc import Sequence
@@ -14,29 +14,29 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
-from bfcviz.figures.region_map.rows import Part, Pieces, Rows
+from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.units import format_bytes
 
 MOST_TEXTS: Final = 1000
-"""So many chunks are told all about; beyond that the narrow ones only what and where they are."""
+"""Chunks with a full text, at most; if there are more, the narrowest get a short one."""
 
 MOST_FRAMES: Final = 8
-"""Frames of a stack that are told, from the innermost."""
+"""Frames of a stack in a text, from the innermost."""
 
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
 _ROWS_ON_GRID = 250
-_APART = 0.06  # of the screen's width: the points along a long piece, at most
-_CLOSEST = 0.015  # likewise, at least
-_SQUARE = 0.24  # a map's height, as a part of its width, as a rule
-_INSIDE = 0.01  # likewise: from its ends
+_APART = 0.06  # of the screen's width: the greatest distance between points of a long piece
+_CLOSEST = 0.015  # the same: the least distance
+_SQUARE = 0.24  # the usual height of a map, as a part of its width
+_INSIDE = 0.01  # of the screen's width: from the ends of a long piece
 
 
 def points_in_pieces(
-    chunks: NDArray[np.void], pieces: Pieces, part: Part, labels: Labels, step: int
+    chunks: NDArray[np.void], pieces: Pieces, part: VisibleRows, labels: Labels, step: int
 ) -> dict[str, Any]:
-    """Points for a picture of exact rectangles: every piece has some.
+    """Points for exact rectangles: at least one per piece.
 
     Returns:
         `x` in bytes from the row's left edge, `y` in rows, `hovertemplate` and `meta` of a plotly trace.
@@ -45,7 +45,7 @@ def points_in_pieces(
     right = np.minimum(pieces.right, part.right)
     screen = max(part.right - part.left, 1e-9)
     inner = np.maximum(right - left - 2 * _INSIDE * screen, 0.0)
-    # No farther apart than rows are high, or the nearest point would be one of the next row.
+    # No farther apart than rows are high: else the nearest point could be in the next row.
     rows = max(len(part), 1)
     apart = max(min(_SQUARE / rows, _APART), _CLOSEST, rows / _MOST_POINTS) * screen
     along = np.where(inner > 0, np.ceil(inner / apart) + 1, 1).astype(np.intp)
@@ -57,14 +57,14 @@ def points_in_pieces(
     full[pieces.source[np.argsort(left - right, kind="stable")[:MOST_TEXTS]]] = True
     at, level = _spread(along[piece] == 1, _levels(len(part)))
     templates, meta = _texts(chunks, full, labels, step)
-    told = [templates[i] for i in pieces.source[piece[at]].tolist()]
-    return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": told, "meta": meta}
+    texts = [templates[i] for i in pieces.source[piece[at]].tolist()]
+    return {"x": x[at], "y": pieces.row[piece[at]] + level, "hovertemplate": texts, "meta": meta}
 
 
 def points_on_grid(
-    chunks: NDArray[np.void], rows: Rows, part: Part, labels: Labels, step: int
+    chunks: NDArray[np.void], rows: Rows, part: VisibleRows, labels: Labels, step: int
 ) -> dict[str, Any]:
-    """Points for a picture made of pixels: an even grid, each saying which chunk lies there."""
+    """Points for an image: an even grid, each point with the text of the chunk at its address."""
     lines = min(len(part), _ROWS_ON_GRID)
     columns = max(_POINTS_ON_GRID // lines, 1)
     line = np.unique(np.linspace(part.first, part.stop, lines, endpoint=False).astype(np.intp))
@@ -82,7 +82,7 @@ def points_on_grid(
 
 
 def _levels(rows: int) -> NDArray[np.float64]:
-    """Heights within a row that get points: a row drawn tall needs more than one."""
+    """Heights (0..1) within a row that get points: a tall row needs more than one."""
     count = max(1, min(5, 10 // max(rows, 1)))
     return (np.arange(count) + 0.5) / count
 
@@ -90,7 +90,7 @@ def _levels(rows: int) -> NDArray[np.float64]:
 def _spread(
     narrow: NDArray[np.bool_], levels: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Which point goes to which height: each to all, or narrow ones to one each where they are many."""
+    """Indices of points and their heights: each point at all heights; narrow ones at one if there are many."""
     every = np.arange(len(narrow))
     if len(every) * len(levels) <= _MOST_POINTS:
         return np.tile(every, len(levels)), np.repeat(levels, len(every))
@@ -104,7 +104,7 @@ def _spread(
 def _texts(
     chunks: NDArray[np.void], full: NDArray[np.bool_], labels: Labels, step: int
 ) -> tuple[list[str], list[str]]:
-    """The template of each chunk; and what they refer to: what is told of each, then the labels."""
+    """The template of each chunk; and the texts they refer to: one per chunk, then the labels."""
     used, place = np.unique(chunks["label"], return_inverse=True)
     columns = [chunks[name].tolist() for name in _FIELDS]
     meta = [
@@ -126,20 +126,20 @@ _FIELDS = ("in_use", "address", "size", "requested", "handle", "region", "born",
 
 def _text(row: Sequence[Any], step: int) -> str:
     in_use, address, size, requested, handle, region, born, thread, stream = row
-    where = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
+    place = f"bin {bin_of(size)}, chunk {handle} at {address:#x}, region {region}"
     if not in_use:
-        return f"<b>free</b>, {exact_bytes(size)}<br>{where}"
+        return f"<b>free</b>, {exact_bytes(size)}<br>{place}"
     return (
         f"<b>in use</b>, size {exact_bytes(size)}<br>requested {exact_bytes(requested)}, "
-        f"waste {exact_bytes(max(size - requested, 0))}<br>{where}<br>"
-        f"since step {born + 1:,}, for {step - born - 1:,} steps; thread {thread}, stream {stream}"
+        f"waste {exact_bytes(max(size - requested, 0))}<br>{place}<br>"
+        f"allocated at step {born + 1:,}, {step - born - 1:,} steps ago; thread {thread}, stream {stream}"
     )
 
 
 def _short(row: Sequence[Any]) -> str:
     in_use, address, size, _, handle, *_ = row
     state = "in use" if in_use else "free"
-    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for more"
+    return f"<b>{state}</b>, {format_bytes(size)}<br>chunk {handle} at {address:#x}<br>zoom in for details"
 
 
 def _label_text(labels: Labels, number: int) -> str:
@@ -148,16 +148,15 @@ def _label_text(labels: Labels, number: int) -> str:
     label = labels[number]
     lines = [harmless(label.name)]
     for key, value in label.details.items():
-        lines += (
-            _stack_lines(value)
-            if key == "stack"
-            else [f"{harmless(key, 30)}: {harmless(value)}"] * bool(value)
-        )
+        if key == "stack":
+            lines += _stack_lines(value)
+        elif value:
+            lines.append(f"{harmless(key, 30)}: {harmless(value)}")
     return "<br>".join(lines)
 
 
 def _stack_lines(stack: str) -> list[str]:
-    """The innermost frames of a stack, which has one a line."""
+    """The innermost frames of a stack (one frame per line)."""
     frames = stack.split("\n") if stack else []
     left_out = [f"… {len(frames) - MOST_FRAMES} more"] if len(frames) > MOST_FRAMES else []
     return [harmless(frame) for frame in frames[:MOST_FRAMES]] + left_out

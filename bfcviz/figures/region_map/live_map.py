@@ -1,8 +1,8 @@
-"""Glance: the region map of a heap that is at work, brought up to date by events alone.
+"""LiveMap: the region map of a running heap as an image, updated by events alone.
 
-An image of the whole map costs as much as the heap has chunks. Here each cell's bytes are kept as sums, to which an
-ALLOCATE adds its chunk and from which a FREE takes it away again: a picture costs its pixels and what has happened
-since the one before, whatever the heap holds.
+Painting the whole map from chunks costs time for every chunk. Here the bytes of each cell are kept as sums: an
+ALLOCATE adds its chunk, a FREE subtracts it. An image costs its pixels and the events since the last image, however
+many chunks the heap has.
 """
 
 from typing import Any, Final
@@ -20,27 +20,28 @@ from bfcviz.figures.style.theme import Theme, rgb
 from bfcviz.model import Model
 from bfcviz.model.state.views import CHUNK
 
-_CELLS: Final = 7680  # coarser than the map of a heap at rest
+_CELLS: Final = 7680  # fewer than the map of a heap that is not running
 _MOST_COLUMNS: Final = 480
 _FEWEST_COLUMNS: Final = 60
 _LOW: Final = np.uint64(0xFFFF_FFFF)
 
 
-class Glance:
+class LiveMap:
     """The whole region map of one heap as an image, from the model's step on.
 
-    Regions that come later are not on it: they need another map. Colours by age need one as well, for ages change
-    without any event: see `moves`.
+    A region that is granted later is missing: it needs a new map. A colouring by age needs a new map too, because
+    ages change without events: see `moves`.
 
     Args:
-        model: the heap; what it holds is read here, and the model not kept.
-        colours: what chunks in use are coloured by.
-        theme: the other colours.
+        model: the heap; its chunks are read here, and the model is not kept.
+        colours: the colouring of chunks in use.
+        theme: all other colours.
 
     Attributes:
-        step: what is shown.
-        rows: where addresses lie.
-        divisor: bytes that 1 on the map's x axis stands for.
+        step: the step that is shown.
+        rows: the layout of the regions.
+        divisor: bytes per unit of the map's x axis.
+        cells: the bytes of each cell; None if the heap has no region.
     """
 
     def __init__(self, model: Model, colours: Colouring, theme: Theme) -> None:
@@ -50,11 +51,11 @@ class Glance:
         self.colours = colours
         self._theme = theme
         self._columns = int(np.clip(_CELLS // max(len(self.rows), 1), _FEWEST_COLUMNS, _MOST_COLUMNS))
-        self._cells = self._held_by(model) if len(self.rows) else None
+        self.cells = self._cells_of(model) if len(self.rows) else None
 
     @property
     def moves(self) -> bool:
-        """Whether events alone can bring it up to date."""
+        """Whether events alone can update it."""
         return self.colours.name != "age"
 
     @property
@@ -62,38 +63,41 @@ class Glance:
         return self.colours.name == "state"
 
     def take(self, events: Events) -> None:
-        """Go on over `events`, those from `step` on."""
+        """Apply `events`, those from `step` on."""
         self.step += len(events)
-        if self._cells is not None:
-            self._cells.take(events, self._classes(events if self._by_state else _owned(events)))
+        if self.cells is not None:
+            self.cells.take(events, self._classes(events if self._by_state else chunks_of_events(events)))
 
     def image(self) -> dict[str, Any]:
-        """What changes of plotly's image trace."""
-        if self._cells is None:
+        """The fields of plotly's image trace that change."""
+        if self.cells is None:
             return {"visible": False}
-        picture = raster.paint(self._cells.shares(), self._theme, waste=self._by_state)
+        picture = raster.paint(self.cells.cell_bytes(), self._theme, waste=self._by_state)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}
 
-    def _held_by(self, model: Model) -> Cells:
+    def _cells_of(self, model: Model) -> Cells:
         fills = np.array([rgb(paint.fill) for paint in self.colours.paints], np.float64)
         cells = Cells(self.rows, self._columns, fills, model.pool)
         used = model.in_use()
-        cells.hold(used["address"], used["size"], used["requested"], self._classes(used))
+        cells.add_chunks(used["address"], used["size"], used["requested"], self._classes(used))
         return cells
 
     def _classes(self, chunks: NDArray[np.void]) -> NDArray[np.uint8]:
-        """Of chunks in use. By state there is but one class."""
+        """The class of each chunk in use; coloured by state there is only one class."""
         return np.zeros(len(chunks), np.uint8) if self._by_state else self.colours.classes(chunks, self.step)
 
 
-def _owned(events: Events) -> NDArray[np.void]:
-    """The chunks that these ALLOCATEs and FREEs are about while in use, of CHUNK; of other events anything."""
+def chunks_of_events(events: Events) -> NDArray[np.void]:
+    """The chunk of each ALLOCATE and FREE while in use, as CHUNK records; undefined for other events."""
     chunks = np.zeros(len(events), CHUNK)
     for name in ("address", "size", "requested", "label", "thread", "stream"):
         chunks[name] = events[name]
-    seq, low = events["seq"], events["other"].astype(np.uint64)  # of a FREE: the low half of its ALLOCATE's
+    seq, low = (
+        events["seq"],
+        events["other"].astype(np.uint64),
+    )  # in a FREE: the low half of the `seq` of its ALLOCATE
     born = (seq & ~_LOW) + low - np.where(low > seq & _LOW, _LOW + np.uint64(1), np.uint64(0))
     chunks["born"] = np.where(events["kind"] == Kind.FREE, born, seq)
     chunks["in_use"] = True

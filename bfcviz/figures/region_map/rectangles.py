@@ -1,8 +1,7 @@
-"""Pieces of rows as rectangles: one trace however many there are.
+"""Rectangles for pieces of rows: one trace, however many there are.
 
-Plotly makes a path of the page for each unbroken line, and thousands of them take it a tenth of a second. So filled
-rectangles are one line a row, which goes from each to the next along the row's lower edge, where the region's frame
-lies over it::
+Plotly makes an SVG path for each unbroken line, and thousands of paths take it a tenth of a second. So the filled
+rectangles of a row are one line, which connects them along the row's lower edge, under the region's frame::
 
     +--+  +-----+
     |  |  |     |
@@ -18,34 +17,34 @@ from bfcviz.figures.region_map.rows import Pieces, Rows
 from bfcviz.figures.style.boxes import Boxes, box_outlines
 from bfcviz.figures.style.theme import Paint
 
-_TOP, _BOTTOM = 0.08, 0.92  # of a row's height: between rows there is a gap
+_TOP, _BOTTOM = 0.08, 0.92  # of a row's height: leaves a gap between rows
 
 
 def pieces_of(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-    """`rows.pieces`, also where there is nothing to cut."""
+    """`rows.pieces`, which also accepts no ranges at all."""
     return rows.pieces(address, size) if len(address) else no_pieces()
 
 
 def no_pieces() -> Pieces:
-    """Nothing to draw."""
+    """Empty pieces."""
     return Pieces(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
 
 
 def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
-    """Pieces as rectangles, in axis units."""
+    """The rectangles of pieces, in axis units."""
     row = pieces.row.astype(np.float64)
     return Boxes(pieces.left / divisor, pieces.right / divisor, row + _TOP, row + _BOTTOM)
 
 
 def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: float) -> dict[str, Any]:
-    """Filled rectangles as one trace; `border` is the width of their lines in pixels.
+    """A trace of filled rectangles.
 
     Args:
-        name: in the legend.
-        pieces: by row, and from left to right.
-        divisor: bytes that 1 on the x axis stands for.
-        paint: of rectangles and lines.
-        border: 0 for none.
+        name: the name in the legend.
+        pieces: ordered by row, then from left to right.
+        divisor: bytes per unit of the x axis.
+        paint: the colours of areas and lines.
+        border: the width of the lines in pixels; 0: none.
     """
     x, y = _lines(pieces, divisor)
     return {
@@ -62,9 +61,9 @@ def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: fl
 
 
 def _lines(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Four corners a piece, NaN after each row but the last; one NaN where there is none.
+    """Four corners per piece, NaN after each row but the last; one NaN if there are no pieces.
 
-    (A trace without any point would drop out of the legend.)
+    (Plotly drops a trace without points from the legend.)
     """
     if not len(pieces):
         return np.full(1, np.nan), np.full(1, np.nan)
@@ -76,5 +75,5 @@ def _lines(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def outline(name: str, pieces: Pieces, divisor: int, colour: str, width: float) -> dict[str, Any]:
-    """Empty rectangles as one trace, their lines `width` pixels wide."""
+    """A trace of unfilled rectangles, their lines `width` pixels wide."""
     return box_outlines(name, boxes_of(pieces, divisor), colour, width)

@@ -1,9 +1,9 @@
-"""Where an address lies on the page: regions laid out as rows, long ones wrapped like lines of text.
+"""Rows: the layout of addresses on the region map; a long region wraps into several rows like text.
 
 ::
 
       row 0  region 0  |aaaaaaaabbbbbbbbbbbb|      every row spans `width` bytes
-      row 1  + width   |bbbbcccc            |      (b goes on here: two pieces of one chunk)
+      row 1  + width   |bbbbcccc            |      (b continues here: two pieces of one chunk)
       row 2  region 1  |dddddddddddddd|
 """
 
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from bfcviz.figures.style.view_options import MapWindow
 
 WRAPPED_ROWS = 16
-"""Rows that the pool is wrapped into, where its regions alone do not need more."""
+"""Rows of the map, if the regions alone do not need more."""
 
 
 @dataclass(frozen=True)
-class Part:
+class VisibleRows:
     """The part of the rows that is on screen.
 
     Attributes:
         left: bytes from the rows' left edge.
-        right: likewise, where it ends.
-        first: the first row of which something is seen.
+        right: the right end, likewise.
+        first: the first row at least partly on screen.
         stop: the row after the last.
     """
 
@@ -36,19 +36,19 @@ class Part:
     stop: int
 
     def __len__(self) -> int:
-        """Rows of which something is seen; 0 where only empty space is."""
+        """Rows at least partly on screen; 0 if only empty space is on screen."""
         return max(self.stop - self.first, 0) if self.left < self.right else 0
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Address ranges cut at the ends of rows; one entry a piece.
+    """Address ranges split at the ends of rows; one entry per piece.
 
     Attributes:
-        source: index of the range a piece belongs to.
-        row: the row it lies in.
+        source: the index of the piece's range.
+        row: its row.
         left: bytes from the row's left edge, float64 (exact to 2^53).
-        right: where it ends, likewise.
+        right: the right end, likewise.
     """
 
     source: NDArray[np.intp]
@@ -59,14 +59,14 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.row)
 
-    def within(self, part: Part) -> "Pieces":
-        """Those of which something is seen in `part`, whole."""
+    def within(self, part: VisibleRows) -> "Pieces":
+        """The pieces at least partly in `part`; they are not clipped."""
         seen = (self.row >= part.first) & (self.row < part.stop)
         seen &= (self.left < part.right) & (self.right > part.left)
         return self.only(seen)
 
     def only(self, wanted: NDArray[np.bool_]) -> "Pieces":
-        """Those where `wanted` is true."""
+        """The pieces where `wanted` is true."""
         return Pieces(self.source[wanted], self.row[wanted], self.left[wanted], self.right[wanted])
 
 
@@ -75,11 +75,11 @@ class Rows:
     """The layout of one set of regions.
 
     Attributes:
-        width: bytes a full row spans: a power of two, at least 256.
+        width: bytes per full row: a power of two, at least 256.
         address: of each region, ascending, uint64.
         size: bytes of each region, uint64.
-        slot: the number each region goes by.
-        first: the first row of each region; one entry more: the number of rows.
+        slot: the number of each region.
+        first: the first row of each region; a last entry holds the number of rows.
     """
 
     width: int
@@ -92,7 +92,7 @@ class Rows:
         return int(self.first[-1])
 
     def pieces(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-        """Cuts ranges of addresses, each inside one region and not empty, at the ends of rows."""
+        """Split address ranges at the ends of rows; each range is not empty and lies inside one region."""
         region = np.searchsorted(self.address, address, side="right") - 1
         begin = (address - self.address[region]).astype(np.float64)
         end = begin + size.astype(np.float64)
@@ -109,27 +109,27 @@ class Rows:
             right=np.minimum(end[source], edge + self.width) - edge,
         )
 
-    def part(self, window: MapWindow | None) -> Part:
-        """What `window` shows of the rows (None: all), cut to where there are any."""
+    def part(self, window: MapWindow | None) -> VisibleRows:
+        """The part of the rows that `window` shows (None: all), clipped to the existing rows."""
         if window is None:
-            return Part(0.0, float(self.width), 0, len(self))
+            return VisibleRows(0.0, float(self.width), 0, len(self))
         left, right = (min(max(end, 0.0), float(self.width)) for end in sorted(window.bytes))
         top, bottom = (min(max(end, 0.0), float(len(self))) for end in sorted(window.rows))
-        return Part(left, right, floor(top), ceil(bottom))
+        return VisibleRows(left, right, floor(top), ceil(bottom))
 
     def region_of(self, row: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The index of the region that each row is a piece of."""
+        """The index of the region of each row."""
         return np.searchsorted(self.first, row, side="right") - 1
 
-    def seen(self, address: NDArray[np.uint64], part: Part) -> tuple[NDArray[np.intp], int]:
-        """Which chunks are seen in `part`, and in how many pieces.
+    def chunks_in(self, address: NDArray[np.uint64], part: VisibleRows) -> tuple[NDArray[np.intp], int]:
+        """Which chunks are at least partly in `part`, and in how many pieces.
 
         Args:
-            address: of all chunks, ascending; they tile the regions.
-            part: where to look.
+            address: the addresses of all chunks, ascending; the chunks tile the regions.
+            part: the part on screen.
 
         Returns:
-            Indices of `address`, ascending; pieces, at most (cuts at the ends of rows may fall between chunks).
+            Indices of `address`, ascending; an upper bound of the pieces (an end of a row may fall between chunks).
         """
         if part == self.part(None):
             return np.arange(len(address)), len(address) + len(self) - len(self.size)
@@ -138,25 +138,27 @@ class Rows:
         edge = (row - self.first[region]) * self.width
         begin = edge + floor(part.left)
         end = np.minimum(edge + ceil(part.right), self.size[region].astype(np.int64))
-        row_has_some = begin < end
-        base = self.address[region][row_has_some]
-        low = np.searchsorted(address, base + begin[row_has_some].astype(np.uint64), side="right") - 1
-        high = np.searchsorted(address, base + end[row_has_some].astype(np.uint64), side="left")
+        not_empty = begin < end
+        base = self.address[region][not_empty]
+        low = np.searchsorted(address, base + begin[not_empty].astype(np.uint64), side="right") - 1
+        high = np.searchsorted(address, base + end[not_empty].astype(np.uint64), side="left")
         pieces = int((high - low).sum())
-        low = np.maximum(low, np.append(0, high[:-1])[: len(low)])  # goes on from the row before
+        low = np.maximum(
+            low, np.append(0, high[:-1])[: len(low)]
+        )  # the chunk may continue from the row before
         count = np.maximum(high - low, 0)
         return np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count), pieces
 
     def of_regions(self) -> Pieces:
-        """Every row as one piece: its part of its region."""
+        """One piece per row: the bytes of its region in it."""
         return self.pieces(self.address, self.size)
 
 
 def lay_out(regions: NDArray[np.void], wrapped_rows: int = WRAPPED_ROWS) -> Rows:
     """Rows for `regions` (the model's REGION records, ascending by address).
 
-    The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; where
-    so many regions are that each takes a row anyway, at most that many more than there are regions.
+    The width is the smallest power of two at which the regions need at most `wrapped_rows` rows; if there are
+    more than half as many regions, at most `wrapped_rows` rows more than regions.
     """
     address = regions["address"].astype(np.uint64)
     size = regions["size"].astype(np.uint64)

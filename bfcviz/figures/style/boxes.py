@@ -1,4 +1,4 @@
-"""Upright rectangles anywhere on a plot: one trace however many there are."""
+"""Axis-parallel rectangles anywhere on a plot: one trace, however many there are."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Boxes:
-    """Rectangles by their edges, in axis units; all of one length."""
+    """Rectangles by their edges, in axis units; four arrays of one length."""
 
     left: Floats
     right: Floats
@@ -22,21 +22,21 @@ class Boxes:
 
     @classmethod
     def none(cls) -> "Boxes":
-        """Nothing to draw."""
+        """No rectangles."""
         return cls(*np.zeros((4, 0)))
 
     def __len__(self) -> int:
         return len(self.left)
 
-    def seen(self) -> "Boxes":
-        """Those that have an area."""
+    def with_area(self) -> "Boxes":
+        """The rectangles that have an area."""
         mask = (self.right > self.left) & (self.top > self.bottom)
         return Boxes(self.left[mask], self.right[mask], self.bottom[mask], self.top[mask])
 
     def corners(self) -> tuple[Floats, Floats]:
-        """Closed outlines, NaN after each, as plotly's `toself` takes them; one NaN where there are none.
+        """Closed outlines for plotly's fill `toself`, NaN after each; one NaN if there are none.
 
-        (A trace without any point would drop out of the legend.)
+        (Plotly drops a trace without points from the legend.)
         """
         if not len(self):
             return np.full(1, np.nan), np.full(1, np.nan)
@@ -47,13 +47,13 @@ class Boxes:
 
 
 def box_trace(name: str, boxes: Boxes, paint: Paint, border: float) -> dict[str, Any]:
-    """Filled rectangles as one trace; `border` is the width of their lines in pixels."""
+    """A trace of filled rectangles; `border` is the width of their lines in pixels."""
     filled = {"fill": "toself", "fillcolor": paint.fill}
     return box_outlines(name, boxes, paint.line, border) | filled
 
 
 def box_outlines(name: str, boxes: Boxes, colour: str, width: float) -> dict[str, Any]:
-    """Empty rectangles as one trace, their lines `width` pixels wide."""
+    """A trace of unfilled rectangles, their lines `width` pixels wide."""
     x, y = boxes.corners()
     return {
         "type": "scatter",

@@ -1,6 +1,6 @@
-"""What chunks in use are coloured by: classes that mean the same at every step of a trace.
+"""Colouring: the classes that chunks in use are coloured by; a class means the same at every step of a trace.
 
-A class is found from a record's own fields, so chunks of a model and lifetimes of a trace are coloured alike.
+A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.short_names import short_names
+from bfcviz.figures.style.text import short_names
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.model.lifetimes.lifetimes import in_use_at
 from bfcviz.units import GiB, KiB, MiB, format_bytes
@@ -21,38 +21,37 @@ from bfcviz.units import GiB, KiB, MiB, format_bytes
 COLOURINGS: Final = {
     "state": "state",
     "bin": "bin of its size",
-    "age": "age (steps since it was allocated)",
+    "age": "age (steps since its allocation)",
     "size": "size",
     "label": "label",
-    "thread": "thread that allocated it",
+    "thread": "allocating thread",
     "stream": "stream",
-    "step": "step it was allocated at",
-    "waste": "waste (share of its size nobody asked for)",
+    "step": "allocating step",
+    "waste": "waste (1 - requested / size)",
 }
-"""Name -> what chunks in use are coloured by."""
+"""Name -> what it colours chunks in use by."""
 
 MOST_CLASSES: Final = 8
-"""A colouring has at most this many classes."""
+"""Classes of a colouring, at most."""
 
 FREE: Final = 255
-"""The class of a free chunk: it looks the same in every colouring."""
+"""The class of free chunks: they have the same colour in every colouring."""
 
-_LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide
+_LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide: a longer legend takes two lines
 
-_NAMED = MOST_CLASSES - 1  # the last is for all others
+_NAMED = MOST_CLASSES - 1  # the last class holds all others
 
 Classify = Callable[[NDArray[np.void], int], NDArray[np.integer]]
 
 
 @dataclass(frozen=True)
 class Colouring:
-    """The classes of one colouring, for a trace as long as it was when this was made.
+    """The classes of one colouring, for a trace of the length it had when this was made.
 
     Attributes:
         name: one of `COLOURINGS`.
-        names: of the classes, as the legend shows them, harmless to a page; at least one, at most
-            `MOST_CLASSES`.
-        paints: of the classes.
+        names: the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`.
+        paints: the colours of the classes.
     """
 
     name: str
@@ -64,9 +63,9 @@ class Colouring:
         """The class of each record at `step`, an index into `names`; `FREE` for free chunks.
 
         Args:
-            records: shape (n,), with the fields size, requested, born, label, thread and stream; those
-                without a field in_use are all in use.
-            step: the step that is shown, which ages count to.
+            records: shape (n,), with the fields size, requested, born, label, thread and stream; records
+                without a field `in_use` are all in use.
+            step: the step that is shown; ages are counted up to it.
         """
         found = self._classify(records, step).astype(np.uint8)
         if "in_use" in (records.dtype.names or ()):
@@ -74,7 +73,7 @@ class Colouring:
         return found
 
     def legend_line(self, number: int) -> int:
-        """The line of the legend that a class is named in: beside `free`, below it, or on two lines below."""
+        """The legend line of class `number`: 0 (that of `free`), 1, or 2 if the names need two lines."""
         if len(self.names) == 1:
             return 0
         long = sum(len(name) + 8 for name in self.names) > _LEGEND_LINE
@@ -82,10 +81,10 @@ class Colouring:
 
 
 def colouring(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
-    """The colouring called `name` of one heap of `trace`; may read the whole trace, so keep it.
+    """The colouring called `name` of one heap of `trace`; it may read the whole trace, so reuse it.
 
     Raises:
-        ValueError: there is none of that name; the message lists those there are.
+        ValueError: the name is unknown; the message lists all names.
     """
     if name not in COLOURINGS:
         raise ValueError(f"no colouring {name!r}; there are: {', '.join(COLOURINGS)}")
@@ -101,7 +100,7 @@ def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:
     return [ramp[place] for place in np.linspace(0, len(ramp) - 1, count).round().astype(int)]
 
 
-# -- classes in an order ---------------------------------------------------------------------------------------
+# -- ordered classes ---------------------------------------------------------------------------------------
 
 
 def _by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
@@ -109,7 +108,7 @@ def _by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
 
 
 def _by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
-    """Neighbouring bins share a class where more than `MOST_CLASSES` occur."""
+    """Adjacent bins share a class if more than `MOST_CLASSES` bins occur."""
     low, high = (bin_of(size) for size in _sizes(trace, pool))
     width = -(-(high - low + 1) // MOST_CLASSES)
     starts = list(range(low, high + 1, width))
@@ -128,7 +127,7 @@ _SIZES = np.array([KiB, 16 * KiB, 256 * KiB, 4 * MiB, 64 * MiB, GiB, 16 * GiB], 
 
 
 def _by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
-    """The same edges for every trace; classes that do not occur at either end are left out."""
+    """The same edges for every trace, without the classes at either end that do not occur."""
     low, high = np.searchsorted(_SIZES, np.array(_sizes(trace, pool), np.uint64), side="right").tolist()
     edges = _SIZES.tolist()
     names = [
@@ -140,7 +139,7 @@ def _by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
 
 
 def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
-    """Powers of ten, as far as the trace is long."""
+    """Powers of ten, up to the length of the trace."""
     digits = min(len(str(len(trace))), MOST_CLASSES)
     edges = np.array([10**power for power in range(1, digits)], np.int64)
 
@@ -193,7 +192,7 @@ def _between(edges: NDArray[np.uint64]) -> Classify:
 
 
 def _sizes(trace: Trace, pool: int) -> tuple[int, int]:
-    """The smallest and the largest chunk ever handed out."""
+    """The smallest and the largest size ever allocated, in bytes."""
     low, high = [], []
     for block in trace.blocks():
         sizes = block["size"][(block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)]
@@ -208,30 +207,30 @@ def _bytes(num_bytes: int) -> str:
 
 
 def _range(low: int, high: int) -> str:
-    """`4-16 KiB`; the unit once where both have the same."""
+    """`4-16 KiB`: the unit only once if both ends share it."""
     first, last = _bytes(low), _bytes(high)
     same = first.split()[1] == last.split()[1]
     return f"{first.split()[0] if same else first}-{last}"
 
 
-# -- classes by name -------------------------------------------------------------------------------------------
+# -- named classes -------------------------------------------------------------------------------------------
 
 
 def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
-    """The values of field `name` that held the most bytes the longest (bytes times steps), and all others."""
-    totals = _held(trace, pool, name)
-    told: dict[str, float] = {}
+    """The values of field `name` with the most bytes times steps in use; one class for all others."""
+    totals = _byte_steps(trace, pool, name)
+    by_name: dict[str, float] = {}
     for number in np.flatnonzero(totals).tolist():
-        text = _told(trace, name, number)
-        told[text] = told.get(text, 0.0) + totals[number]
-    most = sorted(told, key=lambda text: -told[text])[:_NAMED]
+        text = _legend_name(trace, name, number)
+        by_name[text] = by_name.get(text, 0.0) + totals[number]
+    most = sorted(by_name, key=lambda text: -by_name[text])[:_NAMED]
     classes = {text: place for place, text in enumerate(most)}
-    # One entry more than there are numbers: what a growing trace brings later belongs to the others.
+    # One more entry than numbers: values that a growing trace adds later belong to the others.
     table = np.full(len(totals) + 1, len(most), np.uint8)
     for number in np.flatnonzero(totals).tolist():
-        table[number] = classes.get(_told(trace, name, number), len(most))
+        table[number] = classes.get(_legend_name(trace, name, number), len(most))
     names, paints = short_names(most), list(theme.classes[: len(most)])
-    if len(told) > len(most) or not most or trace.following:
+    if len(by_name) > len(most) or not most or trace.following:
         names.append("other")
         paints.append(theme.other)
     return Colouring(
@@ -239,25 +238,24 @@ def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colourin
     )
 
 
-def _told(trace: Trace, name: str, number: int) -> str:
-    """What the legend calls a number: labels of one name with other details are one."""
+def _legend_name(trace: Trace, name: str, number: int) -> str:
+    """The legend's name of a value; labels with the same name and different details share one."""
     if name == "label":
         return trace.labels.name(number) or "no label"
     return f"{name} {number}"
 
 
-def _held(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
-    """Bytes held times the steps they were held for, over the trace, by the number in field `name`."""
+def _byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
+    """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
     carried = in_use_at(trace, pool, trace.first)
     remaining = float(len(trace) - trace.first)
-    totals: NDArray[np.float64] = np.bincount(carried[name], weights=carried["size"] * remaining).astype(
-        float
-    )
+    carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
+    totals: NDArray[np.float64] = carried_over.astype(np.float64)
     for block in trace.blocks():
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
         at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
         left = (len(trace) - block["seq"][at].astype(np.float64)) * block["size"][at]
-        # A FREE takes back what its ALLOCATE would have held to the end.
+        # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
         signed = np.where(kinds[at] == Kind.FREE, -left, left)
         found = np.bincount(block[name][at], weights=signed, minlength=len(totals))
         totals = found.astype(np.float64) + np.pad(totals, (0, len(found) - len(totals)))

@@ -1,4 +1,4 @@
-"""Panels on narrow pages: legends on as many lines as they need, captions no longer than their plot."""
+"""Fit panels to narrow pages: wrap legends into lines, shorten captions to the width of the plot."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,21 @@ from typing import Any, Final
 
 from bfcviz.figures.panel import Panel
 
-# Pixels; of the widest of the usual fonts, for a page does not say which one it has.
+# Pixels of the widest usual font: the kernel does not know which font the page uses.
 _LETTER: Final = 6.4  # of a legend or caption
 _BOLD: Final = 8.6  # of a title
-_SIGN: Final = 47  # of a legend's entry beside its name
+_SIGN: Final = 47  # of a legend entry, beside its name
 _CAPTION_SPACE: Final = 12  # between title and caption
 
-_RANK: Final = 1000  # plotly's, where a trace has none
+_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
+
+_RANK: Final = 1000  # plotly's default
 
 
 def fitted(panel: Panel, pixels: float) -> Panel:
     """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
 
-    Every trace with a name has its place in the legend, also while it is not shown there: so the number of lines
+    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
     does not change with every step.
     """
     lines = _lines(panel.traces, pixels)
@@ -30,12 +32,12 @@ def fitted(panel: Panel, pixels: float) -> Panel:
     room = int((pixels - _BOLD * _length(panel.title) - _CAPTION_SPACE) / _LETTER)
     if len(panel.caption) <= room:
         return panel
-    told = "<br>".join(text for text in (panel.caption, panel.definition) if text)
-    return replace(panel, caption=_cut(panel.caption, room), definition=told)
+    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
+    return replace(panel, caption=_cut(panel.caption, room), definition=definition)
 
 
 def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
-    """The line of the legend for each trace: a new one where the old one begins one, or is full."""
+    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
     order = sorted(
         (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
         for number, trace in enumerate(traces)
@@ -51,14 +53,11 @@ def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
 
 
 def _length(text: str) -> int:
-    """Characters that are seen of a text with markup."""
+    """The visible characters of a text with markup."""
     return len(unescape(re.sub(r"<[^>]*>", "", text)))
 
 
 def _cut(text: str, room: int) -> str:
-    """At most `room` characters of it, whole words, and an ellipsis; nothing where that would say nothing."""
+    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
     words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
     return f"{words}…" if room >= _FEWEST else ""
-
-
-_FEWEST: Final = 12

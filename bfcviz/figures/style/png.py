@@ -1,7 +1,7 @@
-"""A picture as PNG bytes, in a few lines: 8 bits of red, green, blue and opacity, zlib.
+"""Encode an image as PNG: 8 bits each of red, green, blue and opacity, compressed by zlib.
 
-A line that is the same as the one above it is written as no difference (the filter called Up): rows of a map are
-several lines each.
+A line equal to the one above it is stored as zero differences (filter type Up): a row of a map is several equal
+lines.
 """
 
 import base64
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGBA_8_BIT = (8, 6, 0, 0, 0)
 _PLAIN, _UP = 0, 2  # filters
-_FAST = 1  # flat colours compress well at any level, and the slider is waiting
+_FAST = 1  # flat colours compress well at any level, and low levels are fast
 
 
 def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
@@ -22,11 +22,11 @@ def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
 
     Args:
         pixels: red, green, blue and opacity.
-        high: lines that each line of `pixels` becomes.
-        gap: how many of them, before and after, are clear instead; fewer than half.
+        high: lines of the image per line of `pixels`.
+        gap: of these lines, how many are transparent at the top and at the bottom each; fewer than half.
     """
     height, width, _ = pixels.shape
-    # Each line begins with the number of its filter.
+    # Each line begins with the number of its filter type.
     if high > 1:
         clear, same = bytes(1 + 4 * width), bytes([_UP]) + bytes(4 * width)
         before, after = clear * gap + bytes([_PLAIN]), same * (high - 2 * gap - 1) + clear * gap
@@ -45,7 +45,7 @@ def encode_png(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> bytes:
 
 
 def data_uri(pixels: NDArray[np.uint8], high: int = 1, gap: int = 0) -> str:
-    """What `encode_png` makes, as the text plotly takes for an image's source."""
+    """The PNG of `encode_png` as a data URI, plotly's `source` of an image."""
     return "data:image/png;base64," + base64.b64encode(encode_png(pixels, high, gap)).decode("ascii")
 
 

@@ -1,8 +1,8 @@
-"""Every colour with its meaning, and the plotly templates made of them.
+"""Theme: every colour with its meaning, and the plotly template made of them.
 
-One meaning has one hue in every picture: what is a fill in the region map is an area or a bar elsewhere. The
-values were chosen so that any two fills of one theme stay apart under protanopia, deuteranopia and
-tritanopia; tests/figures/test_theme.py measures it.
+One meaning has one hue in every picture: a fill of the region map is an area or a bar elsewhere. Any two fills of
+one theme differ visibly under protanopia, deuteranopia and tritanopia too; tests/figures/style/test_theme.py
+measures it.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, '
 
 @dataclass(frozen=True)
 class Paint:
-    """One meaning: as an area, and as the line or border that must be seen on the paper by itself."""
+    """The colours of one meaning: `fill` for areas, `line` for lines and borders, which contrast with the paper."""
 
     fill: str
     line: str
@@ -29,16 +29,16 @@ class Theme:
     """The colours of one template.
 
     Attributes:
-        in_use: chunks handed out, and their bytes.
-        free: free chunks, their bytes, and how scattered they are (external fragmentation).
-        waste: bytes of a chunk in use that nobody asked for (internal fragmentation).
-        pool: everything got from the sub-allocator; regions.
-        highlight: what this step touched, and where this step is.
-        oom: requests that failed.
+        in_use: chunks in use, and their bytes.
+        free: free chunks, their bytes, and external fragmentation.
+        waste: bytes of chunks in use that were not requested; internal fragmentation.
+        pool: all memory granted by the sub-allocator; regions.
+        highlight: chunks touched by this step, and the line at this step.
+        oom: failed requests.
         limit: the heap's memory limit.
-        classes: seven names that have no order, such as labels; the first is `in_use`.
-        other: whatever else has no paint of its own.
-        ramp: eight values from low to high; on the paper, high stands out most.
+        classes: seven classes without an order, such as labels; the first is `in_use`.
+        other: the class of everything without a colour of its own.
+        ramp: eight ordered classes from low to high; high contrasts most with the paper.
     """
 
     name: ThemeName
@@ -59,7 +59,7 @@ class Theme:
 
 
 def _edged(edge: str, *fills: str) -> tuple[Paint, ...]:
-    """Paints of these fills, each with a line that goes `_EDGE` of the way to the colour `edge`."""
+    """A paint for each fill; its line is the fill mixed with the share `_EDGE` of the colour `edge`."""
     return tuple(Paint(fill, mixed(fill, edge, _EDGE)) for fill in fills)
 
 
@@ -70,7 +70,7 @@ def mixed(one: str, other: str, share: float) -> str:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """`#RRGGBB` as three numbers 0..255."""
+    """`#RRGGBB` as red, green, blue, each 0..255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
@@ -123,7 +123,7 @@ def theme_of(name: str) -> Theme:
     """The theme called `name`.
 
     Raises:
-        ValueError: there is none of that name; the message lists those there are.
+        ValueError: the name is unknown; the message lists all names.
     """
     if name not in THEMES:
         raise ValueError(f"no theme {name!r}; there are: {', '.join(THEMES)}")
@@ -143,7 +143,7 @@ def template(theme: Theme) -> go.layout.Template:
         "showline": True,
         "title": {"font": {"size": 12, "color": theme.text}, "standoff": 6},
         "tickfont": {"size": 11, "color": theme.text},
-        # The margins hold every label: plotly need not measure each to see whether it leaves the page.
+        # The margins have room for every label: plotly need not measure them.
         "ticklabeloverflow": "allow",
     }
     return go.layout.Template(
@@ -164,6 +164,6 @@ def template(theme: Theme) -> go.layout.Template:
 
 
 def translucent(colour: str, opacity: float) -> str:
-    """`#RRGGBB` as an rgba() text of this opacity (0..1)."""
+    """`#RRGGBB` as an rgba() string with this opacity (0..1)."""
     red, green, blue = rgb(colour)
     return f"rgba({red},{green},{blue},{opacity:g})"

@@ -1,4 +1,4 @@
-"""Look: how a heap is looked at. Everything a person chose, and nothing of the heap's state."""
+"""Look: the view options of a picture: theme, colouring, axis, window, selection; no state of the heap."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,12 +8,12 @@ from bfcviz.figures.style.theme import Theme, ThemeName, theme_of
 Axis = Literal["step", "time"]
 
 Span = tuple[float, float]
-"""From where to where."""
+"""Begin and end."""
 
 
 @dataclass(frozen=True)
 class MapWindow:
-    """The part of the region map on screen: bytes from the rows' left edge, and rows from the top."""
+    """The window of the region map: bytes from the left edge of the rows, and rows from the top."""
 
     bytes: Span
     rows: Span
@@ -21,10 +21,10 @@ class MapWindow:
 
 @dataclass(frozen=True)
 class Selected:
-    """The chunk a person clicked, by where it begins and (in use) the event that handed it out.
+    """The selected chunk, by its address and (if in use) the event that allocated it.
 
     Attributes:
-        address: where it begins.
+        address: the address of its first byte.
         born: `seq` of its ALLOCATE; None for a free chunk.
     """
 
@@ -34,17 +34,17 @@ class Selected:
 
 @dataclass(frozen=True)
 class Look:
-    """What pictures are drawn with besides a heap at a step.
+    """The options of a picture, besides the heap and the step.
 
     Attributes:
         theme: `light` or `dark`.
-        colour: what chunks are coloured by; one of `colouring.COLOURINGS`.
-        axis: what timelines run over.
+        colour: the colouring of chunks, one of `colouring.COLOURINGS`.
+        axis: the x axis of timelines, `step` or `time`.
         map_window: the part of the region map to draw; None: all of it.
-        steps: the steps [first, last] that the timelines draw; None: all there are.
-        addresses: the positions (bytes, regions side by side) the address-time map draws; None: all.
-        wanted: bytes of a request: free chunks smaller than this are of no use to it; None: none asked about.
-        selected: the chunk to mark.
+        steps: the steps [first, last] that the timelines draw; None: all.
+        addresses: the positions that the address-time map draws, in bytes, gaps between regions left out; None: all.
+        wanted: bytes of a request; `too small` is the share of free memory in chunks smaller than it; None: no request.
+        selected: the chunk to mark; None: none.
     """
 
     theme: ThemeName = "light"

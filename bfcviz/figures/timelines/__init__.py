@@ -1,1 +1,1 @@
-"""Timelines of a heap's totals, and what is marked on them."""
+"""Timelines: totals, fragmentation and event rate of a heap over steps or time, with marks, phases and OOMs."""

@@ -1,4 +1,4 @@
-"""What all timelines share: where steps lie on the x axis, lines through intervals, and where the view stands."""
+"""The x axis of all timelines: positions of steps, lines through intervals, the line at the step shown."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,24 +11,24 @@ from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import Axis
 
 POINTS: Final = 1000
-"""What a line goes through at most: plotly draws every line anew at every step, and takes as long as it has points."""
+"""Points of a line, at most: plotly redraws every line at every step, in time proportional to its points."""
 
-_MARGIN: Final = 0.012  # what happens at the very end is not cut off
+_MARGIN: Final = 0.012  # of the width: room at the right end, so that the last event is not cut off
 
 _NANOSECONDS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 @dataclass(frozen=True)
-class Clock:
-    """Steps <-> places on the x axis that all timelines of one trace share, as long as it was when asked.
+class StepAxis:
+    """Maps steps to positions on the x axis of all timelines of a trace, and back; for its length when it was made.
 
     Attributes:
-        trace: whose steps these are.
-        axis: whether places are steps or times. A step's time is that of the event that led to it; step 0,
-            to which none led, and the first step of a window stand where the first event happened.
-        first, last: the steps at the axis' ends.
-        unit: steps or nanoseconds that 1 on the axis stands for; of the whole trace, whatever part is shown.
-        symbol: of the unit.
+        trace: the trace of the steps.
+        axis: whether positions are steps or times. The time of a step is that of its last event; step 0 has no
+            event and, like the first step of a live window, takes the time of the first event.
+        first, last: the steps at the ends of the axis.
+        unit: steps or nanoseconds per unit of the axis; the same for every window of the trace.
+        symbol: the symbol of the unit.
     """
 
     trace: Trace
@@ -39,8 +39,8 @@ class Clock:
     symbol: str = "step"
 
     @classmethod
-    def of(cls, trace: Trace, axis: Axis = "step") -> "Clock":
-        """The clock of the trace as long as it is now."""
+    def of(cls, trace: Trace, axis: Axis = "step") -> "StepAxis":
+        """The axis of the trace at its present length."""
         first, last = trace.first, len(trace)
         if axis == "step":
             return cls(trace, axis, first, last)
@@ -48,40 +48,37 @@ class Clock:
 
     @property
     def title(self) -> str:
-        """What the axis is called, with its unit."""
-        return "step (events applied)" if self.axis == "step" else f"time ({self.symbol})"
+        """The title of the axis, with its unit."""
+        return "step (number of events applied)" if self.axis == "step" else f"time ({self.symbol})"
 
     @property
     def hover(self) -> str:
-        """A place on the axis, in the words of plotly's hover templates."""
+        """A position on the axis, as a part of a plotly hover template."""
         return "step %{x:,.0f}" if self.axis == "step" else f"%{{x:,.9~f}} {self.symbol}"
 
     def position(self, step: int) -> float:
-        """Where `step` lies on the axis."""
+        """The position of `step` on the axis."""
         return (float(step) if self.axis == "step" else float(_time(self.trace, step))) / self.unit
 
     def positions(self, steps: NDArray[Any], times: NDArray[Any]) -> NDArray[np.float64]:
-        """Where steps lie on the axis whose times are at hand already; same shape."""
+        """The positions of steps with known times, in nanoseconds; same shape."""
         where = steps if self.axis == "step" else times
         found: NDArray[np.float64] = where.astype(np.float64) / self.unit
         return found
 
     def step_at(self, x: float) -> int:
-        """The step that holds at place `x`: the last one at or before it, else the first."""
+        """The step shown at position `x`: the last one at or before it, else the first."""
         if self.axis == "step":
             return min(max(int(x + 1e-6), self.first), self.last)
-        wanted, low, high = (
-            x * self.unit + 0.5,
-            self.first,
-            self.last,
-        )  # halves: floats of times are not exact
+        wanted = x * self.unit + 0.5  # + 0.5 ns: times as floats are not exact
+        low, high = self.first, self.last
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if _time(self.trace, middle) <= wanted else (low, middle - 1)
         return low
 
     def range(self, steps: tuple[int, int] | None) -> list[float]:
-        """The ends of the axis: exactly these steps, or (None) all there are and a little room."""
+        """The ends of the axis: exactly these steps, or (None) all steps and a small margin."""
         first, last = (self.first, self.last) if steps is None else steps
         left, right = self.position(first), self.position(last)
         if right <= left:
@@ -89,7 +86,7 @@ class Clock:
         return [left, right + (_MARGIN * (right - left) if steps is None else 0.0)]
 
     def xaxis(self, steps: tuple[int, int] | None) -> dict[str, Any]:
-        """Plotly's settings of the axis that shows `steps` (None: all)."""
+        """Plotly's settings of the axis for `steps` (None: all)."""
         found = {"title": {"text": self.title}, "range": self.range(steps)}
         return found | ({"tickformat": ",~f"} if self.axis == "step" else {})
 
@@ -97,46 +94,46 @@ class Clock:
 def _time(trace: Trace, step: int) -> int:
     if len(trace) == trace.first:
         return 0
-    event = max(step - 1, trace.first)  # of a window that moved on meanwhile, the first there is
+    event = max(step - 1, trace.first)  # the window of a live trace may have moved on: then its first event
     return int(trace.read(event, event + 1)["time"][0])
 
 
 def _time_unit(span: float) -> tuple[float, str]:
-    """The largest unit of time that `span` nanoseconds are at least two of."""
+    """The largest unit of time of which `span` nanoseconds are at least two; its nanoseconds and its symbol."""
     return next(((unit, name) for unit, name in _NANOSECONDS if span >= 2 * unit), _NANOSECONDS[-1])
 
 
 def intervals(events: int) -> int:
-    """Into how many a timeline of so many events is cut: one for each, or half of `POINTS`, with two points each."""
+    """The intervals of a timeline of so many events: one per event, or `POINTS` / 2 with two points each."""
     return POINTS if events <= POINTS else POINTS // 2
 
 
 def both_ends(
-    series: NDArray[np.void], field: str, clock: Clock
+    series: NDArray[np.void], field: str, step_axis: StepAxis
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A line through the least and the greatest value of each interval, each where it stood: x and y.
+    """A line through the least and the greatest value of each interval, at their positions: x and y.
 
-    Where every event has an interval of its own these are the events themselves.
+    If every interval is a single event, the line goes through the events.
     """
     if len(series) and int(series["events"].max()) == 1:
-        return clock.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
-    late = series[f"{field}_min_{clock.axis}"] > series[f"{field}_max_{clock.axis}"]
+        return step_axis.positions(series["step"], series["time"]), series[f"{field}_last"].astype(np.float64)
+    late = series[f"{field}_min_{step_axis.axis}"] > series[f"{field}_max_{step_axis.axis}"]
     x, y = (
         _by_turns(series[f"{field}_min{of}"], series[f"{field}_max{of}"], late)
-        for of in (f"_{clock.axis}", "")
+        for of in (f"_{step_axis.axis}", "")
     )
-    return x / clock.unit, y
+    return x / step_axis.unit, y
 
 
 def _by_turns(low: NDArray[Any], high: NDArray[Any], late: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """One of each after the other; where `late`, the high one first."""
+    """Low and high values in turn; the high one first where `late` is true."""
     found = np.empty(2 * len(low))
     found[0::2], found[1::2] = np.where(late, high, low), np.where(late, low, high)
     return found
 
 
-def now(position: float, theme: Theme, top: float) -> dict[str, Any]:
-    """The upright line where the view stands; nan: nowhere."""
+def step_line(position: float, theme: Theme, top: float) -> dict[str, Any]:
+    """The vertical line at the step shown; nan: no line."""
     return {
         "type": "scatter",
         "mode": "lines",

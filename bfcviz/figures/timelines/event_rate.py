@@ -1,4 +1,4 @@
-"""The rate: how many events a second the log took in."""
+"""The event rate: events per second over the trace."""
 
 from typing import Final
 
@@ -9,84 +9,88 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.view_options import PLAIN, Look
-from bfcviz.figures.timelines.history import History, history
-from bfcviz.figures.timelines.stats import now
+from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.stats import step_line
 
 PARTS: Final = 240
-"""Equal parts of the axis over each of which the rate is an average: few enough not to show only noise."""
+"""Equal parts of the axis, each with its average rate; more parts would show mostly noise."""
 
 _ROWS: Final = 4
-"""Rows of the series that a part has at least."""
+"""Rows of the series per part, at least."""
 
 _DEFINITION: Final = (
-    "Events of all heaps of the trace, each SPLIT, MERGE, ... counted,"
-    "<br>an average over each of up to 240 equal parts of what is shown.<br>A gap: no time passed there by the clock."
+    "event rate: events of all kinds (SPLIT, MERGE, ...) of all heaps of the trace / seconds,"
+    "<br>averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
 )
 
 
 def event_rate(trace: Trace, step: int | None = None, *, pool: int = 0, look: Look = PLAIN) -> Picture:
-    """Events a second over the trace.
+    """Events per second over the trace.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap's steps these are; events of all are counted.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number; events of all heaps are counted.
+        look: the theme, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has a row for each part of the axis.
+        The figure; its table has one row per part of the axis.
     """
-    seen = history(trace, pool, look)
-    edges, rate = rates(seen)
+    history = measure_history(trace, pool, look)
+    edges, rate = rates(history)
     table = pa.table(
-        {f"{seen.clock.axis}_from": edges[:-1], f"{seen.clock.axis}_to": edges[1:], "rate": rate}
+        {
+            f"{history.step_axis.axis}_from": edges[:-1],
+            f"{history.step_axis.axis}_to": edges[1:],
+            "rate": rate,
+        }
     )
-    return single(rate_panel(seen, step, look), 240, look.paints).with_table(table)
+    return single(rate_panel(history, step, look), 240, look.paints).with_table(table)
 
 
-def rate_panel(seen: History, step: int | None, look: Look) -> Panel:
-    """The rate as a panel; only its last trace depends on `step`."""
+def rate_panel(history: History, step: int | None, look: Look) -> Panel:
+    """The event rate as a panel; only its last trace depends on `step`."""
     theme = look.paints
-    edges, rate = rates(seen)
+    edges, rate = rates(history)
     top = 1.08 * (float(np.nanmax(rate)) if np.isfinite(rate).any() else 1.0)
     line = {
         "type": "scatter",
         "mode": "lines",
-        "name": "events a second",
+        "name": "event rate",
         "showlegend": False,
-        "x": edges / seen.clock.unit,
+        "x": edges / history.step_axis.unit,
         "y": np.append(rate, rate[-1:]),
         "line": {"color": theme.text, "width": 1.2, "shape": "hv"},
-        "hovertemplate": f"%{{y:,.4~s}} events a second<br>{seen.clock.hover}<extra></extra>",
+        "hovertemplate": f"%{{y:,.4~s}} events/s<br>{history.step_axis.hover}<extra></extra>",
     }
     return Panel(
         name="rate",
-        title="Events a second",
-        caption="averages over equal parts of what is shown",
+        title="Event rate (events/s)",
+        caption="events of all heaps per second, averaged over equal parts of the x axis",
         definition=_DEFINITION,
-        traces=[line, now(seen, step, top, theme) | {"showlegend": False}],
-        xaxis=seen.xaxis,
-        yaxis={"title": {"text": "events/s"}, "range": [0, top], "tickformat": "~s"},
-        x_unit=seen.clock.unit,
+        traces=[line, step_line(history, step, top, theme) | {"showlegend": False}],
+        xaxis=history.xaxis,
+        yaxis={"title": {"text": "event rate (events/s)"}, "range": [0, top], "tickformat": "~s"},
+        x_unit=history.step_axis.unit,
     )
 
 
-def rates(seen: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events a second in each, shape (n,).
+def rates(history: History) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Edges of the parts in steps or nanoseconds, shape (n + 1,), and events per second in each, shape (n,).
 
-    nan where no time passed; both empty where there are not two events.
+    The rate is nan where no time passed; both are empty if there are fewer than two events.
     """
-    series = seen.series
+    series = history.series
     if len(series) < 2:
         return np.zeros(0), np.zeros(0)
     steps, times = series["step"].astype(np.float64), series["time"].astype(np.float64)
-    along, other = (steps, times) if seen.clock.axis == "step" else (times, steps)
+    along, other = (steps, times) if history.step_axis.axis == "step" else (times, steps)
     edges = np.linspace(along[0], along[-1], min(PARTS, max(len(series) // _ROWS, 1)) + 1)
-    # Of places that share a time the last: all its events have happened by then.
+    # Of positions with equal times only the last counts: all events of that time are applied there.
     at = np.append(np.flatnonzero(np.diff(along)), len(along) - 1)
     between = np.interp(edges, along[at], other[at])
     passed, counted = np.diff(edges), np.diff(between)
-    if seen.clock.axis == "step":
+    if history.step_axis.axis == "step":
         passed, counted = counted, passed
     rate = np.divide(counted * 1e9, passed, out=np.full(len(passed), np.nan), where=passed > 0)
     return edges, rate

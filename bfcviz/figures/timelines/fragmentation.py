@@ -1,4 +1,4 @@
-"""The fragmentation timeline: measures from 0 to 100 %, each named and defined."""
+"""The fragmentation timeline: measures from 0 to 100 %, each with its definition."""
 
 import textwrap
 from typing import Any, Final
@@ -12,7 +12,8 @@ from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis
-from bfcviz.figures.timelines.stats import History, history, now
+from bfcviz.figures.timelines.history import History, measure_history
+from bfcviz.figures.timelines.stats import step_line
 from bfcviz.model.timelines.fragmentation import DEFINITIONS
 from bfcviz.units import format_bytes
 
@@ -21,10 +22,10 @@ MEASURES: Final = {
     "internal": "internal: 1 - requested / in use",
     "reserved_not_in_use": "reserved-not-in-use: 1 - in use / pool",
 }
-"""Measure -> its name with its definition, as the legend shows it."""
+"""Measure -> its name and definition in the legend."""
 
 TOO_SMALL: Final = "too_small"
-"""The measure that is there when a request is asked about (`Look.wanted`)."""
+"""The measure for a request size (`Look.wanted`)."""
 
 _SERIES: Final = {
     "external": "external_fragmentation",
@@ -34,7 +35,7 @@ _SERIES: Final = {
 }
 
 _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMALL: 1}
-"""Lines of the legend: no more in one than 700 pixels hold."""
+"""Measure -> its line of the legend; a line fits into 700 pixels."""
 
 _DASHES: Final = {"external": "solid", "internal": "dot", "reserved_not_in_use": "dash", TOO_SMALL: "dashdot"}
 
@@ -46,68 +47,70 @@ def fragmentation_timeline(
     pool: int = 0,
     look: Look = PLAIN,
 ) -> Picture:
-    """The three measures over the trace, and the share of free memory that is of no use to `look.wanted`.
+    """The three measures over the trace, and the share of free memory in chunks smaller than `look.wanted`.
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, the steps to draw, and the request asked about.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: the theme, the x axis (step or time), the steps to draw, and the request size `wanted`.
 
     Returns:
-        The figure; its table has one row an interval.
+        The figure; its table has one row per interval.
     """
-    seen = history(trace, pool, look)
-    return single(fragmentation_panel(seen, step, look), 320, look.paints).with_table(measures_table(seen))
+    history = measure_history(trace, pool, look)
+    return single(fragmentation_panel(history, step, look), 320, look.paints).with_table(
+        measures_table(history)
+    )
 
 
-def fragmentation_panel(seen: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
-    """The timeline as a panel; only its last trace depends on `step`. `brief`: definitions only on hover."""
+def fragmentation_panel(history: History, step: int | None, look: Look, *, brief: bool = False) -> Panel:
+    """The timeline as a panel; only its last trace depends on `step`. `brief` shows definitions only on hover."""
     theme = look.paints
-    shown = MEASURES | {TOO_SMALL: _too_small_name(seen.wanted)}
+    shown = MEASURES | {TOO_SMALL: _too_small_name(history.wanted)}
     lines = [
-        _line(seen, name, text.split(":")[0] if brief else text, _colours(theme)[name])
+        _line(history, name, text.split(":")[0] if brief else text, _colours(theme)[name])
         for name, text in shown.items()
     ]
     return Panel(
         name="fragmentation",
         title="Fragmentation (%)",
-        caption="0 where nothing is free, or nothing in use",
+        caption="0 if nothing is free, or nothing is in use",
         definition="<br>".join(_wrapped(text) for text in DEFINITIONS.values()),
-        traces=[*lines, now(seen, step, 100.0, theme) | {"showlegend": not brief}],
-        xaxis=seen.xaxis,
-        yaxis={"title": {"text": "%"}, "range": [0, 102], "dtick": 25},
-        x_unit=seen.clock.unit,
+        traces=[*lines, step_line(history, step, 100.0, theme) | {"showlegend": not brief}],
+        xaxis=history.xaxis,
+        yaxis={"title": {"text": "fragmentation (%)"}, "range": [0, 102], "dtick": 25},
+        x_unit=history.step_axis.unit,
     )
 
 
-def measures_table(seen: History) -> pa.Table:
-    """The measures at the end of each interval, and the least and greatest value of each inside it."""
-    columns = {"step": seen.series["step"], "time": seen.series["time"]}
-    for name in _measured(seen):
+def measures_table(history: History) -> pa.Table:
+    """The measures at the end of each interval, with their least and greatest values in it."""
+    columns = {"step": history.series["step"], "time": history.series["time"]}
+    for name in _measured(history):
         for column, field in ((name, "last"), (f"{name}_min", "min"), (f"{name}_max", "max")):
-            columns[column] = seen.series[f"{_SERIES[name]}_{field}"]
+            columns[column] = history.series[f"{_SERIES[name]}_{field}"]
     return pa.table({name: np.ascontiguousarray(values) for name, values in columns.items()})
 
 
-def _measured(seen: History) -> list[str]:
-    return [name for name in _SERIES if name != TOO_SMALL or seen.wanted is not None]
+def _measured(history: History) -> list[str]:
+    return [name for name in _SERIES if name != TOO_SMALL or history.wanted is not None]
 
 
-def _line(seen: History, name: str, shown: str, colour: str) -> dict[str, Any]:
-    there = name in _measured(seen)
-    x, share = axis.both_ends(seen.series, _SERIES[name], seen.clock) if there else _NOTHING
-    told = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
+def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
+    measured = name in _measured(history)
+    x, share = axis.both_ends(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    definition = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
         "mode": "lines",
         "name": shown,
-        "showlegend": there,
+        "showlegend": measured,
         "legend": _LINES[name],
         "x": x,
         "y": share * 100.0,
         "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
-        "hovertemplate": f"<b>%{{y:.1f}} %</b> {seen.clock.hover}<br>{told}<extra></extra>",
+        "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{definition}<extra></extra>",
     }
 
 
@@ -115,13 +118,13 @@ _NOTHING: Final[tuple[NDArray[np.float64], NDArray[np.float64]]] = (np.zeros(0),
 
 _TOO_SMALL_DEFINITION: Final = (
     "Too small = bytes in free chunks smaller than the request / free_bytes: "
-    "the share of free memory that is of no use to it. 0 where nothing is free."
+    "the share of free memory that cannot hold the request. 0 if nothing is free."
 )
 
 
 def _too_small_name(wanted: int | None) -> str:
     size = "" if wanted is None else f" for {format_bytes(wanted)}"
-    return f"too small{size}: in smaller / free"
+    return f"too small{size}: bytes in smaller chunks / free"
 
 
 def _colours(theme: Theme) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""History: one heap over the steps that are shown, measured once for all timelines."""
+"""History: the totals of a heap over the steps shown, measured once for all timelines."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,85 +10,87 @@ from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model.timelines.notable_events import Notes
 from bfcviz.model.timelines.rolling import Running
 
 _FEW: Final = 2_000_000
-"""Events that are soon read once more, for the signs among them."""
+"""A window of at most so many events is read again for its marks and OOMs."""
 
 
 @dataclass(frozen=True)
-class Signs:
-    """Events that are drawn one by one.
+class ThinnedEvents:
+    """Events that timelines draw one by one, evenly thinned if there are too many.
 
     Attributes:
-        events: in order.
-        every: each stands for so many, itself included.
+        events: the events that are left, in order.
+        every: each stands for so many events, itself included; 1: not thinned.
     """
 
     events: Events
     every: int = 1
 
-    def among(self, start: int, stop: int) -> "Signs":
-        """Those of the events [start, stop)."""
+    def between(self, start: int, stop: int) -> "ThinnedEvents":
+        """Those with start <= seq < stop."""
         first, end = np.searchsorted(self.events["seq"], [start, stop])
-        return Signs(self.events[first:end], self.every)
+        return ThinnedEvents(self.events[first:end], self.every)
 
 
 @dataclass(frozen=True)
 class History:
-    """One heap over the steps that are shown: all that timelines draw, but for where the view stands.
+    """The totals of a heap over the steps shown: everything timelines draw, except the line at the step.
 
     Attributes:
         trace: the trace.
-        pool: which of its heaps.
-        clock: where steps lie on the axis.
-        steps: the steps that are shown; None: all there are.
-        series: rows of TIMELINE, from one event before these steps to one after them.
+        pool: the heap of the trace, by number.
+        step_axis: the x axis.
+        steps: the steps shown; None: all.
+        series: TIMELINE records, from one event before these steps to one after them.
         peak_before: the highest bytes_in_use before the first row, in bytes.
-        failed: the OOM events among them.
-        marks: the MARK events among them.
-        wanted: bytes of the request that `too_small_share` is about; None: none.
-        running: what was measured over the whole trace, for the next look at it.
+        failed: the OOM events in these steps.
+        marks: the MARK events in these steps.
+        wanted: the request size of `too_small_share`, in bytes; None: no request.
+        running: the measurements of the whole trace, which the next history reuses.
     """
 
     trace: Trace
     pool: int
-    clock: Clock
+    step_axis: StepAxis
     steps: tuple[int, int] | None
     series: NDArray[np.void]
     peak_before: int
-    failed: Signs
-    marks: Signs
+    failed: ThinnedEvents
+    marks: ThinnedEvents
     wanted: int | None
     running: Running = field(repr=False)
 
     @property
     def bytes_limit(self) -> int | None:
-        """The heap's memory limit, None where it is not known."""
+        """The heap's memory limit in bytes; None if unknown."""
         return self.trace.origin.pools[self.pool].limit
 
     @property
     def xaxis(self) -> dict[str, Any]:
         """Plotly's settings of the axis."""
-        return self.clock.xaxis(self.steps)
+        return self.step_axis.xaxis(self.steps)
 
 
-def history(trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | None = None) -> History:
-    """Measures one heap for the timelines: over `look.steps`, along `look.axis`, for `look.wanted`.
+def measure_history(
+    trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | None = None
+) -> History:
+    """Measure a heap for the timelines: over `look.steps`, along `look.axis`, for `look.wanted`.
 
-    The whole trace is read once. Whoever hands in the history made `before` of the same heap has only what
-    was added since then read, and a narrow window; a wide one is put together from what is known. Wide:
-    where it has no fewer rows than the picture has points.
+    Reads the whole trace once. With the history made `before` of the same heap it reads only the events added
+    since then and a narrow window; a wide window is assembled from measurements. A window is wide if it has at
+    least as many measured rows as the picture has points.
 
     Raises:
         TraceError: events contradict each other.
     """
-    wanted, clock = look.wanted or 0, Clock.of(trace, look.axis)
+    wanted, step_axis = look.wanted or 0, StepAxis.of(trace, look.axis)
     known = before is not None and before.trace is trace and before.pool == pool
     running = before.running if known and before is not None else Running(pool, wanted=wanted)
-    start, stop = _events(clock, look.steps)
+    start, stop = _events(step_axis, look.steps)
     points = timelines.intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):
         running = Running(pool, wanted=wanted)
@@ -100,30 +102,30 @@ def history(trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | N
     return History(
         trace=trace,
         pool=pool,
-        clock=clock,
+        step_axis=step_axis,
         steps=look.steps,
         series=part.series,
         peak_before=part.peak_before,
-        failed=_signs(running.failed, trace, start, stop),
-        marks=_signs(running.marks, trace, start, stop),
+        failed=_thinned_events(running.failed, trace, start, stop),
+        marks=_thinned_events(running.marks, trace, start, stop),
         wanted=look.wanted,
         running=running,
     )
 
 
-def _events(clock: Clock, steps: tuple[int, int] | None) -> tuple[int, int]:
-    """The events whose values are seen: between the steps, and one to either side, where lines come in."""
-    first, last = (clock.first, clock.last) if steps is None else steps
-    start = min(max(first - 1, clock.first), max(clock.last - 1, clock.first))
-    return start, min(max(last + 1, start), clock.last)
+def _events(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, int]:
+    """The events whose values are shown: those between the steps, and one beyond each end, for the lines."""
+    first, last = (step_axis.first, step_axis.last) if steps is None else steps
+    start = min(max(first - 1, step_axis.first), max(step_axis.last - 1, step_axis.first))
+    return start, min(max(last + 1, start), step_axis.last)
 
 
-def _signs(notes: Notes, trace: Trace, start: int, stop: int) -> Signs:
-    """Those of the events [start, stop); read again where thinning has left few of them."""
-    found = Signs(notes.events, notes.every).among(start, stop)
+def _thinned_events(notes: Notes, trace: Trace, start: int, stop: int) -> ThinnedEvents:
+    """The events with start <= seq < stop; they are read again if they were thinned and the window is small."""
+    found = ThinnedEvents(notes.events, notes.every).between(start, stop)
     if notes.every == 1 or stop - start > _FEW:
         return found
     again = Notes(notes.kind, notes.pool)
     for block in trace.blocks(start, stop):
         again.take(block)
-    return Signs(again.events, again.every)
+    return ThinnedEvents(again.events, again.every)

@@ -1,6 +1,6 @@
-"""Phases on a timeline: what the program was at, as bars along the top, inner ones under outer ones.
+"""Phases on a timeline: bars along its top, inner phases below outer ones.
 
-A phase is two marks with the same value, whose labels say in their details what begins and what ends.
+A phase is a pair of marks with the same value; the details of their labels name the phase that begins or ends.
 """
 
 from collections.abc import Iterable
@@ -10,48 +10,48 @@ import numpy as np
 
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme, translucent
-from bfcviz.figures.timelines.event_markers import places
-from bfcviz.figures.timelines.history import History, Signs
+from bfcviz.figures.timelines.event_markers import positions_of
+from bfcviz.figures.timelines.history import History, ThinnedEvents
 
 BEGINS: Final = "begins"
 ENDS: Final = "ends"
 
 _LANES: Final = 4
-"""Bars over each other; phases that lie deeper, or run beside so many others, are counted and not drawn."""
+"""Lanes of bars; phases that find no free lane are counted, not drawn."""
 
 _LANE: Final = 0.055  # of the plot's height
-_ROOM: Final = 0.012  # of the plot's width that a letter of a name takes, about
+_ROOM: Final = 0.012  # of the plot's width: about one letter of a name
 
 
 class Phase(NamedTuple):
-    """A phase, as far as it is seen.
+    """A phase, clipped to the window.
 
     Attributes:
-        name: what the program was at.
-        left, right: in axis units, cut to the window.
-        told: about it, for hover.
+        name: the name of the phase.
+        left, right: its ends in axis units, clipped to the window.
+        text: its hover text.
     """
 
     name: str
     left: float
     right: float
-    told: str
+    text: str
 
 
-def without_phases(seen: History) -> Signs:
+def without_phases(history: History) -> ThinnedEvents:
     """The marks that neither begin nor end a phase."""
-    plain = [number for number, name in enumerate(_ends(seen)) if name is None]
-    return Signs(seen.marks.events[plain], seen.marks.every)
+    plain = [number for number, name in enumerate(_ends(history)) if name is None]
+    return ThinnedEvents(history.marks.events[plain], history.marks.every)
 
 
-def phases(seen: History, top: float, theme: Theme) -> dict[str, Any]:
-    """Bars under the plot's upper edge, at `top`; where marks were thinned, nobody knows which end belongs to which."""
-    found, missed = _in_lanes(_found(seen)) if seen.marks.every == 1 else ([], 0)
-    some = any(name is not None for name in _ends(seen))
+def phases(history: History, top: float, theme: Theme) -> dict[str, Any]:
+    """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
+    found, missed = _in_lanes(_found(history)) if history.marks.every == 1 else ([], 0)
+    any_phase = any(name is not None for name in _ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
-    if some and seen.marks.every > 1:
+    if any_phase and history.marks.every > 1:
         name = "phase (too many: zoom in)"
-    wide = seen.clock.range(seen.steps)[1] - seen.clock.range(seen.steps)[0]
+    wide = history.step_axis.range(history.steps)[1] - history.step_axis.range(history.steps)[0]
     shown = [
         harmless(phase.name) if phase.right - phase.left > _ROOM * wide * (len(phase.name) + 1) else ""
         for phase, _ in found
@@ -60,41 +60,41 @@ def phases(seen: History, top: float, theme: Theme) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines+text",
         "name": name,
-        "showlegend": some,
+        "showlegend": any_phase,
         "x": _spread((phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found),
         "y": _spread([(0.97 - _LANE * lane) * top] * 3 for _, lane in found),
         "line": {"color": translucent(theme.muted, 0.35), "width": 11},
         "text": [text for name in shown for text in ("", name, "", "")],
         "textfont": {"size": 10, "color": theme.text},
-        "hovertext": [phase.told for phase, _ in found for _ in range(4)],
+        "hovertext": [phase.text for phase, _ in found for _ in range(4)],
         "hoverinfo": "text",
     }
 
 
 def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Three points each, and a gap."""
+    """Three points per phase, then a gap."""
     return np.array([value for three in points for value in (*three, np.nan)], np.float64)
 
 
-def _ends(seen: History) -> list[tuple[str, str] | None]:
-    """For each mark whether it begins or ends a phase, and which."""
+def _ends(history: History) -> list[tuple[str, str] | None]:
+    """For each mark: begins or ends, and the phase; None if it is a plain mark."""
     known: dict[int, tuple[str, str] | None] = {0: None}
     found = []
-    for label in seen.marks.events["label"].tolist():
+    for label in history.marks.events["label"].tolist():
         if label not in known:
-            details = seen.trace.labels[label].details
+            details = history.trace.labels[label].details
             known[label] = next(((side, details[side]) for side in (BEGINS, ENDS) if side in details), None)
         found.append(known[label])
     return found
 
 
-def _found(seen: History) -> list[Phase]:
-    """Every phase in the window, by its beginning; of one whose other end lies outside, the part inside."""
-    left, right = seen.clock.range(seen.steps)
-    events, across = seen.marks.events, places(seen, seen.marks.events)
+def _found(history: History) -> list[Phase]:
+    """All phases in the window, by their beginning, clipped to the window."""
+    left, right = history.step_axis.range(history.steps)
+    events, across = history.marks.events, positions_of(history, history.marks.events)
     begun: dict[tuple[str, int], tuple[float, int]] = {}
     found = []
-    for event, x, end in zip(events, across.tolist(), _ends(seen), strict=True):
+    for event, x, end in zip(events, across.tolist(), _ends(history), strict=True):
         if end is None:
             continue
         side, name = end
@@ -111,11 +111,11 @@ def _found(seen: History) -> list[Phase]:
 
 def _phase(name: str, left: float, right: float, steps: tuple[int | None, int | None]) -> Phase:
     first, last = ("…" if step is None else f"{step:,}" for step in steps)
-    return Phase(name, left, right, f"<b>{harmless(name)}</b><br>phase of steps {first} to {last}")
+    return Phase(name, left, right, f"<b>{harmless(name)}</b><br>phase from step {first} to step {last}")
 
 
 def _in_lanes(found: list[Phase]) -> tuple[list[tuple[Phase, int]], int]:
-    """Each in the highest lane that is free where it begins; and how many found none."""
+    """Each phase in the highest lane that is free where it begins; and the number of phases without a lane."""
     free = [-np.inf] * _LANES
     placed, missed = [], 0
     for phase in found:

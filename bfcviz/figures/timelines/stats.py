@@ -1,4 +1,4 @@
-"""The stats timeline: what the pool holds, what is handed out, and the largest piece left, over the trace."""
+"""The stats timeline: bytes in use, requested, pool, peak and largest free chunk over the trace."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,8 +14,7 @@ from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.event_markers import failures, marks
-from bfcviz.figures.timelines.history import History as History
-from bfcviz.figures.timelines.history import history as history
+from bfcviz.figures.timelines.history import History, measure_history
 from bfcviz.figures.timelines.phases import phases, without_phases
 from bfcviz.units import format_bytes
 
@@ -24,7 +23,7 @@ _UNNAMED: Final[dict[str, Any]] = {"showlegend": False, "hoverinfo": "skip", "ho
 
 @dataclass(frozen=True)
 class _Scale:
-    """The y axis: bytes that 1 on it stands for, their name, and where it ends."""
+    """The y axis: bytes per unit, the unit's name, the end of the axis in units, the limit to draw in bytes."""
 
     divisor: int
     unit: str
@@ -43,83 +42,83 @@ def stats_timeline(
 
     Args:
         trace: the events.
-        step: where to draw the upright line; None: nowhere.
-        pool: which heap of the trace.
-        look: colours, over step or time, and the steps to draw.
+        step: the step that a vertical line marks; None: no line.
+        pool: the heap of the trace, by number.
+        look: the theme, the x axis (step or time), and the steps to draw.
 
     Returns:
-        The figure; its table has one row an interval, with the least and greatest value of each number in it.
+        The figure; its table has one row per interval, with the least and greatest value of each total in it.
     """
-    seen = history(trace, pool, look)
-    return single(stats_panel(seen, step, look), 360, look.paints).with_table(series_table(seen))
+    history = measure_history(trace, pool, look)
+    return single(stats_panel(history, step, look), 360, look.paints).with_table(series_table(history))
 
 
-def stats_panel(seen: History, step: int | None, look: Look) -> Panel:
+def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
-    theme, scale = look.paints, _scale(seen)
+    theme, scale = look.paints, _scale(history)
     traces = [
-        _line(seen, scale, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
-        _line(seen, scale, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
-        _line(seen, scale, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
-        # A rim in the paper's colour, so that the line is seen where it crosses the blue area.
-        _line(seen, scale, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
-        _line(seen, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
-        _peak(seen, scale, theme),
-        _limit(seen, scale, theme),
-        marks(seen, without_phases(seen), scale.reach, theme) | {"legend": 1},
-        phases(seen, scale.reach, theme) | {"legend": 1},
-        failures(seen, scale.divisor, theme) | {"legend": 1},
-        now(seen, step, scale.reach, theme) | {"legend": 1},
+        _line(history, scale, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
+        _line(history, scale, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
+        _line(history, scale, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
+        # A rim in the paper's colour keeps the line visible where it crosses the blue area.
+        _line(history, scale, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
+        _line(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
+        _peak(history, scale, theme),
+        _limit(history, scale, theme),
+        marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
+        phases(history, scale.reach, theme) | {"legend": 1},
+        failures(history, scale.divisor, theme) | {"legend": 1},
+        step_line(history, step, scale.reach, theme) | {"legend": 1},
     ]
     return Panel(
         name="stats",
         title=f"Stats ({scale.unit})",
-        caption="green: pool bytes that are free; blue: handed out",
+        caption="green: free bytes of the pool; blue: bytes in use",
         definition=_DEFINITION,
         traces=traces,
-        xaxis=seen.xaxis,
-        yaxis={"title": {"text": scale.unit}, "range": [0, scale.reach], "tickformat": ",~g"},
-        x_unit=seen.clock.unit,
+        xaxis=history.xaxis,
+        yaxis={"title": {"text": f"bytes ({scale.unit})"}, "range": [0, scale.reach], "tickformat": ",~g"},
+        x_unit=history.step_axis.unit,
         y_unit=scale.divisor,
     )
 
 
 _DEFINITION: Final = (
-    "pool: pool_bytes, all regions<br>in use: bytes_in_use, all chunks handed out"
-    "<br>requested: requested_bytes_in_use, what was asked for of them"
-    "<br>largest free chunk: no larger request can be met without extending"
-    "<br>peak so far: the highest bytes_in_use from the first event on"
+    "pool: pool_bytes, the sizes of all regions<br>in use: bytes_in_use, the sizes of all chunks in use"
+    "<br>requested: requested_bytes_in_use, the requested bytes of these chunks"
+    "<br>largest free chunk: a larger request fails or extends the pool"
+    "<br>peak so far: the highest bytes_in_use since the first event<br>limit: the memory limit of the heap"
 )
 
 
-def now(seen: History, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
-    """The upright line at `step`."""
-    return timelines.now(np.nan if step is None else seen.clock.position(step), theme, top)
+def step_line(history: History, step: int | None, top: float, theme: Theme) -> dict[str, Any]:
+    """The vertical line at `step`."""
+    return timelines.step_line(np.nan if step is None else history.step_axis.position(step), theme, top)
 
 
-def series_table(seen: History) -> pa.Table:
-    """The intervals as a table, columns as `timeline` names them."""
+def series_table(history: History) -> pa.Table:
+    """The intervals as a table; the columns are those of `timeline`."""
     names = [
         name
-        for name in seen.series.dtype.names or ()
-        if seen.wanted is not None or not name.startswith("too_small")
+        for name in history.series.dtype.names or ()
+        if history.wanted is not None or not name.startswith("too_small")
     ]
-    return pa.table({name: np.ascontiguousarray(seen.series[name]) for name in names})
+    return pa.table({name: np.ascontiguousarray(history.series[name]) for name in names})
 
 
-def _scale(seen: History) -> _Scale:
-    """Fits what is seen; the unit fits the whole trace, and stays."""
-    series, whole = seen.series, seen.running.series
+def _scale(history: History) -> _Scale:
+    """The y axis fits the steps shown; its unit fits the whole trace and is the same for every window."""
+    series, whole = history.series, history.running.series
     top = float(max(series["pool_bytes_max"].max(initial=0), series["bytes_in_use_max"].max(initial=0), 1))
     divisor, unit = axis_unit(max(float(whole["pool_bytes_max"].max(initial=0)), top))
-    # A limit far above the pool would press everything else flat: then it is told, not drawn to scale.
-    limit = seen.bytes_limit
+    # A limit far above the pool would flatten everything else: then only the legend shows it.
+    limit = history.bytes_limit
     drawn = limit if limit is not None and limit <= 1.6 * top else None
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
-def _line(  # noqa: PLR0913  what tells one line from the next
-    seen: History,
+def _line(  # noqa: PLR0913  the options of a line
+    history: History,
     scale: _Scale,
     name: str,
     field: str,
@@ -129,8 +128,8 @@ def _line(  # noqa: PLR0913  what tells one line from the next
     width: float = 1.2,
     dash: str = "solid",
 ) -> dict[str, Any]:
-    across, up = timelines.both_ends(seen.series, field, seen.clock)
-    trace = _stepped(seen, scale, name, across, up)
+    across, up = timelines.both_ends(history.series, field, history.step_axis)
+    trace = _stepped(history, scale, name, across, up)
     trace["line"] |= {"color": colour, "width": width, "dash": dash}
     if fill is not None:
         trace |= {"fill": "tozeroy", "fillcolor": translucent(fill, 0.85)}
@@ -138,9 +137,9 @@ def _line(  # noqa: PLR0913  what tells one line from the next
 
 
 def _stepped(
-    seen: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
+    history: History, scale: _Scale, name: str, x: NDArray[np.float64], num_bytes: NDArray[np.float64]
 ) -> dict[str, Any]:
-    """A line that keeps each value until the next one."""
+    """A step line: it keeps each value until the next one."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -148,30 +147,30 @@ def _stepped(
         "x": x,
         "y": num_bytes / scale.divisor,
         "line": {"shape": "hv"},
-        "hovertemplate": f"{name}: %{{y:,.4~f}} {scale.unit}<br>{seen.clock.hover}<extra></extra>",
+        "hovertemplate": f"{name}: %{{y:,.4~f}} {scale.unit}<br>{history.step_axis.hover}<extra></extra>",
     }
 
 
-def _peak(seen: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
-    series = seen.series
-    x = seen.clock.positions(series["bytes_in_use_max_step"], series["bytes_in_use_max_time"])
-    peak = np.maximum(np.maximum.accumulate(series["bytes_in_use_max"]), np.uint64(seen.peak_before))
-    trace = _stepped(seen, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
+def _peak(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+    series = history.series
+    x = history.step_axis.positions(series["bytes_in_use_max_step"], series["bytes_in_use_max_time"])
+    peak = np.maximum(np.maximum.accumulate(series["bytes_in_use_max"]), np.uint64(history.peak_before))
+    trace = _stepped(history, scale, "peak so far", x, peak.astype(np.float64)) | {"legend": 1}
     trace["line"] |= {"color": theme.in_use.line, "width": 1.5, "dash": "dash"}
     return trace
 
 
-def _limit(seen: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
-    limit = seen.bytes_limit
-    told = "not known" if limit is None else format_bytes(limit)
+def _limit(history: History, scale: _Scale, theme: Theme) -> dict[str, Any]:
+    limit = history.bytes_limit
+    text = "unknown" if limit is None else format_bytes(limit)
     level = np.nan if scale.limit is None else scale.limit / scale.divisor
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"limit {told}" + ("" if scale.limit is not None or limit is None else " (far above)"),
+        "name": f"limit {text}" + ("" if scale.limit is not None or limit is None else " (far above)"),
         "legend": 1,
-        "x": np.array(seen.clock.range(seen.steps)),
+        "x": np.array(history.step_axis.range(history.steps)),
         "y": np.full(2, level),
         "line": {"color": theme.limit, "width": 1.5, "dash": "dashdot"},
-        "hovertemplate": f"memory limit: {told}<extra></extra>",
+        "hovertemplate": f"memory limit: {text}<extra></extra>",
     }

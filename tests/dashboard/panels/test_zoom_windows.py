@@ -4,10 +4,10 @@ from figures.synthetic import busy_trace
 from bfcviz.dashboard.panels.zoom_windows import whole, zoomed
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.view_options import Look, MapWindow
-from bfcviz.figures.timelines.axis import Clock
+from bfcviz.figures.timelines.axis import StepAxis
 
 TRACE = busy_trace()
-CLOCK = Clock.of(TRACE)
+CLOCK = StepAxis.of(TRACE)
 
 
 def panel(name, x=(0.0, 8.0), y=(16.0, -0.2), x_unit=1.0, y_unit=1.0):

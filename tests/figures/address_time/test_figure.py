@@ -7,7 +7,11 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
 from bfcviz.figures.address_time import window as module
-from bfcviz.figures.address_time.figure import address_time, address_time_panel, lifetime_at, passage
+from bfcviz.figures.address_time.figure import (
+    address_time,
+    address_time_panel,
+    address_time_window,
+)
 from bfcviz.figures.style.theme import LIGHT, rgb
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
@@ -46,7 +50,7 @@ def pixels(panel):
 
 
 def test_rectangles_are_the_lifetimes(trace):
-    seen = passage(trace)
+    seen = address_time_window(trace)
     drawn = boxes(named(address_time_panel(seen, 5, Look()), "in use"))
     lives = lifetimes(trace)
     low = seen.layout.position(lives["address"])
@@ -63,7 +67,7 @@ def test_rectangles_are_the_lifetimes(trace):
 
 def test_a_window_cuts_what_reaches_over_its_edges(trace):
     look = Look(steps=(200, 300), addresses=(100_000.0, 900_000.0))
-    seen = passage(trace, 0, look)
+    seen = address_time_window(trace, 0, look)
     panel = address_time_panel(seen, 250, look)
     assert list(panel.xaxis["range"]) == [200, 300]
     assert [end * panel.y_unit for end in panel.yaxis["range"]] == [100_000, 900_000]
@@ -76,7 +80,7 @@ def test_a_window_cuts_what_reaches_over_its_edges(trace):
 
 
 def test_many_lifetimes_become_an_image_of_the_same_place(trace, as_image):
-    panel = address_time_panel(passage(trace), 5, Look())
+    panel = address_time_panel(address_time_window(trace), 5, Look())
     image, picture = panel.traces[0], pixels(panel)
     assert image["visible"]
     assert "each pixel mixes" in panel.caption
@@ -84,11 +88,11 @@ def test_many_lifetimes_become_an_image_of_the_same_place(trace, as_image):
     assert image["dx"] * picture.shape[1] == pytest.approx(len(trace))
     assert image["dy"] * picture.shape[0] == pytest.approx(panel.yaxis["range"][1])
     assert image["x0"] == image["dx"] / 2
-    assert len(panel.traces) == len(address_time_panel(passage(EMPTY), None, Look()).traces)
+    assert len(panel.traces) == len(address_time_panel(address_time_window(EMPTY), None, Look()).traces)
 
 
 def test_a_pixel_is_free_in_use_or_no_region_at_all(trace, as_image):
-    seen = passage(trace)
+    seen = address_time_window(trace)
     panel = address_time_panel(seen, None, Look())
     picture = pixels(panel)
     image = seen.image
@@ -103,7 +107,7 @@ def test_a_pixel_is_free_in_use_or_no_region_at_all(trace, as_image):
 
 def test_an_image_is_coloured_by_class(trace, as_image):
     look = Look(colour="label")
-    seen = passage(trace, 0, look)
+    seen = address_time_window(trace, 0, look)
     assert seen.image is not None
     assert len(seen.image.by_class) == len(seen.colours.names) == 7
     again = occupancy(trace, columns=seen.image.grid.columns, lines=seen.image.grid.lines)
@@ -111,7 +115,7 @@ def test_an_image_is_coloured_by_class(trace, as_image):
 
 
 def test_only_the_last_two_traces_follow_step_and_selection(trace):
-    seen = passage(trace)
+    seen = address_time_window(trace)
     one = address_time_panel(seen, 5, Look())
     life = lifetimes(trace)[7]
     look = Look(selected=Selected(int(life["address"]), int(life["born"])))
@@ -124,29 +128,11 @@ def test_only_the_last_two_traces_follow_step_and_selection(trace):
     assert len(boxes(named(one, "selected"))) == 0
 
 
-@pytest.mark.parametrize("axis", ["step", "time"])
-def test_a_click_means_what_lies_there_at_that_moment(trace, axis):
-    look = Look(axis=axis)
-    seen = passage(trace, 0, look)
-    model = Model(trace)
-    for step in (2, 150, 300, 600):
-        model.seek(step)
-        for chunk in model.chunks()[::7]:
-            (low,) = seen.layout.position(np.array([chunk["address"]]))
-            where = (low + int(chunk["size"]) / 2) / seen.divisor
-            born = int(chunk["born"]) if chunk["in_use"] else None
-            assert lifetime_at(seen, seen.clock.position(step), where) == Selected(
-                int(chunk["address"]), born
-            )
-    assert lifetime_at(seen, 1.0, -1.0) is None
-    assert axis == "time" or lifetime_at(seen, 0.0, 1.0) is None
-
-
 @pytest.mark.parametrize("colour", ["state", "label"])
-def test_hovering_tells_the_allocation_there(trace, colour):
+def test_hover_texts_show_the_allocation_there(trace, colour):
     look = Look(colour=colour)
-    seen = passage(trace, 0, look)
-    (points,) = [t for t in seen.still if t.get("mode") == "none"]
+    seen = address_time_window(trace, 0, look)
+    (points,) = [t for t in seen.static_traces if t.get("mode") == "none"]
     model = Model(trace)
     for x, y, text in list(zip(points["x"], points["y"], points["hovertext"], strict=True))[::9]:
         model.seek(int(x))
@@ -157,17 +143,10 @@ def test_hovering_tells_the_allocation_there(trace, colour):
         assert f"allocated at step {int(chunk['born']) + 1:,}" in text
 
 
-def test_hovering_over_an_image_tells_how_full_it_was(trace, as_image):
-    (points,) = [t for t in passage(trace).still if t.get("mode") == "none"]
+def test_hover_texts_of_an_image_show_the_share_in_use(trace, as_image):
+    (points,) = [t for t in address_time_window(trace).static_traces if t.get("mode") == "none"]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])
-
-
-def test_a_passage_takes_over_what_stays_the_same(trace):
-    first = passage(trace)
-    second = passage(trace, 0, Look(steps=(5, 50)), before=first)
-    assert second.layout is first.layout
-    assert second.model is first.model
 
 
 def test_labels_cannot_inject_anything():
@@ -185,19 +164,19 @@ def test_no_event_and_one_event_are_drawn(axis):
         ["no region in this trace"]
     ]
     one = PlainHeap(MiB)
-    one._extend(256)
+    one.extend(256)
     assert address_time(one.trace(), 1, look=look).table.num_rows == 0
 
 
 def test_thousands_of_regions_and_a_terabyte_are_drawn():
     huge = PlainHeap(1 << 40)
     huge.allocate(1)
-    panel = address_time_panel(passage(huge.trace()), None, Look())
+    panel = address_time_panel(address_time_window(huge.trace()), None, Look())
     assert panel.yaxis["range"][1] * panel.y_unit == 1 << 40
     many = PlainHeap(4096, regions=1000, gap=4096)
     for _ in range(1000):
         many.allocate(3000)
-    panel = address_time_panel(passage(many.trace()), None, Look())
+    panel = address_time_panel(address_time_window(many.trace()), None, Look())
     assert len(boxes(named(panel, "region"))) == 0
     assert len(boxes(named(panel, "free"))) == 1000
 

@@ -23,17 +23,17 @@ def points_of(model, rows):
     return points_in_pieces(chunks, pieces, rows.part(None), model.trace.labels, model.step)
 
 
-def test_each_of_many_chunks_has_a_point_and_the_widest_are_told_all_about():
+def test_each_of_many_chunks_has_a_point_and_the_widest_have_full_texts():
     model, rows = small_chunks(2000)
     points = points_of(model, rows)
     referred = [int(re.match(r"%{meta\[(\d+)]}", text)[1]) for text in points["hovertemplate"]]
     assert set(referred) == set(range(2001))
     assert len(referred) < 4000
     texts = points["meta"][:2001]
-    whole = sum("zoom in for more" not in text for text in texts)
+    whole = sum("zoom in" not in text for text in texts)
     assert MOST_TEXTS - 1 <= whole <= MOST_TEXTS  # the widest chunk is in two pieces
     assert texts[-1].startswith("<b>free</b>, 1.5 MiB")
-    assert len(set(points["y"] % 1)) > 1  # a tall row is told about from top to bottom
+    assert len(set(points["y"] % 1)) > 1  # a tall row has points from top to bottom
 
 
 def test_labels_are_written_once():
@@ -79,7 +79,7 @@ def test_as_many_rows_as_there_may_be_have_not_too_many_points():
     assert len(points_of(model, lay_out(model.regions()))["x"]) <= 6000
 
 
-def test_the_innermost_frames_of_a_stack_are_told_one_a_line():
+def test_the_innermost_frames_of_a_stack_are_shown_one_per_line():
     heap = PlainHeap(64 * KiB)
     heap.allocate(KiB, "few", stack="layer (<model>.py:3)\n<module> (train.py:9)")
     heap.allocate(
@@ -87,7 +87,7 @@ def test_the_innermost_frames_of_a_stack_are_told_one_a_line():
     )
     model = Model(heap.trace())
     model.seek(len(heap.events))
-    told = points_of(model, lay_out(model.regions()))["meta"]
-    assert "few<br>layer (&lt;model&gt;.py:3)<br>&lt;module&gt; (train.py:9)" in told
-    (many,) = (text.split("<br>") for text in told if text.startswith("many"))
+    texts = points_of(model, lay_out(model.regions()))["meta"]
+    assert "few<br>layer (&lt;model&gt;.py:3)<br>&lt;module&gt; (train.py:9)" in texts
+    (many,) = (text.split("<br>") for text in texts if text.startswith("many"))
     assert many[1:] == ["f0 (a.py:0)", *many[2 : MOST_FRAMES + 1], "… 3 more", "shape: [4]"]

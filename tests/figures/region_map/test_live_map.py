@@ -6,8 +6,8 @@ from figures.style.test_png import decode
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.region_map.figure import moving_panel, region_panel
-from bfcviz.figures.region_map.live_map import Glance, _owned
+from bfcviz.figures.region_map.figure import live_map_panel, region_panel
+from bfcviz.figures.region_map.live_map import LiveMap, chunks_of_events
 from bfcviz.figures.style.colouring import COLOURINGS, colouring
 from bfcviz.figures.style.theme import LIGHT, rgb
 from bfcviz.figures.style.view_options import PLAIN, Look, MapWindow
@@ -20,8 +20,8 @@ def at_step(trace, step):
     return model
 
 
-def glance_at(trace, step, name="state"):
-    return Glance(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
+def live_map_at(trace, step, name="state"):
+    return LiveMap(at_step(trace, step), colouring(trace, 0, name, LIGHT), LIGHT)
 
 
 def pixels(image):
@@ -32,82 +32,35 @@ def pixels(image):
 def test_going_on_over_events_is_the_same_as_beginning_there(name):
     trace = busy_trace()
     first = 100
-    glance = glance_at(trace, first, name)
-    assert glance.moves
+    live_map = live_map_at(trace, first, name)
+    assert live_map.moves
     regions = len(at_step(trace, first).regions())
     for stop in (first + 1, first + 40, first + 41, first + 200):
-        glance.take(trace.read(glance.step, stop))
-        assert glance.step == stop
+        live_map.take(trace.read(live_map.step, stop))
+        assert live_map.step == stop
         if len(at_step(trace, stop).regions()) == regions:
-            assert glance.image() == glance_at(trace, stop, name).image()
-
-
-@pytest.mark.parametrize("step", [150, 400, 609])
-def test_its_shares_are_the_bytes_of_the_heap(step):
-    trace = busy_trace()
-    model, glance = at_step(trace, step), glance_at(trace, step)
-    stats, shares = model.stats(), glance._cells.shares()
-    assert shares.in_use.sum() == pytest.approx(stats.bytes_in_use)
-    assert shares.waste.sum() == pytest.approx(stats.bytes_in_use - stats.requested_bytes_in_use)
-    assert shares.region.sum() == pytest.approx(stats.pool_bytes)
+            assert live_map.image() == live_map_at(trace, stop, name).image()
 
 
 def test_a_chunk_is_where_it_is():
     heap = PlainHeap(64 * MiB)
     for _ in range(2):
         heap.allocate(16 * MiB)
-    glance = glance_at(heap.trace(), len(heap.events))
-    row, *_ = np.flatnonzero(pixels(glance.image())[:, 0, 3])  # the first is a gap
-    picture = pixels(glance.image())
+    live_map = live_map_at(heap.trace(), len(heap.events))
+    row, *_ = np.flatnonzero(pixels(live_map.image())[:, 0, 3])  # the first is a gap
+    picture = pixels(live_map.image())
     used, free = (np.rint(rgb(paint.fill)) for paint in (LIGHT.in_use, LIGHT.free))
-    lines = len(picture) // len(glance.rows)
+    lines = len(picture) // len(live_map.rows)
     shown = picture[row::lines, :, :3].reshape(-1, 3)
     half = len(shown) // 2
     assert (shown[:half] == used).all()
     assert (shown[half:] == free).all()
 
 
-def test_regions_that_come_later_are_left_out():
-    heap = PlainHeap(MiB, regions=2, gap=MiB)
-    heap.allocate(MiB)
-    before = len(heap.events)
-    heap.allocate(MiB)
-    trace = heap.trace()
-    glance = glance_at(trace, before)
-    image = glance.image()
-    glance.take(trace.read(before, len(trace)))
-    assert glance.image() == image
-
-
-@pytest.mark.parametrize("size", [3 * MiB, 1 << 40, 1 << 63])
-@pytest.mark.parametrize("last", [True, False])
-def test_what_a_region_grew_by_is_left_out(size, last):
-    """A chunk that reaches beyond its region as it was is seen as far as that went; damaged events may say anything."""
-    heap = PlainHeap(MiB, regions=3, gap=MiB)
-    first, _, end = [heap.allocate(MiB) for _ in range(3)]
-    heap.free(first)
-    heap.free(end)
-    trace = heap.trace()
-    glance = glance_at(trace, len(trace))
-    before = glance._cells.shares()
-    events = trace.read(len(trace) - 2, len(trace)).copy()
-    places = at_step(trace, len(trace)).regions()["address"]
-    events["kind"] = [Kind.ALLOCATE, Kind.FREE]
-    events["address"] = int(places[-1 if last else 0]) + 3 * MiB // 4
-    events["size"], events["requested"] = size, 1000
-    glance.take(events[:1])
-    held = glance._cells.shares()
-    assert held.in_use.sum() == pytest.approx(before.in_use.sum() + MiB // 4)
-    assert held.waste.sum() == pytest.approx(before.waste.sum() + MiB // 4 - 1000)
-    assert (held.in_use <= held.region + 1e-3).all()
-    glance.take(events[1:])
-    assert np.allclose(glance._cells.shares().in_use, before.in_use)
-
-
 def test_a_heap_without_a_region_has_no_image():
-    glance = glance_at(busy_trace(), 0)
-    glance.take(busy_trace().read(0, 300))
-    assert glance.image() == {"visible": False}
+    live_map = live_map_at(busy_trace(), 0)
+    live_map.take(busy_trace().read(0, 300))
+    assert live_map.image() == {"visible": False}
 
 
 @pytest.mark.parametrize("step", [0, 1, 400])
@@ -115,7 +68,7 @@ def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
     trace = busy_trace()
     rest = region_panel(at_step(trace, step), None, PLAIN)
     look = Look(map_window=MapWindow((0.0, 4096.0), (0.0, 1.0)))
-    moving = moving_panel(glance_at(trace, step), trace.labels, look)
+    moving = live_map_panel(live_map_at(trace, step), trace.labels, look)
     assert [each["type"] for each in moving.traces] == [each["type"] for each in rest.traces]
     assert [each.get("name") for each in moving.traces] == [each.get("name") for each in rest.traces]
     assert moving.xaxis["range"] == rest.xaxis["range"]
@@ -124,9 +77,9 @@ def test_the_moving_map_has_the_traces_of_the_one_at_rest(step):
     assert not any(len(each.get("hovertemplate", "")) for each in moving.traces)
 
 
-def test_a_free_tells_when_its_chunk_was_born_past_two_to_the_32():
+def test_the_birth_of_a_freed_chunk_is_exact_past_two_to_the_32():
     events = np.zeros(3, EVENT)
     events["kind"] = [Kind.ALLOCATE, Kind.FREE, Kind.FREE]
     events["seq"] = [(1 << 32) + 5, (1 << 32) + 9, (1 << 32) + 9]
     events["other"] = [0, 5, 0xFFFF_FFF0]
-    assert _owned(events)["born"].tolist() == [(1 << 32) + 5, (1 << 32) + 5, 0xFFFF_FFF0]
+    assert chunks_of_events(events)["born"].tolist() == [(1 << 32) + 5, (1 << 32) + 5, 0xFFFF_FFF0]

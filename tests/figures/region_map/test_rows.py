@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.figures.region_map.rows import WRAPPED_ROWS, Part, lay_out
+from bfcviz.figures.region_map.rows import WRAPPED_ROWS, VisibleRows, lay_out
 from bfcviz.figures.style.view_options import MapWindow
 from bfcviz.model import REGION
 
@@ -74,9 +74,9 @@ def test_no_regions_no_rows():
 def test_a_part_is_the_window_cut_to_what_there_is():
     rows = lay_out(regions_of([4096, 4096]), wrapped_rows=8)
     width = float(rows.width)
-    assert rows.part(None) == Part(0.0, width, 0, len(rows))
+    assert rows.part(None) == VisibleRows(0.0, width, 0, len(rows))
     assert rows.part(MapWindow((-5.0, width * 2), (-1.0, 99.0))) == rows.part(None)
-    assert rows.part(MapWindow((30.0, 10.0), (2.5, 1.5))) == Part(10.0, 30.0, 1, 3)
+    assert rows.part(MapWindow((30.0, 10.0), (2.5, 1.5))) == VisibleRows(10.0, 30.0, 1, 3)
     assert len(rows.part(MapWindow((width, width + 1), (0.0, 1.0)))) == 0
     assert len(rows.part(MapWindow((0.0, 1.0), (98.0, 99.0)))) == 0
 
@@ -93,7 +93,7 @@ def test_what_is_seen_is_what_has_pieces_in_the_part():
         left, right = np.sort(random.uniform(-0.2, 1.2, 2)) * rows.width
         top, bottom = np.sort(random.uniform(-1, len(rows) + 1, 2))
         part = rows.part(MapWindow((left, right), (top, bottom)))
-        seen, pieces = rows.seen(address, part)
+        seen, pieces = rows.chunks_in(address, part)
         found = rows.pieces(address, size).within(part)
         assert set(found.source) <= set(seen.tolist())
         assert len(found) <= pieces
@@ -104,5 +104,5 @@ def test_what_is_seen_is_what_has_pieces_in_the_part():
 
 def test_where_nothing_is_nothing_is_seen():
     rows = lay_out(np.zeros(0, REGION))
-    seen, pieces = rows.seen(np.empty(0, np.uint64), rows.part(None))
+    seen, pieces = rows.chunks_in(np.empty(0, np.uint64), rows.part(None))
     assert (len(seen), pieces, len(rows.part(None))) == (0, 0, 0)

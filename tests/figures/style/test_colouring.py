@@ -60,7 +60,7 @@ def test_labels_that_held_the_most_the_longest_are_named_and_the_rest_are_others
     assert named(trace, "label", used(label=[1, 9, 8, 10, 0])) == ["op 8", *["other"] * 4]
 
 
-def test_a_little_held_for_long_counts_more_than_much_for_a_moment():
+def test_few_bytes_for_long_count_more_than_many_bytes_for_a_moment():
     heap = PlainHeap(64 * MiB)
     heap.allocate(64 * KiB, "kept")
     for _ in range(100):
@@ -138,7 +138,7 @@ def test_steps_are_equal_parts_of_the_trace():
     assert made.names[0] == f"0-{int((classes == 0).sum()) - 1}"
 
 
-def test_waste_is_the_share_of_the_size_nobody_asked_for():
+def test_waste_is_one_minus_requested_by_size():
     chunks = used(size=[1000] * 5, requested=[1000, 999, 990, 500, 2000])
     assert named(busy_trace(), "waste", chunks) == [
         "no waste",

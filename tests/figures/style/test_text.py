@@ -1,6 +1,13 @@
 import pytest
 
-from bfcviz.figures.style.text import LONGEST, axis_unit, exact_bytes, harmless
+from bfcviz.figures.style.text import (
+    LONGEST,
+    LONGEST_SHORT_NAME,
+    axis_unit,
+    exact_bytes,
+    harmless,
+    short_names,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,7 @@ def test_escaping_comes_after_cutting():
 @pytest.mark.parametrize(
     ("num_bytes", "shown"), [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1.0 MiB (1,048,576 B)")]
 )
-def test_bytes_are_said_to_the_byte(num_bytes, shown):
+def test_bytes_are_also_shown_exactly(num_bytes, shown):
     assert exact_bytes(num_bytes) == shown
 
 
@@ -44,3 +51,24 @@ def test_bytes_are_said_to_the_byte(num_bytes, shown):
 )
 def test_axis_units_keep_numbers_short(largest, unit):
     assert axis_unit(largest) == unit
+
+
+def test_short_names_leave_out_the_common_path():
+    names = ["model/layer_1/conv/weights", "model/layer_1/dense", "loss", "model/layer_1/density"]
+    assert short_names(names) == ["conv/weights", "dense", "loss", "density"]
+
+
+def test_a_single_path_stays_whole():
+    assert short_names(["model/dense", "loss"]) == ["model/dense", "loss"]
+
+
+def test_short_names_that_look_the_same_get_a_number():
+    one, two = short_names([f"{'x' * 50}{number}{'y' * 50}" for number in "12"])
+    assert one != two
+    assert two == f"{one} (2)"
+    assert len(one.strip("\u2068\u2069")) == LONGEST_SHORT_NAME
+
+
+def test_short_names_are_harmless():
+    assert short_names(["<b>"]) == ["&lt;b&gt;"]
+    assert short_names([]) == []

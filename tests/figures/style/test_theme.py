@@ -1,4 +1,4 @@
-"""The colours themselves: told apart by everyone, legible, and the same everywhere."""
+"""The colours differ visibly under every kind of colour vision, and are legible on the paper."""
 
 from itertools import combinations, pairwise, product
 
@@ -70,7 +70,7 @@ def test_states_of_the_region_map_stay_apart(theme, sight):
 
 
 def around(theme):
-    """What lies beside chunks in use in every colouring."""
+    """The colours next to chunks in use in every colouring."""
     return [theme.free.fill, theme.highlight, theme.paper]
 
 

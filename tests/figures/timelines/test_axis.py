@@ -1,148 +1,70 @@
+"""StepAxis: steps to positions on the axis and back."""
+
 import numpy as np
 import pytest
-from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from figures.synthetic import busy_trace, trace_of
 
-from bfcviz.events.schema import EVENT
-from bfcviz.figures.style.view_options import Look
-from bfcviz.figures.timelines import axis as timelines
-from bfcviz.figures.timelines.fragmentation import MEASURES, fragmentation_timeline
-from bfcviz.figures.timelines.stats import stats_timeline
-from bfcviz.model import Model
-from bfcviz.model.timelines import fragmentation
-
-EMPTY = trace_of(np.zeros(0, EVENT))
+from bfcviz.events.schema import EVENT, Kind
+from bfcviz.figures.timelines.axis import StepAxis
 
 
-def named(figure, start):
-    (trace,) = [trace for trace in figure.data if trace.name.startswith(start)]
-    return trace
+def marks_at(*times):
+    events = np.zeros(len(times), EVENT)
+    events["seq"], events["kind"], events["bin"], events["time"] = range(len(times)), Kind.MARK, -1, times
+    return trace_of(events)
 
 
-@pytest.fixture(scope="module")
-def trace():
-    return busy_trace()
+def test_on_a_step_axis_positions_are_steps():
+    step_axis = StepAxis.of(busy_trace())
+    assert step_axis.unit == 1
+    assert [step_axis.position(step) for step in (0, 7, 609)] == [0, 7, 609]
+    assert [step_axis.step_at(x) for x in (-3.0, 0.0, 6.999, 7.0, 1e9)] == [0, 0, 6, 7, 609]
 
 
-def test_lines_go_through_the_stats_of_every_step(trace):
-    figure = stats_timeline(trace)
-    model = Model(trace)
-    lines = {
-        "in use": "bytes_in_use",
-        "requested": "requested_bytes_in_use",
-        "pool": "pool_bytes",
-        "largest free chunk": "largest_free_chunk",
-        "peak so far": "peak_bytes_in_use",
-    }
-    for step in (1, 77, 300, 609):
-        model.seek(step)
-        for name, field in lines.items():
-            line = named(figure, name)
-            assert line.x[step - 1] == step or name == "peak so far"
-            assert line.y[step - 1] * MiB == getattr(model.stats(), field)
+def test_a_step_is_at_the_time_of_the_event_that_led_to_it():
+    step_axis = StepAxis.of(marks_at(5_000_000, 6_000_000, 6_000_000, 9_000_000), "time")
+    assert step_axis.title == "time (ms)"
+    assert step_axis.unit == 1e6
+    assert [step_axis.position(step) for step in range(5)] == [5, 5, 6, 6, 9]
+    # Before the first event it is step 0; of events with equal times it is the last.
+    assert [step_axis.step_at(x) for x in (0, 5, 5.9, 6, 8.99, 9, 100)] == [0, 1, 1, 3, 3, 4, 4]
 
 
-def test_measures_are_those_of_the_model(trace):
-    figure = fragmentation_timeline(trace)
-    model = Model(trace)
-    for step in (1, 40, 300, 609):
-        model.seek(step)
-        stats = model.stats()
-        for name, shown in MEASURES.items():
-            expected = getattr(fragmentation, name)(stats)
-            assert named(figure, shown).y[step - 1] == pytest.approx(100 * expected, abs=1e-9)
+def test_there_and_back_is_the_same_step_in_any_unit():
+    times = np.cumsum(np.random.default_rng(0).integers(1, 3_000_000_000, 500)) + 123_456_789_012
+    step_axis = StepAxis.of(marks_at(*times), "time")
+    assert step_axis.unit == 1e9
+    assert [step_axis.step_at(step_axis.position(step)) for step in range(1, 501)] == list(range(1, 501))
 
 
-def test_each_measure_carries_its_definition(trace):
-    for name, shown in MEASURES.items():
-        assert "1 - " in shown
-        told = named(fragmentation_timeline(trace), shown).hovertemplate.replace("<br>", " ")
-        assert fragmentation.DEFINITIONS[name] in told
+def test_positions_of_many_steps_are_those_of_each():
+    trace = busy_trace()
+    events = trace.read(0, len(trace))
+    for axis in ("step", "time"):
+        step_axis = StepAxis.of(trace, axis)
+        many = step_axis.positions(events["seq"] + 1, events["time"])
+        assert many.tolist() == [step_axis.position(step) for step in range(1, len(trace) + 1)]
+        assert many.dtype == np.float64
 
 
-def test_a_long_trace_keeps_its_extremes(monkeypatch):
-    trace = busy_trace(2000)
-    monkeypatch.setattr(timelines, "POINTS", len(trace))
-    exact = stats_timeline(trace)
-    monkeypatch.setattr(timelines, "POINTS", 50)
-    coarse = stats_timeline(trace)
-    for name in ("in use", "largest free chunk"):
-        assert len(named(coarse, name).x) == 50
-        assert max(named(coarse, name).y) == max(named(exact, name).y)
-        assert min(named(coarse, name).y) == min(named(exact, name).y)
-        assert (np.diff(named(coarse, name).x) >= 0).all()
-    assert max(named(fragmentation_timeline(trace), "external").y) == pytest.approx(
-        100 * max(fragmentation_timeline(trace).table["external_max"].to_pylist())
+@pytest.mark.parametrize("axis", ["step", "time"])
+def test_a_window_is_shown_exactly_and_the_whole_with_room(axis):
+    step_axis = StepAxis.of(busy_trace(), axis)
+    assert step_axis.range((100, 200)) == [step_axis.position(100), step_axis.position(200)]
+    left, right = step_axis.range(None)
+    assert left == 0
+    assert 1 < right / step_axis.position(609) < 1.02
+    assert (
+        step_axis.xaxis((100, 200))["title"]["text"]
+        == step_axis.xaxis(None)["title"]["text"]
+        == step_axis.title
     )
 
 
-def test_the_step_is_marked(trace):
-    for draw in (stats_timeline, fragmentation_timeline):
-        line = named(draw(trace, 300), "this step")
-        assert list(line.x) == [300, 300]
-        assert line.y[1] > line.y[0]
-        assert np.isnan(named(draw(trace), "this step").x).all()
-
-
-def test_failed_requests_are_marked_where_they_happened(trace):
-    ooms = named(stats_timeline(trace), "OOM")
-    assert list(ooms.x) == [609]
-    assert "128.0 MiB" in ooms.hovertext[0]
-
-
-def test_the_limit_is_drawn_where_it_does_not_flatten_the_rest(trace):
-    far = named(stats_timeline(trace), "limit 512.0 MiB")
-    assert far.name.endswith("(far above)")
-    assert np.isnan(far.y).all()
-    near = PlainHeap(500 * MiB)
-    near.allocate(MiB)
-    assert list(named(stats_timeline(near.trace()), "limit").y) == [512, 512]
-
-
-def test_over_time_the_axis_is_time(trace):
-    figure = stats_timeline(trace, 300, look=Look(axis="time"))
-    assert figure.layout.xaxis.title.text == "time (µs)"
-    assert list(named(figure, "this step").x) == [299, 299]
-    assert named(figure, "in use").x[300] == 300
-
-
-@pytest.mark.parametrize("draw", [stats_timeline, fragmentation_timeline])
 @pytest.mark.parametrize("axis", ["step", "time"])
-def test_no_event_and_one_event_are_drawn(draw, axis):
-    assert draw(EMPTY, 0, look=Look(axis=axis)).table.num_rows == 0
-    one = PlainHeap(MiB)
-    one._extend(256)
-    figure = draw(one.trace(), 1, look=Look(theme="dark", axis=axis))
-    assert figure.table.num_rows == 1
-
-
-def test_every_axis_has_a_unit(trace):
-    assert stats_timeline(trace).layout.yaxis.title.text == "MiB"
-    assert fragmentation_timeline(trace).layout.yaxis.title.text == "%"
-    assert "events" in stats_timeline(trace).layout.xaxis.title.text
-
-
-def test_inside_long_intervals_no_measure_loses_its_extremes(monkeypatch):
-    trace = busy_trace(2000)
-    monkeypatch.setattr(timelines, "POINTS", len(trace))
-    exact = fragmentation_timeline(trace, look=Look(wanted=MiB))
-    monkeypatch.setattr(timelines, "POINTS", 50)
-    coarse = fragmentation_timeline(trace, look=Look(wanted=MiB))
-    for one, other in zip(coarse.data[:4], exact.data[:4], strict=True):
-        assert len(one.x) == 50
-        assert max(one.y) == max(other.y) > 0
-        assert min(one.y) == min(other.y)
-    assert coarse.table.num_rows == 25
-    assert max(coarse.table["internal_max"].to_pylist()) == max(exact.table["internal"].to_pylist())
-
-
-def test_memory_of_no_use_to_a_request_is_the_share_in_smaller_chunks(trace):
-    wanted = 128 * 1024
-    line = named(fragmentation_timeline(trace, look=Look(wanted=wanted)), "too small for 128.0 KiB")
-    model = Model(trace)
-    for step in (1, 40, 300, 609):
-        model.seek(step)
-        free = model.chunks()[~model.chunks()["in_use"]]["size"].astype(float)
-        expected = free[free < wanted].sum() / free.sum() if len(free) else 0
-        assert line.y[step - 1] == pytest.approx(100 * expected)
-    assert not named(fragmentation_timeline(trace), "too small").showlegend
-    assert "too_small" not in fragmentation_timeline(trace).table.column_names
+def test_a_range_is_never_empty(axis):
+    for trace in (marks_at(), marks_at(7), marks_at(7, 7, 7)):
+        step_axis = StepAxis.of(trace, axis)
+        for steps in (None, (0, 0), (0, len(trace))):
+            left, right = step_axis.range(steps)
+            assert left < right

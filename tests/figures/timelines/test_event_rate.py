@@ -7,7 +7,7 @@ from figures.synthetic import busy_trace, trace_of
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines.event_rate import event_rate, rate_panel, rates
-from bfcviz.figures.timelines.history import history
+from bfcviz.figures.timelines.history import measure_history
 
 
 def marks_at(times):
@@ -20,27 +20,27 @@ def marks_at(times):
 @pytest.mark.parametrize("axis", ["step", "time"])
 def test_an_even_rate_is_even(axis):
     trace = marks_at(np.arange(5000) * 2_000)
-    _, rate = rates(history(trace, look=Look(axis=axis)))
+    _, rate = rates(measure_history(trace, look=Look(axis=axis)))
     assert rate == pytest.approx(500_000)
 
 
 def test_events_counted_are_all_there_are():
     times = np.cumsum(np.random.default_rng(0).integers(0, 50_000, 4000))
-    edges, rate = rates(history(marks_at(times), look=Look(axis="time")))
+    edges, rate = rates(measure_history(marks_at(times), look=Look(axis="time")))
     counted = (rate * np.diff(edges) / 1e9).sum()
     assert counted == pytest.approx(3999, abs=7)  # the first interval has no start
 
 
 def test_a_burst_shows_as_one():
     times = np.concatenate([np.arange(1000) * 1_000_000, 1_000_000_000 + np.arange(3000) * 100])
-    edges, rate = rates(history(marks_at(times)))
+    edges, rate = rates(measure_history(marks_at(times)))
     assert rate[edges[:-1] < 900].max() == pytest.approx(1e3, rel=0.01)
     assert rate[edges[:-1] > 1100].min() == pytest.approx(1e7, rel=0.01)
 
 
 def test_no_time_no_rate():
     for axis in ("step", "time"):
-        assert np.isnan(rates(history(marks_at(np.full(100, 7)), look=Look(axis=axis)))[1]).all()
+        assert np.isnan(rates(measure_history(marks_at(np.full(100, 7)), look=Look(axis=axis)))[1]).all()
 
 
 @pytest.mark.parametrize("axis", ["step", "time"])
@@ -55,7 +55,7 @@ def test_it_is_drawn_however_short_the_trace(axis, count):
 
 def test_the_axis_is_that_of_the_other_timelines():
     trace, look = busy_trace(), Look(steps=(100, 200))
-    seen = history(trace, look=look)
+    seen = measure_history(trace, look=look)
     panel = rate_panel(seen, 150, look)
     assert panel.name == "rate"
     assert panel.xaxis["range"] == [100, 200]

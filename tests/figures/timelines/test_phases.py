@@ -32,8 +32,8 @@ def bars(figure):
     """Name, left, right and height of each bar; the name is the hover's."""
     (trace,) = [trace for trace in figure.data if trace.name.startswith("phase")]
     x, y = np.reshape(trace.x, (-1, 4)), np.reshape(trace.y, (-1, 4))
-    told = [text.split("<b>")[1].split("</b>")[0] for text in trace.hovertext[::4]]
-    return [(name, place[0], place[2], height[0]) for name, place, height in zip(told, x, y, strict=True)]
+    names = [text.split("<b>")[1].split("</b>")[0] for text in trace.hovertext[::4]]
+    return [(name, place[0], place[2], height[0]) for name, place, height in zip(names, x, y, strict=True)]
 
 
 def test_phases_are_bars_and_inner_ones_lie_lower():
@@ -76,7 +76,7 @@ def test_other_marks_stay_marks():
 
 
 @pytest.mark.parametrize("count", [2, 600])
-def test_what_is_not_drawn_is_said(count):
+def test_the_legend_counts_phases_that_are_not_drawn(count):
     program = Program()
     begun = [program.begin(f"worker {number}") for number in range(count)]
     program.work(1)

@@ -12,7 +12,7 @@ import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.figures.timelines.history import history
+from bfcviz.figures.timelines.history import measure_history
 from bfcviz.figures.timelines.stats import stats_timeline
 from bfcviz.live.capture import marks
 from bfcviz.live.capture.labels import label
@@ -162,7 +162,7 @@ def test_phases_are_told_in_a_timeline(tmp_path):
             np.empty(1000)
         mark("step", 7)
     trace = recording.trace()
-    assert len(history(trace).marks.events) == 3
+    assert len(measure_history(trace).marks.events) == 3
     told = [words for each in stats_timeline(trace, 0).data for words in each.hovertext or ()]
     assert any(words.startswith("<b>forward</b>") for words in told)
     assert any(words.startswith("<b>step</b><br>value 7<br>") for words in told)

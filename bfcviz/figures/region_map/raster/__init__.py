@@ -1,1 +1,1 @@
-"""Chunks as pixels: the cost depends on the pixels, not on the number of chunks. `cells` and `pixels` are compiled."""
+"""Chunks as pixels: the cost depends on the pixels, not on the number of chunks. `cells` is compiled."""

@@ -19,14 +19,14 @@ cdef class Cells:
     cdef double[::1] _totals
 
     @cython.locals(i=Py_ssize_t)
-    cpdef hold(self, const uint64_t[:] address, const uint64_t[:] size, const uint64_t[:] requested, const uint8_t[::1] classes)
+    cpdef add_chunks(self, const uint64_t[:] address, const uint64_t[:] size, const uint64_t[:] requested, const uint8_t[::1] classes)
     @cython.locals(count=Py_ssize_t, i=Py_ssize_t, events="array_access.Event*", e="array_access.Event*")
     cpdef take(self, block, const uint8_t[::1] classes)
     @cython.locals(
         in_use="double[::1]", waste="double[::1]", region="double[::1]", colour="double[:, ::1]", mine=Py_ssize_t,
         i=Py_ssize_t, left=double, channel=int,
     )
-    cpdef shares(self)
+    cpdef cell_bytes(self)
     @cython.locals(total=double)
     cdef double _total(self, int layer, Py_ssize_t i) noexcept
     @cython.locals(mine=Py_ssize_t, begin=double, end=double, channel=int)
@@ -36,3 +36,9 @@ cdef class Cells:
     cdef void _ramp(self, int layer, double begin, double end, double weight) noexcept
     @cython.locals(at=Py_ssize_t, late=double)
     cdef void _step(self, int layer, double place, double weight) noexcept
+
+@cython.locals(
+    in_use="const double[:, :]", waste="const double[:, :]", region="const double[:, :]", colour="const double[:, :, :]",
+    row=Py_ssize_t, i=Py_ssize_t, channel=int, used=double, spilled=double, scale=double, free=double, mixed=double,
+)
+cpdef paint_cells(held, const double[:, ::1] states, double min_share, uint8_t[:, :, ::1] out)

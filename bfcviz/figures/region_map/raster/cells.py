@@ -1,17 +1,17 @@
-"""Cells: how many bytes of each cell of an even grid over the rows are in use, kept up to date by events.
+"""Cells: the bytes in use of each cell of an even grid over the rows, updated by events; and the pixels of cells.
 
-The sums are those of differences: a chunk from 1.25 to 3.5 cells is +0.75 at cell 1, +0.25 at 2, -0.5 at 3 and
--0.5 at 4, and the running total says 0.75, 1, 0.5, 0: four numbers a chunk, however many cells it covers.
+The sums hold differences: a chunk from 1.25 to 3.5 cells is +0.75 at cell 1, +0.25 at 2, -0.5 at 3 and -0.5 at 4,
+and their running total is 0.75, 1, 0.5, 0: four numbers a chunk, however many cells it covers.
 
-Compiled, it keeps the interpreter's lock: that is a fraction of a millisecond, and a renderer that gave it away
-beside a busy thread would wait 5 ms to have it back.
+The compiled code keeps the GIL: it runs for a fraction of a millisecond, and a renderer that released the GIL beside
+a busy thread would wait 5 ms to get it back.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
-from bfcviz.figures.region_map.raster.cell_shares import Shares
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
 from bfcviz.figures.region_map.rows import Rows
 from bfcviz.model.state import array_access
 from bfcviz.model.state.row_storage import contiguous
@@ -20,13 +20,13 @@ from bfcviz.model.state.row_storage import contiguous
 class Cells:
     """The cells of one heap, all empty at first.
 
-    Regions that come later, and what others grow by, have no cells.
+    Regions that are granted later have no cells, nor do the bytes by which a region grows later.
 
     Args:
         rows: where addresses lie; one row at least.
         columns: cells across a row.
         fills: the colour of each class of chunks in use, (n, 3), 0..255.
-        pool: the heap; events of others are passed over.
+        pool: the heap; events of other heaps are skipped.
     """
 
     def __init__(self, rows: Rows, columns: int, fills: NDArray[np.float64], pool: int) -> None:
@@ -43,23 +43,23 @@ class Cells:
         self._sums = np.zeros((array_access.LAYERS, self._count + 2))
         self._totals = np.zeros(array_access.LAYERS)
 
-    def hold(
+    def add_chunks(
         self,
         address: NDArray[np.uint64],
         size: NDArray[np.uint64],
         requested: NDArray[np.uint64],
         classes: NDArray[np.uint8],
     ) -> None:
-        """Add chunks in use, one a place of these columns, (n,) each; `classes`: indices into `fills`."""
+        """Add chunks in use: columns of n values, one per chunk; `classes` are indices into `fills`."""
         for i in range(len(address)):
             self._add(address[i], size[i], requested[i], classes[i], 1.0)
 
     def take(self, block: Events, classes: NDArray[np.uint8]) -> None:
-        """Add the chunk of each ALLOCATE and take that of each FREE away.
+        """Add the chunk of each ALLOCATE and subtract that of each FREE.
 
         Args:
             block: (n,) events.
-            classes: (n,): an index into `fills` for each of these chunks; of other events anything.
+            classes: (n,): an index into `fills` for each ALLOCATE and FREE; ignored for other events.
         """
         block = contiguous(block)
         count = len(block)
@@ -73,9 +73,9 @@ class Cells:
             elif e.kind == array_access.FREE:
                 self._add(e.address, e.size, e.requested, classes[i], -1.0)
 
-    def shares(self) -> Shares:
-        """What each cell holds."""
-        held = Shares.unknown(self._count // self._columns, self._columns)
+    def cell_bytes(self) -> CellBytes:
+        """The bytes of each cell."""
+        held = CellBytes.unfilled(self._count // self._columns, self._columns)
         in_use = held.in_use.reshape(-1)
         waste = held.waste.reshape(-1)
         region = held.region.reshape(-1)
@@ -97,17 +97,17 @@ class Cells:
         return held
 
     def _total(self, layer: int, i: int) -> float:
-        """Bytes of the next cell `i` of a layer."""
+        """Bytes of cell `i` of a layer; call it for each cell in order."""
         self._totals[layer] += self._sums[layer, i]
         total = self._totals[layer]
-        # What is smaller is rounding, in a heap whose addresses need all bits of a number.
+        # Smaller totals are rounding errors, of addresses that need all bits of a double.
         return total * self._cell if total > 1e-7 or total < -1e-7 else 0.0
 
     def _add(self, address: int, size: int, requested: int, fill: int, sign: float) -> None:
         mine = self._region_of(address)
         if mine < 0 or fill >= self._colours:
             return
-        # A region may have grown since the rows were laid out, and a chunk reach beyond it.
+        # A region may have grown since the rows were laid out: a chunk can reach past its old end.
         size = min(size, self._size[mine] - (address - self._address[mine]))
         begin = self._first[mine] + (address - self._address[mine]) / self._cell
         end = begin + size / self._cell
@@ -118,7 +118,7 @@ class Cells:
                 self._ramp(array_access.RED + channel, begin, end, sign * self._fills[fill, channel])
 
     def _region_of(self, address: int) -> int:
-        """The number of the region that an address lies in, below 0 where it lies in none of these."""
+        """The index of the region that holds an address; -1 if none of these does."""
         low, high = 0, self._regions
         while low < high:
             middle = (low + high) >> 1
@@ -138,3 +138,34 @@ class Cells:
         late = (place - at) * weight
         self._sums[layer, at] += weight - late
         self._sums[layer, at + 1] += late
+
+
+def paint_cells(
+    held: CellBytes, states: NDArray[np.float64], min_share: float, out: NDArray[np.uint8]
+) -> None:
+    """Write the pixel of each cell: the colours of its bytes, mixed by their share.
+
+    Args:
+        held: the bytes of each cell; the pixel is transparent where `region` is 0.
+        states: (2, 3) the colours of free bytes and of waste, 0..255.
+        min_share: the least share (0..1) of a pixel that chunks in use get, if the cell has any.
+        out: (rows, columns, 4) red, green, blue and opacity, 0..255; is overwritten.
+    """
+    in_use = held.in_use
+    waste = held.waste
+    region = held.region
+    colour = held.colour
+    for row in range(in_use.shape[0]):
+        for i in range(in_use.shape[1]):
+            used = spilled = scale = 0.0
+            if region[row, i] > 0.0 and in_use[row, i] > 0.0:
+                used = min(max(in_use[row, i] / region[row, i], min_share), 1.0)
+                spilled = min(max(waste[row, i] / region[row, i], 0.0), 1.0)
+                scale = max(used - spilled, 0.0) / in_use[row, i]
+            free = max(1.0 - max(used, spilled), 0.0)
+            for channel in range(3):
+                mixed = (
+                    scale * colour[row, i, channel] + free * states[0, channel] + spilled * states[1, channel]
+                )
+                out[row, i, channel] = array_access.whole_part(min(max(mixed, 0.0), 255.0) + 0.5)
+            out[row, i, 3] = 255 if region[row, i] > 0.0 else 0

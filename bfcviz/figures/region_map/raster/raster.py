@@ -1,7 +1,7 @@
-"""Chunks -> pixels: what a region map costs depends on its pixels, however many chunks there are.
+"""Paint chunks as pixels: the cost depends on the pixels, not on the number of chunks.
 
-A pixel's colour mixes what its bytes are by their share. Chunks are read through running totals of bytes and of
-bytes times colour, so that a pixel is two look-ups, whether it shows a tenth of a chunk or ten thousand of them.
+A pixel mixes the colours of its bytes by their share. Running totals of bytes and of bytes times colour make a
+pixel two look-ups, whether it shows a tenth of a chunk or ten thousand chunks.
 """
 
 from collections.abc import Sequence
@@ -10,31 +10,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.raster.cell_shares import Shares
-from bfcviz.figures.region_map.raster.pixels import paint as fill
-from bfcviz.figures.region_map.rows import Part, Rows
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
+from bfcviz.figures.region_map.raster.cells import paint_cells
+from bfcviz.figures.region_map.rows import Rows, VisibleRows
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.theme import Theme, rgb
 
 LINES = 480
-"""Most pixel lines of the picture, gaps between rows included (more rows than that share lines)."""
+"""Pixel lines of an image at most, gaps between rows included; if there are more rows, rows share lines."""
 
-_FAINTEST = 0.3  # a single chunk in an otherwise free pixel may pin gigabytes: it is never blended away
-_LINES_A_ROW = 12  # as many as show the gaps; fewer lines are made, packed and sent sooner
+_FAINTEST = (
+    0.3  # a single chunk in an otherwise free pixel can keep gigabytes from being freed: it stays visible
+)
+_LINES_A_ROW = 12  # enough to show the gaps; fewer lines are faster to make, compress and send
 
 
 @dataclass(frozen=True)
-class Grid:
-    """The cells of a picture: `columns` across each of the rows that are seen in `part`."""
+class RasterGrid:
+    """The cells of an image: `columns` cells in each row of `part`."""
 
     rows: Rows
-    part: Part
+    part: VisibleRows
     columns: int
 
 
 @dataclass(frozen=True)
-class Painted:
-    """A picture, each row of cells some lines high, with a clear gap around it where there is room.
+class RasterImage:
+    """An image: each row of cells is several lines high, with a transparent gap around it if there is room.
 
     Attributes:
         pixels: (rows, columns, 4): red, green, blue and opacity, rows from the top.
@@ -44,29 +46,31 @@ class Painted:
 
     @property
     def high(self) -> int:
-        """Lines of a row."""
+        """Lines per row."""
         return min(max(LINES // len(self.pixels), 1), _LINES_A_ROW)
 
     def __len__(self) -> int:
         return len(self.pixels) * self.high
 
     def data_uri(self) -> str:
-        """What plotly takes for an image's source."""
+        """The image as a data URI, plotly's `source`."""
         gap = max(round(self.high * 0.08), 1) if self.high >= 3 else 0
         return data_uri(self.pixels, self.high, gap)
 
 
-def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: Grid) -> Shares:
-    """Measures each cell of `grid`.
+def cell_bytes(
+    chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence[str], grid: RasterGrid
+) -> CellBytes:
+    """The bytes of each cell of `grid`.
 
     Args:
-        chunks: shape (n,) of CHUNK, by address; at least all that are seen, and one.
-        classes: of each, an index into `fills`; of free ones it does not matter.
+        chunks: CHUNK records, shape (n,), by address, n >= 1; must include all chunks on the grid.
+        classes: the class of each chunk, an index into `fills`; ignored for free chunks.
         fills: the colour of each class, `#RRGGBB`.
-        grid: where to look.
+        grid: the cells to measure.
     """
     rows = grid.rows
-    # Position: bytes from the first region's start, as if the regions lay side by side.
+    # Position: bytes from the start of the first region, gaps between regions left out.
     before = _before(rows.size.astype(np.float64))
     begin = _positions(np.ascontiguousarray(chunks["address"]), rows, before)
     used = np.where(chunks["in_use"], chunks["size"], 0).astype(np.float64)
@@ -75,7 +79,7 @@ def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence
     edge = _edges(grid, before)
     at = np.maximum(np.searchsorted(begin, edge, side="right") - 1, 0)
     inside = np.clip(edge - begin[at], 0.0, used[at])
-    # Waste begins inside a chunk: its total stands still up to `requested`, then rises to the chunk's end.
+    # Waste begins inside a chunk: its total is constant up to `requested`, then rises to the chunk's end.
     spilled = np.maximum(inside - asked[at], 0.0)
     in_use = np.diff(_before(used)[at] + inside, axis=1)
     lut = np.zeros((256, 3))
@@ -85,7 +89,7 @@ def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence
     else:
         totals = [_before(used * lut[classes, i])[at] + inside * lut[classes[at], i] for i in range(3)]
         colour = np.stack([np.diff(total, axis=1) for total in totals], axis=-1)
-    return Shares(
+    return CellBytes(
         in_use=in_use,
         waste=np.diff(_before(used - asked)[at] + spilled, axis=1),
         region=np.diff(edge, axis=1),
@@ -94,7 +98,7 @@ def shares(chunks: NDArray[np.void], classes: NDArray[np.uint8], fills: Sequence
 
 
 def _positions(address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where these addresses, ascending, lie when the regions lie side by side."""
+    """The positions of these addresses (ascending)."""
     first = np.searchsorted(address, rows.address)
     count = np.diff(np.append(first, len(address)))
     positions: NDArray[np.float64] = (address - np.repeat(rows.address, count)).astype(np.float64)
@@ -102,7 +106,7 @@ def _positions(address: NDArray[np.uint64], rows: Rows, before: NDArray[np.float
     return positions
 
 
-def _edges(grid: Grid, before: NDArray[np.float64]) -> NDArray[np.float64]:
+def _edges(grid: RasterGrid, before: NDArray[np.float64]) -> NDArray[np.float64]:
     """The positions between the cells of each row, (rows, columns + 1)."""
     rows, part = grid.rows, grid.part
     row = np.arange(part.first, part.stop)
@@ -115,27 +119,24 @@ def _edges(grid: Grid, before: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _before(amounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of all amounts before each, and at the end of all."""
+    """The sum of all amounts before each one, shape (n + 1,): the last entry is the total."""
     sums = np.zeros(len(amounts) + 1)
     np.cumsum(amounts, out=sums[1:])
     return sums
 
 
-def paint(held: Shares, theme: Theme, *, waste: bool = True) -> Painted:
-    """The picture of these cells.
-
-    `waste`: show wasted bytes in their own colour, not in that of their chunk.
-    """
+def paint(held: CellBytes, theme: Theme, *, waste: bool = True) -> RasterImage:
+    """The image of these cells; `waste` shows wasted bytes in their own colour, not in that of their chunk."""
     held = _merged(held)
     held = held if waste else replace(held, waste=np.zeros_like(held.waste))
     states = np.array([rgb(theme.free.fill), rgb(theme.waste.fill)], np.float64)
     pixels = np.empty((*held.region.shape, 4), np.uint8)
-    fill(held, states, _FAINTEST, pixels)
-    return Painted(pixels)
+    paint_cells(held, states, _FAINTEST, pixels)
+    return RasterImage(pixels)
 
 
-def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Row and column of the cells that are mostly free, with nothing in use `apart` cells to either side."""
+def lone(held: CellBytes, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Row and column of mostly free cells with some bytes in use, and none within `apart` cells on both sides."""
     used = held.in_use > 0
     totals = np.pad(np.cumsum(used, axis=1), ((0, 0), (apart + 1, apart)), mode="edge")
     totals[:, : apart + 1] = 0
@@ -144,11 +145,11 @@ def lone(held: Shares, apart: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return row, column
 
 
-def _merged(held: Shares) -> Shares:
-    """Several rows as one where there are more than lines: so a lone chunk in any of them still shows."""
+def _merged(held: CellBytes) -> CellBytes:
+    """Merge rows if there are more rows than lines, so that a lone chunk in any of them stays visible."""
     rows = len(held.region)
     if rows <= LINES:
         return held
     cut = np.linspace(0, rows, LINES, endpoint=False).astype(np.intp)
     sums = (held.in_use, held.waste, held.region, held.colour)
-    return Shares(*(np.add.reduceat(each, cut, axis=0) for each in sums))
+    return CellBytes(*(np.add.reduceat(each, cut, axis=0) for each in sums))

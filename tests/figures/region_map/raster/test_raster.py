@@ -5,8 +5,8 @@ import pytest
 from figures.style.test_png import decode
 
 from bfcviz.figures.region_map.raster import raster
-from bfcviz.figures.region_map.raster.cell_shares import Shares
-from bfcviz.figures.region_map.raster.raster import LINES, Grid, lone, shares
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
+from bfcviz.figures.region_map.raster.raster import LINES, RasterGrid, cell_bytes, lone
 from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.style.theme import LIGHT, rgb
 from bfcviz.figures.style.view_options import MapWindow
@@ -41,7 +41,9 @@ STATES = [LIGHT.in_use.fill]
 
 
 def measured(chunks, rows, columns, window=None):
-    return shares(chunks, np.zeros(len(chunks), np.uint8), STATES, Grid(rows, rows.part(window), columns))
+    return cell_bytes(
+        chunks, np.zeros(len(chunks), np.uint8), STATES, RasterGrid(rows, rows.part(window), columns)
+    )
 
 
 def counted(chunks, table, rows, columns):
@@ -98,7 +100,7 @@ def test_chunks_out_of_sight_may_be_left_out():
     chunks, table = heap([256] * 64, [1, 0] * 32, [200, 0] * 32, [64 * 256])
     rows = lay_out(table, wrapped_rows=4)
     window = MapWindow((300, rows.width - 300), (1.5, 2.5))
-    seen, pieces = rows.seen(chunks["address"], rows.part(window))
+    seen, pieces = rows.chunks_in(chunks["address"], rows.part(window))
     assert pieces == len(seen) < len(chunks)
     whole, some = measured(chunks, rows, 50, window), measured(chunks[seen], rows, 50, window)
     assert np.allclose(whole.in_use, some.in_use)
@@ -109,7 +111,7 @@ def test_a_pixel_mixes_its_classes_by_their_bytes():
     chunks, table = heap([256, 256, 512], [1, 1, 1], [256, 256, 512], [1024])
     classes = np.array([0, 1, 1], np.uint8)
     rows = lay_out(table, wrapped_rows=2)
-    held = shares(chunks, classes, ["#000000", "#6496C8"], Grid(rows, rows.part(None), 1))
+    held = cell_bytes(chunks, classes, ["#000000", "#6496C8"], RasterGrid(rows, rows.part(None), 1))
     pixels = paint(held, LIGHT, waste=False)
     assert pixels[5, 0].tolist() == [50, 75, 100, 255]
     assert pixels[17, 0].tolist() == [100, 150, 200, 255]
@@ -119,14 +121,14 @@ def test_lone_cells_are_those_with_free_space_around():
     used = np.zeros((2, 40))
     used[0, [3, 20, 22]] = used[1, [0, 39]] = 256.0
     used[1, 20] = 4096.0  # wide enough to be seen
-    held = Shares(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), np.zeros((2, 40, 3)))
+    held = CellBytes(used, np.zeros((2, 40)), np.full((2, 40), 4096.0), np.zeros((2, 40, 3)))
     row, column = lone(held, 5)
     assert list(zip(row.tolist(), column.tolist(), strict=True)) == [(0, 3), (1, 0), (1, 39)]
 
 
 def one_pixel(in_use, waste, region):
     sums = [np.array([[float(value)]]) for value in (in_use, waste, region)]
-    return Shares(*sums, colour=sums[0][..., None] * np.array(rgb(LIGHT.in_use.fill)))
+    return CellBytes(*sums, colour=sums[0][..., None] * np.array(rgb(LIGHT.in_use.fill)))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_tiny_chunk_in_use_is_never_blended_away():
 
 
 def test_outside_of_regions_and_between_rows_it_is_clear():
-    held = Shares(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.zeros((1, 2, 3)))
+    held = CellBytes(np.array([[1.0, 0.0]]), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.zeros((1, 2, 3)))
     pixels = paint(held, LIGHT)
     assert pixels[len(pixels) // 2, 1, 3] == 0
     assert not pixels[0, :, 3].any()
@@ -158,7 +160,7 @@ def test_outside_of_regions_and_between_rows_it_is_clear():
 def test_more_rows_than_lines_share_them():
     rows = 4096
     colour = np.ones((rows, 2, 3)) * rgb(LIGHT.in_use.fill)
-    held = Shares(np.ones((rows, 2)), np.zeros((rows, 2)), np.ones((rows, 2)), colour)
+    held = CellBytes(np.ones((rows, 2)), np.zeros((rows, 2)), np.ones((rows, 2)), colour)
     pixels = paint(held, LIGHT)
     assert pixels.shape == (LINES, 2, 4)
     assert (pixels == [*rgb(LIGHT.in_use.fill), 255]).all()
@@ -168,7 +170,7 @@ def test_a_lone_chunk_in_one_of_many_rows_shows():
     rows = 4096
     used = np.zeros((rows, 1))
     used[2000] = 256.0
-    held = Shares(
+    held = CellBytes(
         used, np.zeros((rows, 1)), np.full((rows, 1), 1e9), used[..., None] * rgb(LIGHT.in_use.fill)
     )
     lines = paint(held, LIGHT)[:, 0].astype(int)

@@ -3,7 +3,7 @@ import pytest
 from figures.synthetic import BASE, MiB, PlainHeap, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.region_map.touched import last_event, touched
+from bfcviz.figures.region_map.highlights import last_event, touched
 from bfcviz.model import Model
 
 

@@ -4,7 +4,12 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
 from bfcviz.figures.active_memory import figure as module
-from bfcviz.figures.active_memory.figure import active_memory, life_at, lifetimes_panel, lives
+from bfcviz.figures.active_memory.figure import (
+    active_memory,
+    active_memory_panel,
+    active_memory_window,
+    allocation_at,
+)
 from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look, Selected
@@ -48,7 +53,7 @@ def test_a_band_comes_down_when_one_below_it_ends():
     trace = three_steps()
     lived = lifetimes(trace)
     heights = {}
-    for outline in polygons(lifetimes_panel(lives(trace), None, Look())):
+    for outline in polygons(active_memory_panel(active_memory_window(trace), None, Look())):
         heights[round(outline[:, 0].min())] = outline
     born = {trace.labels.name(int(life["label"])): int(life["born"]) + 1 for life in lived}
     a_ends = int(lived["died"][0]) + 1
@@ -58,8 +63,8 @@ def test_a_band_comes_down_when_one_below_it_ends():
 
 
 def test_each_band_covers_its_bytes_for_as_long_as_it_lived(trace):
-    seen = lives(trace)
-    drawn = sorted(area(outline) * seen.divisor for outline in polygons(lifetimes_panel(seen, 5, Look())))
+    seen = active_memory_window(trace)
+    drawn = sorted(area(outline) * seen.divisor for outline in polygons(active_memory_panel(seen, 5, Look())))
     every = lifetimes(trace, largest=module.LARGEST)
     lived = np.minimum(every["died"].astype(float) + 1, len(trace)) - every["born"].astype(float) - 1
     covered = np.sort(every["size"] * lived)
@@ -68,8 +73,8 @@ def test_each_band_covers_its_bytes_for_as_long_as_it_lived(trace):
 
 def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 20)
-    seen = lives(trace)
-    panel = lifetimes_panel(seen, None, Look())
+    seen = active_memory_window(trace)
+    panel = active_memory_panel(seen, None, Look())
     count = len(lifetimes(trace))
     assert panel.traces[0]["name"] == f"{count - 20:,} smaller allocations"
     assert "the 20 largest allocations" in panel.caption
@@ -78,9 +83,9 @@ def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
 
 
 def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
-    seen = lives(trace)
+    seen = active_memory_window(trace)
     model = Model(trace)
-    line = seen.still[0]
+    line = seen.static_traces[0]
     for step in (1, 77, 300, 609):
         model.seek(step)
         assert line["x"][step - 1] == step
@@ -89,22 +94,22 @@ def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
 
 def test_a_click_finds_the_band_and_none_above_them():
     trace = three_steps()
-    seen = lives(trace)
+    seen = active_memory_window(trace)
     a, b, c = lifetimes(trace)
-    x = seen.clock.position(int(c["born"]) + 1)
+    x = seen.step_axis.position(int(c["born"]) + 1)
     for life, megabytes in ((a, 1), (b, 4), (c, 5.5)):
-        found = life_at(seen, x, megabytes * MiB / seen.divisor)
+        found = allocation_at(seen, x, megabytes * MiB / seen.divisor)
         assert found == Selected(int(life["address"]), int(life["born"]))
-    assert life_at(seen, x, 7 * MiB / seen.divisor) is None
-    assert life_at(seen, -5.0, 1.0) is None
-    assert life_at(lives(EMPTY), 0.0, 0.5) is None
+    assert allocation_at(seen, x, 7 * MiB / seen.divisor) is None
+    assert allocation_at(seen, -5.0, 1.0) is None
+    assert allocation_at(active_memory_window(EMPTY), 0.0, 0.5) is None
 
 
 def test_the_selected_band_is_outlined_and_the_step_marked(trace):
-    seen = lives(trace)
+    seen = active_memory_window(trace)
     life = lifetimes(trace)[3]
     look = Look(selected=Selected(int(life["address"]), int(life["born"])))
-    still, moved = lifetimes_panel(seen, None, Look()), lifetimes_panel(seen, 300, look)
+    still, moved = active_memory_panel(seen, None, Look()), active_memory_panel(seen, 300, look)
     assert all(a is b for a, b in zip(still.traces[:-2], moved.traces[:-2], strict=True))
     assert np.isnan(still.traces[-2]["x"]).all()
     assert np.nanmin(moved.traces[-2]["x"]) == int(life["born"]) + 1
@@ -113,29 +118,29 @@ def test_the_selected_band_is_outlined_and_the_step_marked(trace):
 
 def test_a_window_cuts_bands_at_its_edges(trace):
     look = Look(steps=(200, 300))
-    panel = lifetimes_panel(lives(trace, 0, look), 250, look)
+    panel = active_memory_panel(active_memory_window(trace, 0, look), 250, look)
     assert list(panel.xaxis["range"]) == [200, 300]
     every = np.concatenate(polygons(panel))
     assert every[:, 0].min() == 200
     assert every[:, 0].max() == 300
 
 
-def test_where_all_is_in_use_bands_are_told_apart_by_label(trace):
-    seen = lives(trace, 0, Look(), colouring(trace, 0, "state", LIGHT))
+def test_without_another_colouring_bands_are_coloured_by_label(trace):
+    seen = active_memory_window(trace, 0, Look(), colouring(trace, 0, "state", LIGHT))
     assert seen.colours.name == "label"
-    assert lives(trace, 0, Look(colour="size")).colours.name == "size"
+    assert active_memory_window(trace, 0, Look(colour="size")).colours.name == "size"
 
 
 def test_series_at_hand_are_taken(trace):
     series = timeline(trace, points=50)
-    assert lives(trace, series=series).series is series
+    assert active_memory_window(trace, series=series).series is series
 
 
 def test_wide_bands_carry_their_names_and_points_tell_the_rest():
     heap = PlainHeap(64 * MiB)
     heap.allocate(3 * MiB, "a/very/long/name/of/an/operation/layer_1/MatMul")
     heap.allocate(2 * MiB, "<b>b</b>")
-    panel = lifetimes_panel(lives(heap.trace()), None, Look())
+    panel = active_memory_panel(active_memory_window(heap.trace()), None, Look())
     (names,) = [trace for trace in panel.traces if trace.get("mode") == "text"]
     assert names["text"] == ["…n/operation/layer_1/MatMul"]
     (points,) = [trace for trace in panel.traces if trace.get("mode") == "none"]
@@ -148,7 +153,7 @@ def test_no_event_and_one_event_are_drawn(axis):
     look = Look(theme="dark", axis=axis)
     assert active_memory(EMPTY, 0, look=look).table.num_rows == 0
     one = PlainHeap(MiB)
-    one._extend(256)
+    one.extend(256)
     assert active_memory(one.trace(), 1, look=look).table.num_rows == 0
 
 

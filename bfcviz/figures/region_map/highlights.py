@@ -1,4 +1,4 @@
-"""Which addresses an event touched, as they lie in the heap right after it."""
+"""The chunks to highlight: those that an event touched, and the one that the user selected."""
 
 from typing import Final
 
@@ -6,16 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events, Kind
+from bfcviz.figures.style.view_options import Selected
 from bfcviz.model import Model
 
 SPAN: Final = np.dtype([("address", "<u8"), ("size", "<u8")])
 
 
 def touched(events: Events | None, chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
-    """The spans to outline for `events`, each inside one region that is there now; `SPAN` records.
+    """The spans to outline for `events`, as `SPAN` records; each lies inside one region of `regions`.
 
-    A SPLIT touched both parts, a MERGE the chunk it made, an EXTEND its region's new bytes; an OOM points at
-    the largest free chunk, which was too small. A RELEASE or a MARK leaves nothing to point at.
+    A SPLIT touches both parts, a MERGE the merged chunk, an EXTEND the new bytes of its region; an OOM the largest
+    free chunk, which was too small. A RELEASE and a MARK touch nothing.
     """
     spans: list[tuple[int, int]] = []
     for event in events if events is not None else ():
@@ -52,8 +53,20 @@ def _inside(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bo
     return inside
 
 
+def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:
+    """The span of the selected chunk if it still exists, as at most one `SPAN` record."""
+    if chosen is None or not len(chunks):
+        return np.empty(0, SPAN)
+    at = int(np.searchsorted(chunks["address"], np.uint64(chosen.address)))
+    if at == len(chunks) or chunks["address"][at] != chosen.address:
+        return np.empty(0, SPAN)
+    born = int(chunks["born"][at]) if chunks["in_use"][at] else None
+    spans = [(chosen.address, int(chunks["size"][at]))] if born == chosen.born else []
+    return np.array(spans, SPAN)
+
+
 def last_event(model: Model) -> Events | None:
-    """The event that led to the model's step, in an array; None before the first there is, or if another heap's."""
+    """The event before the model's step, shape (1,); None if there is none or it is of another heap."""
     if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)

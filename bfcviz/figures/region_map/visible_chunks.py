@@ -1,4 +1,4 @@
-"""What of a region map is on screen, and how it is coloured: what each of its traces is made from."""
+"""VisibleChunks: the chunks of a region map that are on screen, and their colours: the input of its traces."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,28 +7,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.figures.region_map.rectangles import pieces_of
-from bfcviz.figures.region_map.rows import Part, Pieces, Rows
+from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.figures.style.theme import Theme
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """What is on screen.
+class VisibleChunks:
+    """The chunks of a region map that are on screen.
 
     Attributes:
-        chunks: those of which something is seen, by address.
-        rows: where they lie.
-        part: what is seen of the rows.
-        divisor: bytes that 1 on the x axis stands for.
-        theme: the colours.
-        colours: what chunks in use are coloured by.
-        classes: of `chunks`.
+        chunks: CHUNK records of the chunks at least partly on screen, by address.
+        rows: the layout of all regions.
+        part: the part of the rows on screen.
+        divisor: bytes per unit of the x axis.
+        theme: all other colours.
+        colours: the colouring of chunks in use.
+        classes: the class of each chunk; see `Colouring.classes`.
     """
 
     chunks: NDArray[np.void]
     rows: Rows
-    part: Part
+    part: VisibleRows
     divisor: int
     theme: Theme
     colours: Colouring
@@ -36,19 +36,19 @@ class Drawing:
 
     @cached_property
     def pieces(self) -> Pieces:
-        """The chunks, cut at the ends of rows."""
+        """The chunks, split at the ends of rows."""
         return self.cut(self.chunks["address"], self.chunks["size"])
 
     @property
     def screen(self) -> float:
-        """Bytes across the screen."""
+        """The width of the screen in bytes."""
         return max(self.part.right - self.part.left, 1.0)
 
     @property
     def by_state(self) -> bool:
-        """Whether all chunks in use look the same, and their waste is told from them."""
+        """Whether all chunks in use have one colour, and waste has its own."""
         return self.colours.name == "state"
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
-        """Pieces of these ranges, those that are seen."""
+        """The pieces of these address ranges that are on screen."""
         return pieces_of(self.rows, address, size).within(self.part)
