@@ -83,5 +83,5 @@ def _trace(source: Any) -> Trace:
 
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, a LiveDashboard, a Model
         return found
-    heaps = getattr(source, "trace_sources", None)
+    heaps = getattr(source, "heaps", None)
     return trace_of(heaps[0] if isinstance(heaps, list) and heaps else source)
