@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.reducer import ChunkTable
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW

@@ -1,17 +1,67 @@
-"""Whole states kept while a trace is passed, so that a later seek is short."""
+"""States of one pool, kept while the model passes over a trace, so that a later seek is short."""
 
 from bisect import bisect_left, bisect_right
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz.events.event_source import BLOCK
-from bfcviz.model.seeking.snapshot import EMPTY, Snapshot
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state import array_access
+from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
+
+if TYPE_CHECKING:  # the reducer restores snapshots, so it imports this module
+    from bfcviz.model.state.reducer import ChunkTable
 
 BUDGET: Final = 256 << 20
-"""Bytes that the snapshots of one model may take; past it every second one goes."""
+"""Bytes that the snapshots of one model may take. Beyond it the model drops every second one."""
 
 
-def snapshot_of(table: ChunkTable) -> Snapshot:
+@dataclass(frozen=True)
+class Snapshot:
+    """All of a chunk table at `step`.
+
+    Attributes:
+        step: events applied.
+        chunk_rows: every chunk, in no order, of CHUNK_ROW.
+        region_rows, slots: every region by ascending address, of REGION_ROW, and its slot.
+        num_allocs, ooms: counts up to `step`.
+        peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: the largest up to `step`.
+    """
+
+    step: int
+    chunk_rows: NDArray[np.void]
+    region_rows: NDArray[np.void]
+    slots: NDArray[np.uint64]
+    num_allocs: int = 0
+    ooms: int = 0
+    peak_bytes_in_use: int = 0
+    peak_pool_bytes: int = 0
+    largest_alloc_size: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory it takes, nearly."""
+        return self.chunk_rows.nbytes + self.region_rows.nbytes + self.slots.nbytes + 512
+
+    @property
+    def bytes_in_use(self) -> int:
+        """Bytes of all chunks in use."""
+        used = self.chunk_rows["state"] == array_access.CHUNK_IN_USE
+        return int(self.chunk_rows["size"][used].sum())
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all regions."""
+        return int(self.region_rows["size"].sum())
+
+
+EMPTY = Snapshot(0, np.zeros(0, CHUNK_ROW), np.zeros(0, REGION_ROW), np.zeros(0, np.uint64))
+"""Step 0 of every trace: no region, no chunk."""
+
+
+def snapshot_of(table: "ChunkTable") -> Snapshot:
     """The state of `table`, which must know its peaks (`peaks_step` is `step`)."""
     region_rows, slots = table.region_rows()
     return Snapshot(

@@ -11,8 +11,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Events
 from bfcviz.model.seeking.keyframes import encode
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.reducer import ChunkTable
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW

@@ -13,8 +13,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import decode
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import Snapshots, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.reducer import ChunkTable
 from bfcviz.model.state.size_classes import bins_of

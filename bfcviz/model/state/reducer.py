@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events
-from bfcviz.model.seeking.snapshot import Snapshot
+from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state import array_access, consistency, row_storage
 from bfcviz.model.state.chunk_rows import ChunkRows
 from bfcviz.model.state.region_table import RegionTable

@@ -7,7 +7,7 @@ from naive_heap import NaiveHeap
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import EVENT, Flag, Kind
-from bfcviz.model.seeking.snapshot import Snapshot
+from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state.reducer import ChunkTable
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
