@@ -27,7 +27,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 MAGIC: Final = b"BFCK"
@@ -62,7 +62,7 @@ def keyframes(trace: Trace, steps: Iterable[int]) -> Iterator[bytes]:
         TraceError: events contradict each other, or a step lies outside the trace.
     """
     pools = len(trace.origin.pools)
-    tables = [ChunkTable(pool, pools) for pool in range(pools)]
+    tables = [PoolState(pool, pools) for pool in range(pools)]
     start = trace.keyframe_before(trace.first)
     if start is not None:
         for pool, table in enumerate(tables):

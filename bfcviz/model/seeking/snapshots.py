@@ -11,8 +11,8 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.model.state import array_access
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
-if TYPE_CHECKING:  # the reducer restores snapshots, so it imports this module
-    from bfcviz.model.state.reducer import ChunkTable
+if TYPE_CHECKING:  # `pool_state` imports this module
+    from bfcviz.model.state.pool_state import PoolState
 
 BUDGET: Final = 256 << 20
 """Bytes that the snapshots of one model may take. Beyond it the model drops every second one."""
@@ -61,7 +61,7 @@ EMPTY = Snapshot(0, np.zeros(0, CHUNK_ROW), np.zeros(0, REGION_ROW), np.zeros(0,
 """Step 0 of every trace: no region, no chunk."""
 
 
-def snapshot_of(table: "ChunkTable") -> Snapshot:
+def snapshot_of(table: "PoolState") -> Snapshot:
     """The state of `table`, which must know its peaks (`peaks_step` is `step`)."""
     region_rows, slots = table.region_rows()
     return Snapshot(

@@ -13,7 +13,7 @@ from bfcviz.events.schema import Events
 from bfcviz.model.seeking.keyframes import encode
 from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 
@@ -56,7 +56,7 @@ def beginning(moment: Moment, log: EventLog) -> Beginning:
     known to nobody. Beside a very fast writer there may be no events: then it is the moment itself.
     """
     events = _events_before(log, moment.step)
-    table = ChunkTable()
+    table = PoolState()
     table.restore(_snapshot(moment))
     events["pool"] = 0
     table.undo(events)
@@ -84,7 +84,7 @@ def _events_before(log: EventLog, step: int) -> Events:
     return log.copy(step, step)
 
 
-def _largest(table: ChunkTable) -> int:
+def _largest(table: PoolState) -> int:
     rows = table.chunk_rows()
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 

@@ -20,7 +20,7 @@ GREW = int(Flag.GREW)
 # What a row of the chunk table or of the region table holds.
 NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)
 
-# The series of `ChunkTable.measure`: bytes, and apart from them ratios.
+# The series of `PoolState.measure`: bytes, and apart from them ratios.
 IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST, TOO_SMALL = range(6)
 EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 

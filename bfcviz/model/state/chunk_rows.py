@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import taken
 from bfcviz.model.state import array_access, row_storage
-from bfcviz.model.state.max_tree import Tournament
+from bfcviz.model.state.max_tree import MaxTree
 
 
 class ChunkRows:
@@ -22,7 +22,7 @@ class ChunkRows:
     def __init__(self) -> None:
         self.capacity = 0
         self.free = 0
-        self.free_sizes = Tournament()
+        self.free_sizes = MaxTree()
         self._store: Any = None
 
     def by_handle(self) -> NDArray[np.void]:

@@ -5,7 +5,7 @@ from typing import Any
 from bfcviz.model.state import array_access, row_storage
 
 
-class Tournament:
+class MaxTree:
     """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of 8i+1 .. 8i+8.
 
     A change climbs only while it changes the winner: for most places not even once, never more than

@@ -15,7 +15,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import decode
 from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.size_classes import bins_of
 from bfcviz.model.state.views import Stats, chunks_of, regions_of, stats_of
 
@@ -40,7 +40,7 @@ class Model:
             raise TraceError(f"pool {pool} was asked for, of a trace with pools 0 to {pools - 1}")
         self.trace = trace
         self.pool = pool
-        self._table = ChunkTable(pool, pools)
+        self._table = PoolState(pool, pools)
         self._snapshots = Snapshots()
         self._chunks: tuple[int, NDArray[np.void]] | None = None
         self._order = np.empty(0, np.intp)  # of the handles, by address, when that was last asked
@@ -52,7 +52,7 @@ class Model:
         return self._table.step
 
     @property
-    def table(self) -> ChunkTable:
+    def table(self) -> PoolState:
         """The state itself, for compiled passes over the events that follow; see `timeline`."""
         return self._table
 
@@ -87,7 +87,7 @@ class Model:
         self.seek(self.step - n)
 
     def measure(self, block: Events) -> None:
-        """Go over `block`, the trace's events from `step` on, as `ChunkTable.measure` does."""
+        """Go over `block`, the trace's events from `step` on, as `PoolState.measure` does."""
         self._table.measure(block)
         self._keep()
 

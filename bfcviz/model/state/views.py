@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import taken
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 
 CHUNK = np.dtype(
     [
@@ -53,7 +53,7 @@ class Stats:
     ooms: int
 
 
-def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
+def chunks_of(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
     """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
 
     Args:
@@ -73,7 +73,7 @@ def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
     return chunks
 
 
-def regions_of(table: ChunkTable) -> NDArray[np.void]:
+def regions_of(table: PoolState) -> NDArray[np.void]:
     """Every region by ascending address, shape (n,) of REGION."""
     rows, slots = table.region_rows()
     regions = np.empty(len(rows), REGION)
@@ -81,7 +81,7 @@ def regions_of(table: ChunkTable) -> NDArray[np.void]:
     return regions
 
 
-def stats_of(table: ChunkTable, bytes_limit: int | None) -> Stats:
+def stats_of(table: PoolState, bytes_limit: int | None) -> Stats:
     """The totals; the table must know its peaks (`peaks_step` is `step`)."""
     return Stats(
         num_allocs=table.num_allocs,

@@ -8,7 +8,7 @@ from naive_heap import NaiveHeap
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import EVENT, Flag, Kind
 from bfcviz.model.seeking.snapshots import Snapshot
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 BASE = 0x10_0000
@@ -168,7 +168,7 @@ def test_a_birth_before_the_last_32_bits_wrapped_is_found_again(table_class):
 
 
 def test_other_arrays_are_refused():
-    table = ChunkTable()
+    table = PoolState()
     with pytest.raises(TraceError, match="not an array of event records: float64"):
         table.apply(np.zeros(3))
     with pytest.raises(TraceError, match="2 dimensions"):

@@ -11,7 +11,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, timeline
-from bfcviz.model.state import reducer
+from bfcviz.model.state import pool_state
 
 
 def busy_heap(count=300):
@@ -127,7 +127,7 @@ def test_a_contradiction_leaves_the_model_at_the_last_right_step(heap, labels):
 
 def test_snapshots_shorten_the_way_back(heap, monkeypatch):
     trace = heap.trace()
-    with small_steps(reducer.ChunkTable, block=16):
+    with small_steps(pool_state.PoolState, block=16):
         model = Model(trace)
         model.seek(len(trace))
         read = []
@@ -143,7 +143,7 @@ def test_a_stored_keyframe_saves_the_way_there(heap, monkeypatch):
     (trace.keyframes[at],) = keyframes(trace, [at])
     read = []
     monkeypatch.setattr(trace, "read", lambda a, b: (read.append((a, b)), trace.events[a:b])[1])
-    with small_steps(reducer.ChunkTable, block=16):
+    with small_steps(pool_state.PoolState, block=16):
         model = Model(trace)
         model.seek(at + 5)
         stats = model.stats()
@@ -155,7 +155,7 @@ def test_a_stored_keyframe_saves_the_way_there(heap, monkeypatch):
 def test_a_stored_keyframe_that_is_damaged_is_an_error(heap):
     trace = heap.trace()
     trace.keyframes[100] = b"BFCK rubbish that is long enough to be a header"
-    with small_steps(reducer.ChunkTable, block=16), pytest.raises(TraceError, match="stored for step 100"):
+    with small_steps(pool_state.PoolState, block=16), pytest.raises(TraceError, match="stored for step 100"):
         Model(trace).seek(110)
 
 
@@ -185,7 +185,7 @@ def test_a_long_trace_is_sought_either_way(tmp_path):
     long["other"][1:][long["kind"][1:] == Kind.FREE] += shift[long["kind"][1:] == Kind.FREE].astype(np.uint32)
     trace = Trace.from_events(long, Labels(), Origin())
     path = tmp_path / "long.parquet"
-    with small_steps(reducer.ChunkTable, block=1 << 17):
+    with small_steps(pool_state.PoolState, block=1 << 17):
         trace.save(path, keyframes=keyframes)
     model, packed = Model(trace), Model(Trace.open(path))
     rng = np.random.default_rng(5)

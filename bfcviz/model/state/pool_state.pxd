@@ -4,11 +4,11 @@ from libc.stdint cimport int64_t, uint64_t
 from bfcviz.model.state cimport array_access
 from bfcviz.model.state.chunk_rows cimport ChunkRows
 from bfcviz.model.timelines.extremes cimport Extremes
-from bfcviz.model.state.region_table cimport RegionTable
-from bfcviz.model.state.max_tree cimport Tournament
+from bfcviz.model.state.region_rows cimport RegionRows
+from bfcviz.model.state.max_tree cimport MaxTree
 
 @cython.final
-cdef class ChunkTable:
+cdef class PoolState:
     cdef readonly int pool
     cdef readonly int pools
     cdef readonly uint64_t wanted
@@ -25,7 +25,7 @@ cdef class ChunkTable:
     cdef readonly uint64_t peak_pool_bytes
     cdef readonly uint64_t largest_alloc_size
     cdef ChunkRows _chunks
-    cdef RegionTable _regions
+    cdef RegionRows _regions
     cdef Extremes _extremes
 
     @cython.locals(count=Py_ssize_t, i=Py_ssize_t, code=int)
@@ -70,5 +70,5 @@ cdef class ChunkTable:
     @cython.locals(code=int)
     cdef int _free_here(self, array_access.Event* e) noexcept
 
-    @cython.locals(free_sizes=Tournament)
+    @cython.locals(free_sizes=MaxTree)
     cdef void _note(self, int64_t time) noexcept

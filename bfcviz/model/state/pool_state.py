@@ -30,11 +30,11 @@ from bfcviz.events.schema import Events
 from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state import array_access, consistency, row_storage
 from bfcviz.model.state.chunk_rows import ChunkRows
-from bfcviz.model.state.region_table import RegionTable
+from bfcviz.model.state.region_rows import RegionRows
 from bfcviz.model.timelines.extremes import Extremes
 
 
-class ChunkTable:
+class PoolState:
     """The chunks, regions and totals of one pool after the first `step` events of a trace.
 
     Attributes (read only):
@@ -58,7 +58,7 @@ class ChunkTable:
         self.bytes_in_use = self.requested_bytes_in_use = self.pool_bytes = self.free_bytes = 0
         self.num_allocs = self.ooms = self.chunks_in_use = 0
         self.peak_bytes_in_use = self.peak_pool_bytes = self.largest_alloc_size = 0
-        self._chunks, self._regions, self._extremes = ChunkRows(), RegionTable(), Extremes()
+        self._chunks, self._regions, self._extremes = ChunkRows(), RegionRows(), Extremes()
         self._chunks.free_sizes.watch(self.wanted)
 
     def watch(self, wanted: int) -> None:

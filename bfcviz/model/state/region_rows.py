@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from bfcviz.model.state import array_access, row_storage
 
 
-class RegionTable:
+class RegionRows:
     """Regions that do not overlap; each method that can contradict that returns a code of `raw`.
 
     Attributes:
