@@ -17,7 +17,7 @@ from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.size_classes import bins_of
-from bfcviz.model.state.views import Stats, chunks_of, regions_of, stats_of
+from bfcviz.model.state.views import ModelStats, chunks_of, regions_of, stats_of
 
 _EVENTS_A_CHUNK: Final = 6
 """Putting a chunk back from a snapshot takes as long as applying this many events (measured)."""
@@ -123,7 +123,7 @@ class Model:
         """21 rows of BIN: free chunks and chunks in use by size class."""
         return bins_of(self.chunks())
 
-    def stats(self) -> Stats:
+    def stats(self) -> ModelStats:
         """The totals at this step, peaks up to this step."""
         if self._table.peaks_step != self.step:
             self._find_peaks()

@@ -31,7 +31,7 @@ REGION = np.dtype([("address", "<u8"), ("size", "<u8"), ("slot", "<u2")])
 
 
 @dataclass(frozen=True)
-class Stats:
+class ModelStats:
     """Totals of one pool at one step: bytes unless the name counts something.
 
     Peaks and `largest_alloc_size` are the largest from step 0 up to this step. `bytes_limit` is None where
@@ -81,9 +81,9 @@ def regions_of(table: PoolState) -> NDArray[np.void]:
     return regions
 
 
-def stats_of(table: PoolState, bytes_limit: int | None) -> Stats:
+def stats_of(table: PoolState, bytes_limit: int | None) -> ModelStats:
     """The totals; the table must know its peaks (`peaks_step` is `step`)."""
-    return Stats(
+    return ModelStats(
         num_allocs=table.num_allocs,
         bytes_in_use=table.bytes_in_use,
         requested_bytes_in_use=table.requested_bytes_in_use,

@@ -1,6 +1,6 @@
 """Three ratios of 0..1 that are all called fragmentation elsewhere; here each has its own name."""
 
-from bfcviz.model.state.views import Stats
+from bfcviz.model.state.views import ModelStats
 
 DEFINITIONS = {
     "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
@@ -13,17 +13,17 @@ DEFINITIONS = {
 """What each function computes, for tooltips and captions."""
 
 
-def internal(stats: Stats) -> float:
+def internal(stats: ModelStats) -> float:
     """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
     return _share(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
 
 
-def external(stats: Stats) -> float:
+def external(stats: ModelStats) -> float:
     """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
     return _share(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
 
 
-def reserved_not_in_use(stats: Stats) -> float:
+def reserved_not_in_use(stats: ModelStats) -> float:
     """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
     return _share(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes) if stats.bytes_in_use else 0.0
 
