@@ -12,8 +12,7 @@ _compiled.load("bfcviz._model")
 
 from bfcviz.model.seeking.keyframes import keyframes
 from bfcviz.model.state.model import Model
-from bfcviz.model.state.size_classes import BIN
-from bfcviz.model.state.views import CHUNK, REGION, ModelStats
+from bfcviz.model.state.views import BIN, CHUNK, REGION, ModelStats
 from bfcviz.model.timelines.timeline import TIMELINE, timeline
 
 __all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "ModelStats", "keyframes", "timeline"]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.model.browse.filters import Filter, LabelSearch
-from bfcviz.model.state.size_classes import bin_numbers
+from bfcviz.model.state.views import bin_numbers
 
 State = Literal["all", "in use", "free"]
 

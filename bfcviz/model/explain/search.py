@@ -23,7 +23,7 @@ from bfcviz.model.explain.search_result import Search as Search
 from bfcviz.model.explain.text.search import search_words as search_words
 from bfcviz.model.state import array_access
 from bfcviz.model.state.model import Model
-from bfcviz.model.state.size_classes import bin_numbers
+from bfcviz.model.state.views import bin_numbers
 
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 

@@ -16,8 +16,7 @@ from bfcviz.model.seeking.keyframes import decode
 from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
-from bfcviz.model.state.size_classes import bins_of
-from bfcviz.model.state.views import ModelStats, chunks_of, regions_of, stats_of
+from bfcviz.model.state.views import ModelStats, bins_of, chunks_of, regions_of, stats_of
 
 _EVENTS_A_CHUNK: Final = 6
 """Putting a chunk back from a snapshot takes as long as applying this many events (measured)."""
