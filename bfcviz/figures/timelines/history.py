@@ -11,8 +11,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import Clock
-from bfcviz.model.timelines.notable_events import Notes
-from bfcviz.model.timelines.rolling import Running
+from bfcviz.model.timelines.notable_events import NotableEvents
+from bfcviz.model.timelines.rolling import RollingTimeline
 
 _FEW: Final = 2_000_000
 """Events that are soon read once more, for the signs among them."""
@@ -62,7 +62,7 @@ class History:
     failed: Signs
     marks: Signs
     wanted: int | None
-    running: Running = field(repr=False)
+    running: RollingTimeline = field(repr=False)
 
     @property
     def bytes_limit(self) -> int | None:
@@ -87,11 +87,11 @@ def history(trace: Trace, pool: int = 0, look: Look = PLAIN, before: History | N
     """
     wanted, clock = look.wanted or 0, Clock.of(trace, look.axis)
     known = before is not None and before.trace is trace and before.pool == pool
-    running = before.running if known and before is not None else Running(pool, wanted=wanted)
+    running = before.running if known and before is not None else RollingTimeline(pool, wanted=wanted)
     start, stop = _events(clock, look.steps)
     points = timelines.intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):
-        running = Running(pool, wanted=wanted)
+        running = RollingTimeline(pool, wanted=wanted)
     running.extend(trace)
     if running.holds(start, stop, points):
         part = running.part(start, stop, points)
@@ -118,12 +118,12 @@ def _events(clock: Clock, steps: tuple[int, int] | None) -> tuple[int, int]:
     return start, min(max(last + 1, start), clock.last)
 
 
-def _signs(notes: Notes, trace: Trace, start: int, stop: int) -> Signs:
+def _signs(notes: NotableEvents, trace: Trace, start: int, stop: int) -> Signs:
     """Those of the events [start, stop); read again where thinning has left few of them."""
     found = Signs(notes.events, notes.every).among(start, stop)
     if notes.every == 1 or stop - start > _FEW:
         return found
-    again = Notes(notes.kind, notes.pool)
+    again = NotableEvents(notes.kind, notes.pool)
     for block in trace.blocks(start, stop):
         again.take(block)
     return Signs(again.events, again.every)

@@ -11,7 +11,7 @@ MOST: Final = 1000
 """Events that are kept of those that come."""
 
 
-class Notes:
+class NotableEvents:
     """The events of one kind and pool among all that are taken in; thinned evenly when there are too many.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Running: the timeline of a trace that grows, each event read once, in bounded memory."""
+"""RollingTimeline: the timeline of a trace that grows, each event read once, in bounded memory."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,15 +10,15 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.state.model import Model
-from bfcviz.model.timelines.downsample import Rows, fewer, merged
-from bfcviz.model.timelines.notable_events import Notes
+from bfcviz.model.timelines.downsample import downsample, merge_rows
+from bfcviz.model.timelines.notable_events import NotableEvents
 from bfcviz.model.timelines.timeline import TIMELINE, equal_parts, measured
 
 POINTS: Final = 2400
 
 
 @dataclass(frozen=True)
-class Part:
+class TimelineRange:
     """A timeline of some of the events.
 
     Attributes:
@@ -26,11 +26,11 @@ class Part:
         peak_before: the highest bytes_in_use before the first of them.
     """
 
-    series: Rows
+    series: NDArray[np.void]
     peak_before: int
 
 
-class Running:
+class RollingTimeline:
     """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
 
     While there are no more events than that, each has its row, as in `timeline`. When there are more, two
@@ -53,12 +53,12 @@ class Running:
         self.pool, self.points, self.wanted = pool, points, wanted
         self.step = 0
         self.length = 1
-        self.failed, self.marks = Notes(Kind.OOM, pool), Notes(Kind.MARK, pool)
+        self.failed, self.marks = NotableEvents(Kind.OOM, pool), NotableEvents(Kind.MARK, pool)
         self._series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
 
     @property
-    def series(self) -> Rows:
+    def series(self) -> NDArray[np.void]:
         """What was measured so far, rows of TIMELINE; there is a gap where the trace was no longer kept."""
         return self._series
 
@@ -78,7 +78,7 @@ class Running:
         seen: list[Events] = []
         new = measured(model, ends, lambda block: seen.append(_noted(block)))
         new = joined([rows[-1:], new])  # the last row there was may not have been full
-        self._series = joined([rows[:-1], merged(new, _bucket(new, length))])
+        self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.failed.take(events)
@@ -88,23 +88,23 @@ class Running:
         """Whether `series` itself shows the events [start, stop) in enough rows for a picture of `points`."""
         return self.length == 1 or stop - start >= points * self.length
 
-    def part(self, start: int, stop: int, points: int) -> Part:
+    def part(self, start: int, stop: int, points: int) -> TimelineRange:
         """The rows of `series` that hold the events [start, stop), merged to at most `points`."""
         if start == stop:
-            return Part(self._series[:0], 0)
+            return TimelineRange(self._series[:0], 0)
         holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
         first, end = int(holding[0]), int(holding[1]) + 1
         peak = int(self._series["bytes_in_use_max"][:first].max(initial=0))
-        return Part(fewer(self._series[first:end], points), peak)
+        return TimelineRange(downsample(self._series[first:end], points), peak)
 
-    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> Part:
+    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
         """As `timeline`, sooner: the way to `start` is short after `extend`."""
         model = self._model_of(trace)
         model.seek(start)
         peak = model.stats().peak_bytes_in_use
         model.table.watch(wanted)
         try:
-            return Part(measured(model, equal_parts(start, stop, points)), peak)
+            return TimelineRange(measured(model, equal_parts(start, stop, points)), peak)
         finally:
             model.table.watch(self.wanted)
 
@@ -114,16 +114,16 @@ class Running:
             self._model.table.watch(self.wanted)
         return self._model
 
-    def _lengthened(self, stop: int) -> tuple[int, Rows]:
+    def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
         """How long rows must be for steps up to `stop`, and those there are made as long."""
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
         same = length == self.length
-        return length, self._series if same else merged(self._series, _bucket(self._series, length))
+        return length, self._series if same else merge_rows(self._series, _bucket(self._series, length))
 
 
-def _bucket(rows: Rows, length: int) -> NDArray[np.uint64]:
+def _bucket(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
     bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
     return bucket
 

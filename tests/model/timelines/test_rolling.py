@@ -1,4 +1,4 @@
-"""Running where a trace is long, damaged or a window; Notes where there are many."""
+"""RollingTimeline where a trace is long, damaged or a window; NotableEvents where there are many."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from bfcviz.events.live_window import follow
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import keyframes, timeline
-from bfcviz.model.timelines.notable_events import Notes
-from bfcviz.model.timelines.rolling import Running
+from bfcviz.model.timelines.notable_events import NotableEvents
+from bfcviz.model.timelines.rolling import RollingTimeline
 
 
 def marks(count, start=0):
@@ -22,7 +22,7 @@ def marks(count, start=0):
 
 
 def test_memory_stays_bounded_however_long_it_runs():
-    running = Running(points=8)
+    running = RollingTimeline(points=8)
     events = marks(100_000)
     for stop in (1, 10, 17, 1000, 1001, 99_999, 100_000):
         running.extend(trace_of(events[:stop]))
@@ -37,7 +37,7 @@ def test_what_contradicts_itself_is_an_error_each_time_and_spoils_nothing():
     events = good.read(0, len(good)).copy()
     events["size"][60] += 1
     bad = Trace.from_events(events, good.labels, good.origin)
-    running = Running()
+    running = RollingTimeline()
     running.extend(Trace.from_events(events[:50], good.labels, good.origin))
     before = running.series
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_a_window_on_a_heap_is_followed_with_gaps_where_it_was_not_looked_at(loo
     heap = new_heap(MIB)
     origin = Origin(pools=(Pool("heap", MIB),))
     trace = follow(heap.log, heap.labels, origin, keyframes, keep=512)
-    running = Running(points=20_000)
+    running = RollingTimeline(points=20_000)
     for i in range(1500):
         heap.free(heap.allocate(300 * (i % 5 + 1)))
         if i % (20 * look_every) == 0:
@@ -73,7 +73,7 @@ def test_a_window_on_a_heap_is_followed_with_gaps_where_it_was_not_looked_at(loo
 
 @pytest.mark.parametrize("pieces", [[5000], [1] * 300, [999, 1, 1, 1500, 3], [0, 2500, 0, 1]])
 def test_notes_are_thinned_evenly_however_they_come(pieces):
-    notes, at = Notes(Kind.MARK, 0, most=100), 0
+    notes, at = NotableEvents(Kind.MARK, 0, most=100), 0
     for count in pieces:
         notes.take(marks(count, at))
         at += count
@@ -86,6 +86,6 @@ def test_notes_are_of_one_kind_and_pool():
     events = marks(9)
     events["pool"][::2] = 1
     events["kind"][1] = Kind.OOM
-    notes = Notes(Kind.MARK, 0)
+    notes = NotableEvents(Kind.MARK, 0)
     notes.take(events)
     assert notes.events["seq"].tolist() == [3, 5, 7]
