@@ -9,7 +9,7 @@ from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model, timeline
-from bfcviz.model.lifetimes.lifetimes import lifetimes
+from bfcviz.model.lifetimes.lifetimes import find
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 
@@ -46,7 +46,7 @@ def area(outline):
 
 def test_a_band_comes_down_when_one_below_it_ends():
     trace = three_steps()
-    lived = lifetimes(trace)
+    lived = find(trace).lifetimes
     heights = {}
     for outline in polygons(lifetimes_panel(lives(trace), None, Look())):
         heights[round(outline[:, 0].min())] = outline
@@ -60,7 +60,7 @@ def test_a_band_comes_down_when_one_below_it_ends():
 def test_each_band_covers_its_bytes_for_as_long_as_it_lived(trace):
     seen = lives(trace)
     drawn = sorted(area(outline) * seen.divisor for outline in polygons(lifetimes_panel(seen, 5, Look())))
-    every = lifetimes(trace, largest=module.LARGEST)
+    every = find(trace, largest=module.LARGEST).lifetimes
     lived = np.minimum(every["died"].astype(float) + 1, len(trace)) - every["born"].astype(float) - 1
     covered = np.sort(every["size"] * lived)
     assert np.allclose(drawn, covered)
@@ -70,7 +70,7 @@ def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 20)
     seen = lives(trace)
     panel = lifetimes_panel(seen, None, Look())
-    count = len(lifetimes(trace))
+    count = len(find(trace).lifetimes)
     assert panel.traces[0]["name"] == f"{count - 20:,} smaller allocations"
     assert "the 20 largest allocations" in panel.caption
     assert len(polygons(panel)) == 20
@@ -90,7 +90,7 @@ def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
 def test_a_click_finds_the_band_and_none_above_them():
     trace = three_steps()
     seen = lives(trace)
-    a, b, c = lifetimes(trace)
+    a, b, c = find(trace).lifetimes
     x = seen.clock.position(int(c["born"]) + 1)
     for life, megabytes in ((a, 1), (b, 4), (c, 5.5)):
         found = life_at(seen, x, megabytes * MiB / seen.divisor)
@@ -102,7 +102,7 @@ def test_a_click_finds_the_band_and_none_above_them():
 
 def test_the_selected_band_is_outlined_and_the_step_marked(trace):
     seen = lives(trace)
-    life = lifetimes(trace)[3]
+    life = find(trace).lifetimes[3]
     look = Look(selected=Selected(int(life["address"]), int(life["born"])))
     still, moved = lifetimes_panel(seen, None, Look()), lifetimes_panel(seen, 300, look)
     assert all(a is b for a, b in zip(still.traces[:-2], moved.traces[:-2], strict=True))
@@ -154,4 +154,4 @@ def test_no_event_and_one_event_are_drawn(axis):
 
 def test_the_table_has_the_largest_first(trace):
     sizes = active_memory(trace).table["size"].to_pylist()
-    assert sizes == sorted(lifetimes(trace)["size"].tolist(), reverse=True)[: module.LARGEST]
+    assert sizes == sorted(find(trace).lifetimes["size"].tolist(), reverse=True)[: module.LARGEST]

@@ -60,20 +60,6 @@ class Found:
     seen: int
 
 
-def lifetimes(
-    trace: Trace, pool: int = 0, start: int | None = None, stop: int | None = None, largest: int | None = None
-) -> NDArray[np.void]:
-    """All allocations that are alive at any of the steps [start, stop], or only the `largest` ones of them.
-
-    Returns:
-        Array of LIFETIME by `born`. Of those of one size the first ones count as larger.
-
-    Raises:
-        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
-    """
-    return find(trace, pool, start, stop, largest=largest).lifetimes
-
-
 def find(  # noqa: PLR0913  each bounds the search in its own way
     trace: Trace,
     pool: int = 0,
@@ -85,20 +71,20 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
     most: int | None = None,
     model: Model | None = None,
 ) -> Found:
-    """As `lifetimes`, in bounded memory where it is told to be.
+    """Find the allocations that are alive at any of the steps [start, stop].
 
     Args:
         trace: the events.
         pool: which heap of the trace.
         start: the first step; None: the first there is.
         stop: the last step; None: the trace's last one.
-        largest: keep only so many, the largest ones.
-        wanted: leave out all others.
-        most: give up (with no lifetimes) as soon as there are more.
-        model: one of this trace and pool that knows short ways to `start`; it is put back.
+        largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
+        wanted: keep only these.
+        most: stop, and return no lifetimes, as soon as there are more than this.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
 
     Raises:
-        TraceError: as `lifetimes`.
+        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
     """
     start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop

@@ -22,7 +22,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.address_layout import NEVER, Layout
-from bfcviz.model.lifetimes.corners import Corners, Floats
+from bfcviz.model.lifetimes.difference_grid import DifferenceGrid, Floats
 from bfcviz.model.lifetimes.lifetimes import born_by, born_of, in_use_at, of_chunks
 from bfcviz.model.state.model import Model
 
@@ -44,7 +44,7 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Grid:
+class OccupancyGrid:
     """The cells of an occupancy.
 
     Attributes:
@@ -83,7 +83,7 @@ class Occupancy:
         pool: bytes got from the sub-allocator, (lines, columns).
     """
 
-    grid: Grid
+    grid: OccupancyGrid
     by_class: Floats
     pool: Floats
 
@@ -131,10 +131,10 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     stop = len(trace) if stop is None else stop
     layout = layout or Layout.of(trace, pool)
     low, high = positions or (0.0, float(max(layout.total, 1)))
-    grid = Grid(start, stop, low, high, columns, lines, axis)
+    grid = OccupancyGrid(start, stop, low, high, columns, lines, axis)
     _check(trace, grid)
-    across = _Across(trace, grid)
-    held = _Held(grid, classes)
+    across = _ColumnScale(trace, grid)
+    held = _CellBytes(grid, classes)
     _add_carried(held, layout, in_use_at(trace, pool, start, model))
     for block in trace.blocks(start, stop):
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
@@ -144,7 +144,7 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     return Occupancy(grid, held.sums(), _pool(grid, layout, across))
 
 
-def _check(trace: Trace, grid: Grid) -> None:
+def _check(trace: Trace, grid: OccupancyGrid) -> None:
     if not trace.first <= grid.start <= grid.stop <= len(trace) or min(grid.columns, grid.lines) < 1:
         raise TraceError(
             f"the occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells was asked "
@@ -156,7 +156,7 @@ def _check(trace: Trace, grid: Grid) -> None:
         )
 
 
-def _add_carried(held: "_Held", layout: Layout, chunks: NDArray[np.void]) -> None:
+def _add_carried(held: "_CellBytes", layout: Layout, chunks: NDArray[np.void]) -> None:
     carried = of_chunks(chunks)
     which = held.classes.of(carried) if held.classes else None
     at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
@@ -164,7 +164,7 @@ def _add_carried(held: "_Held", layout: Layout, chunks: NDArray[np.void]) -> Non
 
 
 def _add_events(
-    held: "_Held", layout: Layout, across: "_Across", block: Events, at: NDArray[np.intp]
+    held: "_CellBytes", layout: Layout, across: "_ColumnScale", block: Events, at: NDArray[np.intp]
 ) -> None:
     freed = block["kind"][at] == Kind.FREE
     which = None
@@ -176,8 +176,8 @@ def _add_events(
     held.add(_ranges(layout, block["address"][at], block["size"][at]), x, 1.0 - 2.0 * freed, which)
 
 
-def _pool(grid: Grid, layout: Layout, across: "_Across") -> Floats:
-    held, grants = _Held(grid, None), layout.grants
+def _pool(grid: OccupancyGrid, layout: Layout, across: "_ColumnScale") -> Floats:
+    held, grants = _CellBytes(grid, None), layout.grants
     gone = grants[grants["died"] != NEVER]
     for records, end, sign in ((grants, "born", 1.0), (gone, "died", -1.0)):
         x = across.after(records[end], records[f"{end}_time"])
@@ -192,10 +192,10 @@ def _ranges(layout: Layout, address: NDArray[np.uint64], size: NDArray[np.uint64
     return low, low + size.astype(np.float64)
 
 
-class _Across:
+class _ColumnScale:
     """Where moments lie, in columns from the left edge; those outside on the nearest edge."""
 
-    def __init__(self, trace: Trace, grid: Grid) -> None:
+    def __init__(self, trace: Trace, grid: OccupancyGrid) -> None:
         self._grid = grid
         self._first, self._last = grid.start, grid.stop
         if grid.axis == "time":
@@ -215,13 +215,13 @@ def _time(trace: Trace, step: int) -> int:
     return int(trace.read(event, event + 1)["time"][0]) if len(trace) > trace.first else 0
 
 
-class _Held:
+class _CellBytes:
     """Ranges of positions that gain and lose bytes."""
 
-    def __init__(self, grid: Grid, classes: Classes | None) -> None:
+    def __init__(self, grid: OccupancyGrid, classes: Classes | None) -> None:
         self.classes = classes
         self._grid = grid
-        self._corners = Corners(classes.count if classes else 1, grid.lines, grid.columns)
+        self._grid_sums = DifferenceGrid(classes.count if classes else 1, grid.lines, grid.columns)
 
     def add(
         self,
@@ -236,10 +236,10 @@ class _Held:
         if not seen.all():
             low, high, x, signs = low[seen], high[seen], x[seen], signs[seen]
             which = None if which is None else which[seen]
-        self._corners.add(x, low, signs, which)
-        self._corners.add(x, high, -signs, which)
+        self._grid_sums.add(x, low, signs, which)
+        self._grid_sums.add(x, high, -signs, which)
 
     def sums(self) -> Floats:
         """The cells in bytes, (classes, lines, columns)."""
-        cells = self._corners.sums() * self._grid.cell
+        cells = self._grid_sums.sums() * self._grid.cell
         return np.maximum(cells, 0.0, out=cells)  # sums of fractions may end just below

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
-from bfcviz.model.lifetimes import corners
+from bfcviz.model.lifetimes import difference_grid
 from bfcviz.model.lifetimes import occupancy as module
 from bfcviz.model.lifetimes.address_layout import Layout
 from bfcviz.model.lifetimes.occupancy import Classes, occupancy
@@ -57,7 +57,7 @@ def test_cells_are_averages_over_every_state(steps, places, shape, window, *, ax
         return step if axis == "step" else heap.records[max(step - 1, 0)]["time"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corners, "_SPARSE", 0 if sparse else 10**9)
+        patch.setattr(difference_grid, "_SPARSE", 0 if sparse else 10**9)
         patch.setattr(module, "_BATCH", 5)
         found = occupancy(trace, 1, start, stop, positions, shape[1], shape[0], axis=axis)
     if start == stop:
