@@ -2,48 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
-from bfcviz.model.browse.filters import Filter, LabelSearch
+from bfcviz.model.browse.filters import ChunkFilter, LabelSearch
 from bfcviz.model.state.views import bin_numbers
-
-State = Literal["all", "in use", "free"]
 
 _LAST: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True)
-class ChunkFilter(Filter):
-    """Which chunks are asked for. Free chunks have no label and no thread: asking for either leaves them out.
-
-    Attributes:
-        state: of the chunk.
-    """
-
-    state: State = "all"
-
-    def reasons(self) -> list[str]:
-        """What is asked for, in plain words; empty where all are let through."""
-        return [self.state, *super().reasons()][self.state == "all" :]
-
-    def among(self, chunks: NDArray[np.void], search: LabelSearch) -> NDArray[np.intp]:
-        """Places of the chunks that fit."""
-        if not self.reasons():
-            return np.arange(len(chunks))
-        fits = self.fits(chunks, chunks["size"], search)
-        if self.state != "all":
-            fits &= chunks["in_use"] == (self.state == "in use")
-        if self.thread is not None:
-            fits &= chunks["in_use"]
-        return np.flatnonzero(fits)
-
-
-@dataclass(frozen=True)
-class ChunkRows:
+class ChunkOrder:
     """The chunks that fit, in order.
 
     Attributes:
@@ -80,7 +52,7 @@ class ChunkRows:
         return int(np.count_nonzero(self.keys < key) + np.count_nonzero(self.keys[:place] == key))
 
 
-def chunk_rows(  # noqa: PLR0913  what to look at, what for, in which order
+def order_chunks(  # noqa: PLR0913  what to look at, what for, in which order
     chunks: NDArray[np.void],
     labels: Labels,
     wanted: ChunkFilter,
@@ -88,7 +60,7 @@ def chunk_rows(  # noqa: PLR0913  what to look at, what for, in which order
     *,
     descending: bool = False,
     search: LabelSearch | None = None,
-) -> ChunkRows:
+) -> ChunkOrder:
     """The chunks that fit, in order.
 
     Args:
@@ -106,7 +78,7 @@ def chunk_rows(  # noqa: PLR0913  what to look at, what for, in which order
         keys = keys.max(initial=0) - keys
     if by in _OF_USE:
         keys = np.where(picked["in_use"], keys, _LAST)
-    return ChunkRows(chunks, at, keys)
+    return ChunkOrder(chunks, at, keys)
 
 
 def waste_of(chunks: NDArray[np.void]) -> NDArray[np.uint64]:

@@ -6,6 +6,7 @@ Events are looked through a block at a time: no more memory than a block and the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes
+
+State = Literal["all", "in use", "free"]
 
 Progress = Callable[[int], bool]
 """Told how many events were looked through; says whether to go on."""
@@ -147,6 +150,32 @@ class EventFilter(Filter):
         if self.address is not None:
             kinds -= {Kind.MARK, Kind.OOM}
         return np.isin(np.arange(256), [int(kind) for kind in kinds])
+
+
+@dataclass(frozen=True)
+class ChunkFilter(Filter):
+    """Which chunks are asked for. Free chunks have no label and no thread: asking for either leaves them out.
+
+    Attributes:
+        state: of the chunk.
+    """
+
+    state: State = "all"
+
+    def reasons(self) -> list[str]:
+        """What is asked for, in plain words; empty where all are let through."""
+        return [self.state, *super().reasons()][self.state == "all" :]
+
+    def among(self, chunks: NDArray[np.void], search: LabelSearch) -> NDArray[np.intp]:
+        """Places of the chunks that fit."""
+        if not self.reasons():
+            return np.arange(len(chunks))
+        fits = self.fits(chunks, chunks["size"], search)
+        if self.state != "all":
+            fits &= chunks["in_use"] == (self.state == "in use")
+        if self.thread is not None:
+            fits &= chunks["in_use"]
+        return np.flatnonzero(fits)
 
 
 def matching(  # noqa: PLR0913  where to look, what for, and from where to where
