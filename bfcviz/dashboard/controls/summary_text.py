@@ -8,9 +8,11 @@ import ipywidgets as widgets
 from bfcviz.events.origin import Origin, Status
 from bfcviz.figures.style.text import harmless
 from bfcviz.model import Model
-from bfcviz.model.explain.chunk_life import Life, life_words
-from bfcviz.model.explain.search import Search, search_words
+from bfcviz.model.explain.chunk_life import Life
+from bfcviz.model.explain.search import Search
+from bfcviz.model.explain.text.chunk_life import life_words
 from bfcviz.model.explain.text.event import explain
+from bfcviz.model.explain.text.search import search_words
 from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal
 from bfcviz.units import format_bytes

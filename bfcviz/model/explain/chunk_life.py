@@ -10,6 +10,7 @@ A free chunk's life is the time in which nothing happened to it: a merge that ma
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -18,9 +19,7 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.navigation import matches
-from bfcviz.model.explain.chunk_life_result import Life as Life
 from bfcviz.model.explain.operation import operation_of
-from bfcviz.model.explain.text.chunk_life import life_words as life_words
 from bfcviz.model.state.model import Model
 
 _LOOK: Final = 8 * BLOCK
@@ -38,6 +37,40 @@ class Chosen(Protocol):
     @property
     def born(self) -> int | None:
         """`seq` of its ALLOCATE; None for a free chunk."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What is known of one chunk, seen from a step.
+
+    Attributes:
+        trace: where its events are.
+        step: from where it is seen.
+        in_use: whether it is in use at that step.
+        address, size: where it begins, and its bytes.
+        region: slot of its region.
+        handle: its handle, which the heap gives to another chunk later.
+        began: the ALLOCATE of an allocation; else the event that left the free chunk as it is, None where that
+            lies further back than was looked.
+        ended: its FREE, or the first event that changes the free chunk; None where there is none before step
+            `looked_to`.
+        splits, extends: of an allocation, the events that made its chunk.
+        merges: of an allocation, those that followed its FREE.
+    """
+
+    trace: Trace
+    step: int
+    in_use: bool
+    address: int
+    size: int
+    region: int
+    handle: int
+    began: np.void | None
+    ended: np.void | None
+    looked_to: int
+    splits: Sequence[np.void] = ()
+    extends: Sequence[np.void] = ()
+    merges: Sequence[np.void] = ()
 
 
 def life_of(model: Model, selected: Chosen) -> Life | None:

@@ -8,7 +8,8 @@ from model.explain.test_search import trace_of_heap
 from bfcviz.events.schema import Kind
 from bfcviz.figures.style.view_options import Selected
 from bfcviz.model import Model
-from bfcviz.model.explain.chunk_life import life_of, life_words
+from bfcviz.model.explain.chunk_life import life_of
+from bfcviz.model.explain.text.chunk_life import life_words
 
 
 def at(trace, step):

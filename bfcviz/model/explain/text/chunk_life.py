@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 
 from bfcviz.events.schema import Flag, Kind, bin_of
-from bfcviz.model.explain.chunk_life_result import Life
+from bfcviz.model.explain.chunk_life import Life
 from bfcviz.model.explain.operation import operation_of
-from bfcviz.model.explain.scene import short_name
+from bfcviz.model.explain.text.short_names import short_name
 from bfcviz.units import format_bytes
 
 _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bfcviz.model.explain.oom import Cause, Diagnosis
-from bfcviz.model.explain.scene import short_address
+from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.units import format_bytes
 
 

@@ -1,7 +1,7 @@
 """A search in plain words."""
 
-from bfcviz.model.explain.scene import short_address
-from bfcviz.model.explain.search_result import Cut, Search, Taken
+from bfcviz.model.explain.search import Cut, Search, Taken
+from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.units import format_bytes
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bfcviz.model.explain.search_result import Cut, Search, Taken
+from bfcviz.model.explain.search import Cut, Search, Taken
 from bfcviz.model.explain.text.search import search_words
 
 KiB, MiB = 1 << 10, 1 << 20

@@ -7,16 +7,15 @@ import numpy as np
 
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.explain.text.short_names import short_name
 from bfcviz.model.state.model import Model
 
 _REACH: Final = 64
 """Events looked at on either side: one operation's follow each other, but other pools write in between."""
 
-_LONGEST_NAME: Final = 80
-
 
 @dataclass(frozen=True)
-class Scene:
+class EventContext:
     """The event with index `event`; `model` is of its pool and may stand at any step."""
 
     trace: Trace
@@ -57,16 +56,3 @@ class Scene:
     def _of_pool(self, events: Events) -> Events:
         mine: Events = events[(events["pool"] == self.record["pool"]) & (events["kind"] != Kind.MARK)]
         return mine
-
-
-def short_address(address: int) -> str:
-    """The last eight hexadecimal digits, enough to tell 4 GiB apart, as in `0x…04c0ff00`; small addresses whole."""
-    return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
-
-
-def short_name(trace: Trace, label: int) -> str:
-    """What a label says, cut to 80 characters, or that there is none."""
-    if label == 0:
-        return "an unnamed request"
-    name = trace.labels.name(label)
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
