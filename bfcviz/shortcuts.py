@@ -11,6 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.browse import navigation
 from bfcviz.model.explain.text import event as words
+from bfcviz.model.sources import trace_of
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -79,8 +80,6 @@ def _trace(source: Any) -> Trace:
         return source
     if isinstance(source, str | os.PathLike):
         return open_trace(source)
-    from bfcviz.dashboard.sources import trace_of  # noqa: PLC0415  widgets, which a trace does not need
-
     if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, a LiveDashboard, a Model
         return found
     heaps = getattr(source, "heaps", None)

@@ -11,12 +11,12 @@ from heaps import new_heap
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.controls.summary_text import notice
 from bfcviz.dashboard.panels.layouts import LAYOUTS
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.model.sources import trace_of
 
 OURS = {
     *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),

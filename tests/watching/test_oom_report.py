@@ -7,7 +7,7 @@ import pytest
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard.sources import trace_of
+from bfcviz.model.sources import trace_of
 from bfcviz.watching import notebook
 from bfcviz.watching.oom_report import last_failure
 

@@ -17,7 +17,7 @@ from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 
-class Moment(Protocol):
+class LiveHeapState(Protocol):
     """A whole heap between two events, as `BFCAllocator.moment` tells it; arrays by field names."""
 
     @property
@@ -49,7 +49,7 @@ class Moment(Protocol):
         """The most that has been."""
 
 
-def beginning(moment: Moment, log: EventLog) -> Beginning:
+def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     """The state at an old event that `log` still has, got by undoing from `moment`, and the events since.
 
     OOMs count from there. So do the peaks, where the highest of all lies in these events: the one before it is
@@ -89,7 +89,7 @@ def _largest(table: PoolState) -> int:
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _snapshot(moment: Moment) -> Snapshot:
+def _snapshot(moment: LiveHeapState) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):

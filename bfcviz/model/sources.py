@@ -13,7 +13,7 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.storage.folder_reader import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.model import keyframes
+from bfcviz.model.seeking.keyframes import keyframes
 from bfcviz.model.seeking.window_start import beginning
 
 # The allocator is told by what it has: pictures must not import it.
