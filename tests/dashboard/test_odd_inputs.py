@@ -83,7 +83,7 @@ def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
     chunks = inspector.study.model.chunks()
     for chunk in chunks[chunks["in_use"]]:
         inspector._hear({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
-        assert "Handed at step" in inspector._wording._life.value
+        assert "allocated" in inspector._wording._life.value
         assert_fit_for_a_page(inspector)
     inspector._exporter.toggle_code()
     assert_fit_for_a_page(inspector)

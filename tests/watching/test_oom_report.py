@@ -41,7 +41,7 @@ def test_a_request_that_failed_is_told_with_what_lay_around_the_largest_hole():
     assert heap.try_allocate(20 * MIB, label="attention") is None
     heap.free(first)
     found = last_failure(trace_of(heap))
-    assert found.words.startswith("A request by attention for 20.0 MiB failed: 32.0 MiB free")
+    assert found.words.startswith("attention failed to allocate 20.0 MiB: 32.0 MiB free")
     rows = dict(found.rows)
     assert rows["asked for"] == "20.0 MiB (20,971,520 bytes when rounded up)"
     assert rows["free"] == "32.0 MiB in 2 chunks"

@@ -1,4 +1,4 @@
-"""An event with what belongs to it: the state it met, and the other events of the same operation."""
+"""One event with its context: the state before it, and the events after it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from bfcviz.model.explain.text.short_names import short_name
 from bfcviz.model.state.model import Model
 
 _REACH: Final = 64
-"""Events looked at on either side: one operation's follow each other, but other pools write in between."""
+"""How many following events are read: those of one operation are consecutive but for other pools' events."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class EventContext:
         return int(self.record[field])
 
     def chunk(self, handle: int, event: int | None = None) -> np.void:
-        """The chunk with this handle, of CHUNK_ROW, just before the event (or before another one)."""
+        """The row (CHUNK_ROW) of the chunk with this handle, just before the event (or before another one)."""
         with self.model.visiting(self.event if event is None else event):
-            # Not `chunks()`, which would sort them, and again those of the step that is shown.
+            # Not `chunks()`: it sorts, and it would drop the sorted chunks that the model keeps.
             rows = self.model.table.chunk_rows()
         row: np.void = rows[np.flatnonzero(rows["handle"] == handle)[0]]
         return row
@@ -41,18 +41,12 @@ class EventContext:
             return self.model.table.pool_bytes
 
     def following(self) -> Events:
-        """The next events of this pool, marks left out."""
+        """The next events of this pool, without marks."""
         first = self.event + 1
-        return self._of_pool(self.trace.read(first, min(len(self.trace), first + _REACH)))
-
-    def preceding(self) -> Events:
-        """The events of this pool before it, the nearest first, marks left out."""
-        return self._of_pool(self.trace.read(max(self.trace.first, self.event - _REACH), self.event))[::-1]
-
-    def name(self, label: int) -> str:
-        """What a label says, or that there is none."""
-        return short_name(self.trace, label)
-
-    def _of_pool(self, events: Events) -> Events:
+        events = self.trace.read(first, min(len(self.trace), first + _REACH))
         mine: Events = events[(events["pool"] == self.record["pool"]) & (events["kind"] != Kind.MARK)]
         return mine
+
+    def name(self, label: int) -> str:
+        """The name of a label, cut to 80 characters; `an unnamed request` for label 0."""
+        return short_name(self.trace, label)
