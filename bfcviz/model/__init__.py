@@ -1,7 +1,7 @@
-"""The heap at any step of a trace, and every number about it.
+"""Rebuild the heap at any step of a trace, and compute every number about it.
 
-Enters: a `bfcviz.events.trace.Trace`. Leaves: NumPy arrays (chunks, regions, bins, timelines), `ModelStats`, plain
-words and steps, never a picture. A step is the state after that many events: step 0 is the empty heap, and
+Enters: a `bfcviz.events.trace.Trace`. Leaves: NumPy arrays (chunks, regions, bins, timelines), `ModelStats`,
+sentences and steps; never a picture. A step is the state after that many events: step 0 is the empty heap, and
 event i (0-based, its `seq`) leads from step i to step i + 1. May import errors, units, native and events.
 """
 

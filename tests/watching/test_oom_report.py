@@ -77,7 +77,7 @@ def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
         fragment()
     failure, figure = shown
     assert failure is w.failure
-    assert failure.words.startswith("A request by attention for 24.0 MiB failed")
+    assert failure.words.startswith("attention failed to allocate 24.0 MiB")
     assert "layers" in dict(failure.rows)["after it"] + dict(failure.rows)["before it"]
     assert "Region map" in figure.layout.annotations[0].text
     assert len(caught.value.__notes__) == 1  # the numbers, as ever
@@ -97,7 +97,7 @@ def test_it_is_said_in_the_dashboard_too():
     with contextlib.suppress(MemoryError), w:
         dashboard = w.dashboard
         fragment()
-    assert "A request by attention for 24.0 MiB failed" in dashboard._notices.value
+    assert "attention failed to allocate 24.0 MiB" in dashboard._notices.value
     dashboard.close()
 
 

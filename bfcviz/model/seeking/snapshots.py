@@ -20,14 +20,14 @@ BUDGET: Final = 256 << 20
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of a chunk table at `step`.
+    """The whole state of a pool at `step`.
 
     Attributes:
         step: events applied.
         chunk_rows: every chunk, in no order, of CHUNK_ROW.
         region_rows, slots: every region by ascending address, of REGION_ROW, and its slot.
         num_allocs, ooms: counts up to `step`.
-        peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: the largest up to `step`.
+        peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: maxima up to `step`.
     """
 
     step: int
@@ -42,7 +42,7 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes, nearly."""
+        """The memory it takes, approximately."""
         return self.chunk_rows.nbytes + self.region_rows.nbytes + self.slots.nbytes + 512
 
     @property
@@ -62,7 +62,7 @@ EMPTY = Snapshot(0, np.zeros(0, CHUNK_ROW), np.zeros(0, REGION_ROW), np.zeros(0,
 
 
 def snapshot_of(table: "PoolState") -> Snapshot:
-    """The state of `table`, which must know its peaks (`peaks_step` is `step`)."""
+    """The state of `table`, whose peaks must be up to date (`peaks_step` is `step`)."""
     region_rows, slots = table.region_rows()
     return Snapshot(
         table.step,
@@ -78,7 +78,7 @@ def snapshot_of(table: "PoolState") -> Snapshot:
 
 
 class Snapshots:
-    """Snapshots by step, `spacing` steps apart, within BUDGET; the first, at step 0 unless moved, always stays."""
+    """Snapshots by step, `spacing` steps apart, within BUDGET. The first one always stays; it is at step 0 at first."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
@@ -93,18 +93,18 @@ class Snapshots:
         return self._steps[0]
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Let `snapshot` be the first: earlier states can no longer be reached."""
+        """Make `snapshot` the first one: earlier states are no longer reachable."""
         later = [step for step in self._steps if step > snapshot.step]
         self._kept = {snapshot.step: snapshot, **{step: self._kept[step] for step in later}}
         self._steps = [snapshot.step, *later]
         self.nbytes = sum(self._kept[step].nbytes for step in later)
 
     def wants(self, step: int) -> bool:
-        """Whether a snapshot at `step` is missing here."""
+        """Whether `add` should keep a snapshot at `step`."""
         return step % self.spacing == 0 and step not in self._kept
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep it, if there is room; `wants` has asked for it."""
+        """Keep a snapshot for which `wants` is true; drop every second one where BUDGET is exceeded."""
         self._kept[snapshot.step] = snapshot
         self._steps.insert(bisect_left(self._steps, snapshot.step), snapshot.step)
         self.nbytes += snapshot.nbytes

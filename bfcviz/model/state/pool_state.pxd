@@ -54,19 +54,19 @@ cdef class PoolState:
     @cython.locals(high=uint64_t, born=uint64_t)
     cdef uint64_t _born(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
-    cdef int _owned(self, array_access.Event* e, uint64_t born) noexcept
-    cdef void _hand_out(self, array_access.Event* e, uint64_t born) noexcept
-    cdef void _take_back(self, array_access.Event* e) noexcept
+    cdef int _matches_owner(self, array_access.Event* e, uint64_t born) noexcept
+    cdef void _mark_in_use(self, array_access.Event* e, uint64_t born) noexcept
+    cdef void _mark_free(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
-    cdef int _cut(self, array_access.Event* e) except -1
+    cdef int _split_off(self, array_access.Event* e) except -1
     @cython.locals(code=int)
-    cdef int _join(self, array_access.Event* e) noexcept
+    cdef int _append(self, array_access.Event* e) noexcept
 
     @cython.locals(code=int)
-    cdef int _grant(self, array_access.Event* e) except -1
+    cdef int _add_bytes(self, array_access.Event* e) except -1
     @cython.locals(code=int)
-    cdef int _withdraw(self, array_access.Event* e) noexcept
-    cdef int _grantable(self, array_access.Event* e) noexcept
+    cdef int _remove_bytes(self, array_access.Event* e) noexcept
+    cdef int _addable(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
     cdef int _free_here(self, array_access.Event* e) noexcept
 

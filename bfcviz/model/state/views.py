@@ -23,7 +23,7 @@ CHUNK = np.dtype(
         ("region", "<u2"),  # slot
         ("in_use", "?"),
     ],
-    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk where it lies
+    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk in place
 )
 """One chunk, free or in use."""
 
@@ -46,8 +46,8 @@ BIN = np.dtype(
 class ModelStats:
     """Totals of one pool at one step: bytes unless the name counts something.
 
-    Peaks and `largest_alloc_size` are the largest from step 0 up to this step. `bytes_limit` is None where
-    the trace does not know it.
+    Peaks and `largest_alloc_size` are the maxima from step 0 to this step. `bytes_limit` is None where the trace
+    does not have it.
     """
 
     num_allocs: int
@@ -69,8 +69,8 @@ def chunks_of(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
     """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
 
     Args:
-        table: the chunks.
-        near: handles, each once, in about that order, such as they had at another step: few are then out of place.
+        table: the state of the pool.
+        near: handles, each once, in nearly that order, such as the order at another step; this makes sorting faster.
     """
     rows = table.rows_by_handle()
     left = rows["state"] != array_access.NOTHING
@@ -95,7 +95,7 @@ def regions_of(table: PoolState) -> NDArray[np.void]:
 
 def bin_numbers(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
     """`bin_of` each size."""
-    # Beyond the last bin's start the size no longer matters; below it float64 is exact.
+    # From the last bin's start on the size does not matter; below it float64 is exact.
     units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
     _, exponent = np.frexp(units)
     numbers: NDArray[np.intp] = exponent.astype(np.intp) - 1
@@ -116,7 +116,7 @@ def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def stats_of(table: PoolState, bytes_limit: int | None) -> ModelStats:
-    """The totals; the table must know its peaks (`peaks_step` is `step`)."""
+    """The totals. The peaks of `table` must be up to date (`peaks_step` is `step`)."""
     return ModelStats(
         num_allocs=table.num_allocs,
         bytes_in_use=table.bytes_in_use,

@@ -1,10 +1,10 @@
-"""Three ratios of 0..1 that are all called fragmentation elsewhere; here each has its own name."""
+"""Three ratios of 0..1, each with its own name; other tools call all of them fragmentation."""
 
 from bfcviz.model.state.views import ModelStats
 
 DEFINITIONS = {
     "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
-    "the share of memory handed out that nobody asked for. 0 where nothing is in use.",
+    "the share of allocated memory that was not requested. 0 where nothing is in use.",
     "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
     "the share of free memory outside its largest piece. 0 where nothing is free.",
     "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
@@ -29,5 +29,5 @@ def reserved_not_in_use(stats: ModelStats) -> float:
 
 
 def _share(part: int, whole: int) -> float:
-    # Not 1 - x / y, which rounds twice: `reduce` divides the same way and gets the same float.
+    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
     return part / whole if whole else 0.0

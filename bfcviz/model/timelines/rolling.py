@@ -1,4 +1,4 @@
-"""RollingTimeline: the timeline of a trace that grows, each event read once, in bounded memory."""
+"""The timeline of a trace that grows: every event is read once, memory is bounded."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -19,11 +19,11 @@ POINTS: Final = 2400
 
 @dataclass(frozen=True)
 class TimelineRange:
-    """A timeline of some of the events.
+    """A timeline of a range of events.
 
     Attributes:
         series: rows of TIMELINE.
-        peak_before: the highest bytes_in_use before the first of them.
+        peak_before: the highest bytes_in_use before the first event.
     """
 
     series: NDArray[np.void]
@@ -33,18 +33,17 @@ class TimelineRange:
 class RollingTimeline:
     """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
 
-    While there are no more events than that, each has its row, as in `timeline`. When there are more, two
-    and two neighbours become one row, so that a row stands for 2, 4, 8, ... events, and still knows the least
-    and the greatest value that stood after any of them.
+    With no more events than that, each event has its row, as in `timeline`. With more, pairs of neighbouring rows
+    merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
 
     Args:
         pool: which heap of the trace.
-        points: half the rows there may be.
-        wanted: bytes of the request that `too_small_bytes` asks about.
+        points: half the most rows.
+        wanted: size in bytes of the request for `too_small_bytes`.
 
     Attributes:
-        step: how far the trace was read.
-        length: events in a row, a power of two; the last row may have fewer.
+        step: events read.
+        length: events per row, a power of two; the last row may have fewer.
         failed: the OOM events.
         marks: the MARK events.
     """
@@ -59,14 +58,14 @@ class RollingTimeline:
 
     @property
     def series(self) -> NDArray[np.void]:
-        """What was measured so far, rows of TIMELINE; there is a gap where the trace was no longer kept."""
+        """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
         return self._series
 
     def extend(self, trace: Trace) -> None:
-        """Read what is new in `trace`, which must be the same one each time.
+        """Read the new events of `trace`, which must be the same one each time.
 
         Raises:
-            TraceError: events contradict each other; what was measured before is kept.
+            TraceError: events contradict each other; rows measured before are kept.
         """
         model = self._model_of(trace)
         start, stop = max(self.step, trace.first), len(trace)
@@ -76,8 +75,8 @@ class RollingTimeline:
         length, rows = self._lengthened(stop)
         ends = [*range((start // length + 1) * length, stop, length), stop]
         seen: list[Events] = []
-        new = measured(model, ends, lambda block: seen.append(_noted(block)))
-        new = joined([rows[-1:], new])  # the last row there was may not have been full
+        new = measured(model, ends, lambda block: seen.append(_notable(block)))
+        new = joined([rows[-1:], new])  # the last row may not have been full
         self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
         self.step, self.length = stop, length
         for events in seen:
@@ -85,11 +84,11 @@ class RollingTimeline:
             self.marks.take(events)
 
     def holds(self, start: int, stop: int, points: int) -> bool:
-        """Whether `series` itself shows the events [start, stop) in enough rows for a picture of `points`."""
+        """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
         return self.length == 1 or stop - start >= points * self.length
 
     def part(self, start: int, stop: int, points: int) -> TimelineRange:
-        """The rows of `series` that hold the events [start, stop), merged to at most `points`."""
+        """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
         if start == stop:
             return TimelineRange(self._series[:0], 0)
         holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
@@ -98,7 +97,7 @@ class RollingTimeline:
         return TimelineRange(downsample(self._series[first:end], points), peak)
 
     def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
-        """As `timeline`, sooner: the way to `start` is short after `extend`."""
+        """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
         model = self._model_of(trace)
         model.seek(start)
         peak = model.stats().peak_bytes_in_use
@@ -115,7 +114,7 @@ class RollingTimeline:
         return self._model
 
     def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
-        """How long rows must be for steps up to `stop`, and those there are made as long."""
+        """The row length needed for steps up to `stop`, and the rows so far merged to that length."""
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
@@ -128,5 +127,5 @@ def _bucket(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
     return bucket
 
 
-def _noted(block: Events) -> Events:
+def _notable(block: Events) -> Events:
     return taken(block, block["kind"] >= Kind.OOM)

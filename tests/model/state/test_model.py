@@ -58,9 +58,7 @@ def test_a_model_begins_at_the_empty_heap(trace):
 def test_steps_outside_the_trace_are_refused(trace, step):
     model = Model(trace)
     model.seek(5)
-    with pytest.raises(
-        TraceError, match=f"step {step} was asked for, of a trace with steps 0 to {len(trace)}"
-    ):
+    with pytest.raises(TraceError, match=f"step {step} .* 0 to {len(trace)}"):
         model.seek(step)
     with pytest.raises(TraceError):
         model.back(6)
@@ -69,7 +67,7 @@ def test_steps_outside_the_trace_are_refused(trace, step):
 
 @pytest.mark.parametrize("pool", [-1, 1])
 def test_pools_the_trace_does_not_have_are_refused(trace, pool):
-    with pytest.raises(TraceError, match=f"pool {pool} was asked for, of a trace with pools 0 to 0"):
+    with pytest.raises(TraceError, match=f"pool {pool} .* 0 to 0"):
         Model(trace, pool)
 
 
