@@ -1,4 +1,4 @@
-"""`reduce` compiled and as plain Python, side by side, so that tests can hold one against the other."""
+"""`PoolState` compiled and as plain Python, side by side, so that tests can compare the two."""
 
 import importlib
 import sys
@@ -12,7 +12,7 @@ from bfcviz.model.state import pool_state
 
 
 def _from_source():
-    """The plain `reduce` and what it is made of, which the compiled module stands in for."""
+    """The plain Python `PoolState`, imported without the compiled module that replaces it."""
     parts = getattr(pool_state, "PARTS", [])
     with mock.patch.dict(sys.modules):
         for part in parts:

@@ -101,14 +101,14 @@ def test_it_goes_on_from_where_it_was():
 
 def test_it_can_be_interrupted():
     trace = marks(3 * BLOCK)
-    told = []
+    counts = []
 
     def progress(done):
-        told.append(done)
-        return len(told) < 2
+        counts.append(done)
+        return len(counts) < 2
 
     found = matching(trace, 0, EventFilter(kinds=frozenset({Kind.MARK})), progress)
-    assert told == [BLOCK, 2 * BLOCK]
+    assert counts == [BLOCK, 2 * BLOCK]
     assert len(found) == 2 * BLOCK
 
 

@@ -83,11 +83,11 @@ def test_classes_share_out_the_bytes_in_use():
     trace = busy_trace()
     labels = len(trace.labels)
     plain = occupancy(trace, start=100, columns=30, lines=20)
-    told = occupancy(
+    classified = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(labels, lambda lives: lives["label"])
     )
-    assert told.by_class.shape == (labels, 20, 30)
-    assert np.allclose(told.in_use, plain.in_use, atol=1e-3)
+    assert classified.by_class.shape == (labels, 20, 30)
+    assert np.allclose(classified.in_use, plain.in_use, atol=1e-3)
     born = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(2, lambda lives: lives["born"] >= 100)
     )

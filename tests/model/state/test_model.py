@@ -220,11 +220,3 @@ def test_a_trace_without_events_has_one_step():
     assert timeline(trace).dtype == TIMELINE
     assert len(timeline(trace)) == 0
     assert list(keyframes(trace, [])) == []
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "points"), [(-1, None, 5), (5, 4, 5), (0, 10_000, 5), (0, None, 0)]
-)
-def test_timelines_outside_the_trace_are_refused(trace, start, stop, points):
-    with pytest.raises(TraceError, match="a timeline of steps"):
-        timeline(trace, 0, start, stop, points)
