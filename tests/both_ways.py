@@ -1,4 +1,4 @@
-"""`reduce` compiled and as plain Python, side by side, so that tests can hold one against the other."""
+"""`PoolState` compiled and as plain Python, side by side, so that tests can compare the two."""
 
 import importlib
 import sys
@@ -8,22 +8,22 @@ from unittest import mock
 import pytest
 
 from bfcviz.model.state import model as replay
-from bfcviz.model.state import reducer
+from bfcviz.model.state import pool_state
 
 
 def _from_source():
-    """The plain `reduce` and what it is made of, which the compiled module stands in for."""
-    parts = getattr(reducer, "PARTS", [])
+    """The plain Python `PoolState`, imported without the compiled module that replaces it."""
+    parts = getattr(pool_state, "PARTS", [])
     with mock.patch.dict(sys.modules):
         for part in parts:
             del sys.modules[part]
-        return importlib.import_module("bfcviz.model.state.reducer").ChunkTable
+        return importlib.import_module("bfcviz.model.state.pool_state").PoolState
 
 
 PLAIN = _from_source()
-COMPILED = reducer.ChunkTable
+COMPILED = pool_state.PoolState
 is_compiled = pytest.mark.skipif(
-    "bfcviz._model" not in sys.modules, reason="bfcviz.model.state.reducer is not compiled here"
+    "bfcviz._model" not in sys.modules, reason="bfcviz.model.state.pool_state is not compiled here"
 )
 
 both_ways = pytest.mark.parametrize(
@@ -36,7 +36,7 @@ both_ways = pytest.mark.parametrize(
 def small_steps(table_class, block=4):
     """Models made of `table_class` that keep a snapshot every few steps and read stored keyframes early."""
     with (
-        mock.patch.object(replay, "ChunkTable", table_class),
+        mock.patch.object(replay, "PoolState", table_class),
         mock.patch.object(replay, "BLOCK", block),
         mock.patch("bfcviz.model.seeking.snapshots.BLOCK", block),
     ):

@@ -1,4 +1,4 @@
-"""`bfcviz.explain`, `peak`, `worst_fragmentation` and `draw` take what a user has."""
+"""`bfcviz.explain`, `peak`, `worst_fragmentation` and `draw` take any source."""
 
 import pytest
 from heaps import new_heap
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 
 def sources(folder):
-    """The same heap as everything that one can have of it."""
+    """The same heap as every kind of source."""
     trace = bfcviz.open(folder)
     return [folder, str(folder), trace, bfcviz.Model(trace), trace.save(folder.with_suffix(".parquet"))]
 
@@ -46,7 +46,7 @@ def test_a_profile_is_read_too():
     assert bfcviz.peak(path) == navigation.peak(bfcviz.open(path))
 
 
-def test_a_heap_at_work_is_asked_itself():
+def test_a_live_heap_is_a_source():
     heap = new_heap(4 * MIB)
     heap.allocate(MIB, label="mine")
     assert "mine" in bfcviz.explain(heap)
@@ -55,7 +55,7 @@ def test_a_heap_at_work_is_asked_itself():
     assert bfcviz.peak(heap) > at > 0
 
 
-def test_a_watch_and_a_served_framework_are_asked_for_their_first_heap():
+def test_a_watch_and_a_served_framework_stand_for_their_first_heap():
     np = pytest.importorskip("numpy")
     with bfcviz.serve_numpy("64MiB") as served:
         held = np.ones(MIB, np.uint8)
@@ -67,12 +67,12 @@ def test_a_watch_and_a_served_framework_are_asked_for_their_first_heap():
     assert held.size == 2 * MIB
 
 
-def test_what_is_none_of_these_is_refused(folder):
+def test_other_sources_are_refused(folder):
     with pytest.raises(BfcvizError, match="int"):
         bfcviz.explain(3)
     with pytest.raises(TraceError):
         bfcviz.explain(folder, 1000)
-    with pytest.raises(TraceError, match="none"):
+    with pytest.raises(TraceError, match="no event"):
         bfcviz.explain(new_heap())
     with pytest.raises(ValueError, match="wanted"):
         bfcviz.draw("fragmentation_timeline", folder, wanted="much")

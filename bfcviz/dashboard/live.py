@@ -16,10 +16,10 @@ from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.background.status_line import Pulse
 from bfcviz.dashboard.background.workload import Work
 from bfcviz.dashboard.inspector import Inspector
-from bfcviz.dashboard.sources import name_of, trace_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.live_window import KEEP
 from bfcviz.events.trace import Trace
+from bfcviz.model.sources import name_of, trace_of
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from bfcviz.events.schema import MIN_CHUNK
 from bfcviz.model import Model
-from bfcviz.model.state.size_classes import bin_numbers
+from bfcviz.model.state.views import bin_numbers
 
 
 def chunk_table(model: Model) -> pa.Table:

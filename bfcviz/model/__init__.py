@@ -1,7 +1,7 @@
-"""The heap at any step of a trace, and every number about it.
+"""Rebuild the heap at any step of a trace, and compute every number about it.
 
-Enters: a `bfcviz.events.trace.Trace`. Leaves: NumPy arrays (chunks, regions, bins, timelines), `Stats`, plain
-words and steps, never a picture. A step is the state after that many events: step 0 is the empty heap, and
+Enters: a `bfcviz.events.trace.Trace`. Leaves: NumPy arrays (chunks, regions, bins, timelines), `ModelStats`,
+sentences and steps; never a picture. A step is the state after that many events: step 0 is the empty heap, and
 event i (0-based, its `seq`) leads from step i to step i + 1. May import errors, units, native and events.
 """
 
@@ -12,8 +12,7 @@ _compiled.load("bfcviz._model")
 
 from bfcviz.model.seeking.keyframes import keyframes
 from bfcviz.model.state.model import Model
-from bfcviz.model.state.size_classes import BIN
-from bfcviz.model.state.views import CHUNK, REGION, Stats
+from bfcviz.model.state.views import BIN, CHUNK, REGION, ModelStats
 from bfcviz.model.timelines.timeline import TIMELINE, timeline
 
-__all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "Stats", "keyframes", "timeline"]
+__all__ = ["BIN", "CHUNK", "REGION", "TIMELINE", "Model", "ModelStats", "keyframes", "timeline"]

@@ -10,9 +10,9 @@ from bfcviz.dashboard import LiveDashboard
 from bfcviz.dashboard.background.drain import Drain
 from bfcviz.dashboard.background.workload import Work
 from bfcviz.dashboard.live import numbered
-from bfcviz.dashboard.sources import name_of
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
+from bfcviz.model.sources import name_of
 
 T = TypeVar("T")
 

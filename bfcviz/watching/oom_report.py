@@ -10,8 +10,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
 from bfcviz.model.browse.navigation import previous_step
 from bfcviz.model.explain.oom import Diagnosis, diagnose
-from bfcviz.model.explain.scene import short_address, short_name
 from bfcviz.model.explain.text.event import explain
+from bfcviz.model.explain.text.short_names import short_address, short_name
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.watching import notebook

@@ -9,8 +9,8 @@ import numpy as np
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak
-from bfcviz.model.explain.scene import short_name
-from bfcviz.model.state.views import Stats
+from bfcviz.model.explain.text.short_names import short_name
+from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal, reserved_not_in_use
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -43,7 +43,7 @@ class Report:
     says: str
     heap: str
     step: int
-    stats: Stats
+    stats: ModelStats
     holders: list[Holder]
 
     @property

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.live.capture.labels import checked_name
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.model.sources import trace_of
 from bfcviz.watching import notebook
 from bfcviz.watching.alert_monitor import Guard
 from bfcviz.watching.alerts import Alarm

@@ -15,7 +15,7 @@ from model_workload import training
 from bfcviz.events.labels import Labels
 from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import Model, keyframes, timeline
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 
 RUNS = 5
 SEEKS = 60
@@ -33,11 +33,11 @@ def seconds(work, prepare=lambda: None):
 
 
 def passes(trace, events):
-    full = ChunkTable()
+    full = PoolState()
     full.apply(events)
     print("| pass | M events/s |\n|---|---|")
     for name, work, prepare in (
-        ("apply", lambda table: table.apply(events), ChunkTable),
+        ("apply", lambda table: table.apply(events), PoolState),
         ("undo", lambda table: table.undo(events), lambda: applied(events)),
         ("timeline, 2,000 points", lambda _: timeline(trace), lambda: None),
     ):
@@ -45,7 +45,7 @@ def passes(trace, events):
 
 
 def applied(events):
-    table = ChunkTable()
+    table = PoolState()
     table.apply(events)
     return table
 

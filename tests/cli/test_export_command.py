@@ -94,11 +94,11 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
     [
         (
             ("--step", "32002", "--out", "map.csv"),
-            "step 32002 was asked for, of a trace with steps 0 to 32001",
+            "step 32002 does not exist: the trace has steps 0 to 32001",
         ),
-        (("--step", "-1", "--out", "map.csv"), "step -1 was asked for"),
-        (("--pool", "1", "--out", "map.csv"), "pool 1 was asked for"),
-        (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 was asked for"),
+        (("--step", "-1", "--out", "map.csv"), "step -1 does not exist"),
+        (("--pool", "1", "--out", "map.csv"), "pool 1 does not exist"),
+        (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 does not exist"),
         (("--out", "map.txt"), "use one of .html, .png, .svg, .pdf, .csv, .parquet"),
         (("--out", "nowhere/map.csv"), "cannot write"),
     ],

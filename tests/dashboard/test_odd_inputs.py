@@ -11,12 +11,12 @@ from heaps import new_heap
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.controls.summary_text import notice
 from bfcviz.dashboard.panels.layouts import LAYOUTS
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.model.sources import trace_of
 
 OURS = {
     *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),
@@ -83,7 +83,7 @@ def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
     chunks = inspector.study.model.chunks()
     for chunk in chunks[chunks["in_use"]]:
         inspector._hear({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
-        assert "Handed at step" in inspector._wording._life.value
+        assert "allocated" in inspector._wording._life.value
         assert_fit_for_a_page(inspector)
     inspector._exporter.toggle_code()
     assert_fit_for_a_page(inspector)

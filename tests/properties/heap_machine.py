@@ -22,7 +22,7 @@ from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.views import chunks_of, regions_of, stats_of
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -82,7 +82,7 @@ class HeapMachine(RuleBasedStateMachine):
             self.source, limit, AllocatorOptions(**options), log=EventLog(1 << 14), name="machine"
         )
         self.reader = Reader(self.allocator.log)
-        self.table = ChunkTable(0, 1)
+        self.table = PoolState(0, 1)
         self.events = []
         self.marks = 0
         self.states = [self.model_state(self.table)]

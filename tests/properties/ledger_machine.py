@@ -12,7 +12,7 @@ from bfcviz.events.ledger.ledger import Ledger
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.views import chunks_of, regions_of
 
 UNIT = 256
@@ -27,7 +27,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.log = EventLog(1 << 14)
         self.ledger = Ledger(self.log)
         self.reader = Reader(self.log)
-        self.table = ChunkTable(0, 1)
+        self.table = PoolState(0, 1)
         self.events = []
         self.owner = {}  # cell in use -> first cell, label and thread of its allocation
         self.spans = {}  # first cell -> cells and bytes asked for

@@ -1,4 +1,4 @@
-"""Running and merged timelines against `timeline`, however the trace came in."""
+"""RollingTimeline and merged timelines against `timeline`, however the trace came in."""
 
 import numpy as np
 from heap_strategies import operations, run
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from bfcviz.events.schema import Kind
 from bfcviz.model import TIMELINE, timeline
-from bfcviz.model.timelines.downsample import fewer, merged
-from bfcviz.model.timelines.rolling import Running
+from bfcviz.model.timelines.downsample import downsample, merge_rows
+from bfcviz.model.timelines.rolling import RollingTimeline
 from bfcviz.model.timelines.timeline import SERIES
 
 
@@ -29,7 +29,7 @@ wanted_sizes = st.sampled_from([0, 512, 2000])
 @given(operations(), cuts, wanted_sizes)
 def test_it_is_the_timeline_while_nothing_was_merged(steps, cuts, wanted):
     heap = run(steps)
-    running = Running(1, points=len(heap.records), wanted=wanted)
+    running = RollingTimeline(1, points=len(heap.records), wanted=wanted)
     trace = grown(heap, cuts, running)
     assert running.length == 1
     exact = timeline(trace, 1, points=2 * len(trace), wanted=wanted)
@@ -39,7 +39,7 @@ def test_it_is_the_timeline_while_nothing_was_merged(steps, cuts, wanted):
 @given(operations(), cuts, st.integers(1, 9), wanted_sizes)
 def test_merged_rows_keep_every_extreme_however_it_came_in(steps, cuts, points, wanted):
     heap = run(steps)
-    running = Running(1, points, wanted)
+    running = RollingTimeline(1, points, wanted)
     trace = grown(heap, cuts, running)
     rows = running.series
     assert len(rows) <= 2 * points
@@ -63,7 +63,7 @@ def test_merged_rows_keep_every_extreme_however_it_came_in(steps, cuts, points, 
 def test_a_part_is_as_if_measured_alone(steps, points, places):
     heap = run(steps)
     trace = heap.trace()
-    running = Running(1, points)
+    running = RollingTimeline(1, points)
     running.extend(trace)
     start, stop = sorted(place % (len(trace) + 1) for place in places)
     peaks = [state[1]["peak_bytes_in_use"] for state in heap.states]
@@ -83,7 +83,7 @@ def test_a_part_is_as_if_measured_alone(steps, points, places):
 
 
 def grown_anew(trace, points):
-    running = Running(1, points)
+    running = RollingTimeline(1, points)
     running.extend(trace)
     return running.series
 
@@ -91,7 +91,7 @@ def grown_anew(trace, points):
 @given(operations(), cuts)
 def test_failures_and_marks_are_gathered(steps, cuts):
     heap = run(steps)
-    running = Running(1)
+    running = RollingTimeline(1)
     grown(heap, cuts, running)
     for notes, kind in ((running.failed, Kind.OOM), (running.marks, Kind.MARK)):
         expected = [r["seq"] for r in heap.records if r["kind"] == kind and r["pool"] == 1]
@@ -101,4 +101,4 @@ def test_failures_and_marks_are_gathered(steps, cuts):
 
 def test_nothing_merges_to_nothing():
     none = np.zeros(0, TIMELINE)
-    assert len(merged(none, np.zeros(0))) == len(fewer(none, 5)) == 0
+    assert len(merge_rows(none, np.zeros(0))) == len(downsample(none, 5)) == 0

@@ -7,10 +7,10 @@ import pytest
 from heaps import KIB, MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.sources import trace_of
 from bfcviz.watching.alert_monitor import CALM, Guard
 from bfcviz.watching.alerts import Alert
 

@@ -67,7 +67,7 @@ def test_where_memory_runs_out_the_heap_is_shown_before_the_error(shell):
     shown = shell.run(f"%%bfcviz --limit 64MiB --path oom\n{FRAGMENT}")
     assert "MemoryError: Unable to allocate 24.0 MiB" in shown.error
     assert shown.order == ["html", "figure", "error"]
-    assert "A request by attention for 24.0 MiB failed" in shown.html[0]
+    assert "attention failed to allocate 24.0 MiB" in shown.html[0]
     assert "layers" in shown.html[0]
     assert shell.ask("bfcviz.open('oom').origin.status") == "complete"
 
@@ -112,7 +112,7 @@ def test_live_shows_what_runs_in_later_cells_until_it_is_ended(shell):
     failed = shell.run(FRAGMENT)
     assert "MemoryError" in failed.error
     assert {*failed.order} == {"html", "figure", "error"}
-    assert "A request by attention for 24.0 MiB failed" in shell.ask("w.dashboard._notices.value")
+    assert "attention failed to allocate 24.0 MiB" in shell.ask("w.dashboard._notices.value")
     assert shell.run("%bfcviz_live off").error is None
     assert shell.ask("w.dashboard.renderer.running, w.errors") == "False []"
     assert "nothing is shown live" in shell.run("%bfcviz_live off").text

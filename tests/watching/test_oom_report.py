@@ -7,7 +7,7 @@ import pytest
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard.sources import trace_of
+from bfcviz.model.sources import trace_of
 from bfcviz.watching import notebook
 from bfcviz.watching.oom_report import last_failure
 
@@ -41,7 +41,7 @@ def test_a_request_that_failed_is_told_with_what_lay_around_the_largest_hole():
     assert heap.try_allocate(20 * MIB, label="attention") is None
     heap.free(first)
     found = last_failure(trace_of(heap))
-    assert found.words.startswith("A request by attention for 20.0 MiB failed: 32.0 MiB free")
+    assert found.words.startswith("attention failed to allocate 20.0 MiB: 32.0 MiB free")
     rows = dict(found.rows)
     assert rows["asked for"] == "20.0 MiB (20,971,520 bytes when rounded up)"
     assert rows["free"] == "32.0 MiB in 2 chunks"
@@ -77,7 +77,7 @@ def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
         fragment()
     failure, figure = shown
     assert failure is w.failure
-    assert failure.words.startswith("A request by attention for 24.0 MiB failed")
+    assert failure.words.startswith("attention failed to allocate 24.0 MiB")
     assert "layers" in dict(failure.rows)["after it"] + dict(failure.rows)["before it"]
     assert "Region map" in figure.layout.annotations[0].text
     assert len(caught.value.__notes__) == 1  # the numbers, as ever
@@ -97,7 +97,7 @@ def test_it_is_said_in_the_dashboard_too():
     with contextlib.suppress(MemoryError), w:
         dashboard = w.dashboard
         fragment()
-    assert "A request by attention for 24.0 MiB failed" in dashboard._notices.value
+    assert "attention failed to allocate 24.0 MiB" in dashboard._notices.value
     dashboard.close()
 
 

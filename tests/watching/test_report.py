@@ -4,7 +4,7 @@ import numpy as np
 from heaps import KIB, MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard.sources import trace_of
+from bfcviz.model.sources import trace_of
 from bfcviz.watching.report import report
 
 

@@ -8,10 +8,12 @@ import ipywidgets as widgets
 from bfcviz.events.origin import Origin, Status
 from bfcviz.figures.style.text import harmless
 from bfcviz.model import Model
-from bfcviz.model.explain.chunk_life import Life, life_words
-from bfcviz.model.explain.search import Search, search_words
+from bfcviz.model.explain.chunk_life import Life
+from bfcviz.model.explain.search import Search
+from bfcviz.model.explain.text.chunk_life import life_words
 from bfcviz.model.explain.text.event import explain
-from bfcviz.model.state.views import Stats
+from bfcviz.model.explain.text.search import search_words
+from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal
 from bfcviz.units import format_bytes
 
@@ -96,7 +98,7 @@ def explain_step(model: Model) -> str:
     return explain(model.trace, model.step - 1, model)
 
 
-def summary(stats: Stats) -> str:
+def summary(stats: ModelStats) -> str:
     """The numbers of this moment in one line."""
     limit = "limit not known" if stats.bytes_limit is None else f"limit {format_bytes(stats.bytes_limit)}"
     return (

@@ -14,8 +14,8 @@ from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import CHUNK, Model
-from bfcviz.model.browse.chunk_order import ChunkFilter, ChunkRows, chunk_rows
-from bfcviz.model.browse.filters import LabelSearch
+from bfcviz.model.browse.chunk_order import ChunkOrder, order_chunks
+from bfcviz.model.browse.filters import ChunkFilter, LabelSearch
 
 _LARGEST_FIRST: Final = frozenset({"size", "requested", "waste", "age"})
 """What is looked at, as a rule, from the largest down."""
@@ -41,7 +41,7 @@ class ChunkList:
         self._selected: Selected | None = None
         self._filter, self._search = ChunkFilter(), LabelSearch(self._labels, "")
         self._hushed = False  # several questions are about to change: one answer to all
-        self.listed: ChunkRows = chunk_rows(self._chunks, self._labels, self._filter)
+        self.listed: ChunkOrder = order_chunks(self._chunks, self._labels, self._filter)
         self._build()
         self._ask()
 
@@ -100,7 +100,7 @@ class ChunkList:
 
     def _arrange(self, *, follow: bool) -> None:
         order = self._order()
-        self.listed = chunk_rows(
+        self.listed = order_chunks(
             self._chunks,
             self._labels,
             self._filter,

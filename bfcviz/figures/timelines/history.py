@@ -11,8 +11,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import StepAxis
-from bfcviz.model.timelines.notable_events import Notes
-from bfcviz.model.timelines.rolling import Running
+from bfcviz.model.timelines.notable_events import NotableEvents
+from bfcviz.model.timelines.rolling import RollingTimeline
 
 _FEW: Final = 2_000_000
 """A window of at most so many events is read again for its marks and OOMs."""
@@ -62,7 +62,7 @@ class History:
     failed: ThinnedEvents
     marks: ThinnedEvents
     wanted: int | None
-    running: Running = field(repr=False)
+    running: RollingTimeline = field(repr=False)
 
     @property
     def bytes_limit(self) -> int | None:
@@ -89,11 +89,11 @@ def measure_history(
     """
     wanted, step_axis = look.wanted or 0, StepAxis.of(trace, look.axis)
     known = before is not None and before.trace is trace and before.pool == pool
-    running = before.running if known and before is not None else Running(pool, wanted=wanted)
+    running = before.running if known and before is not None else RollingTimeline(pool, wanted=wanted)
     start, stop = _events(step_axis, look.steps)
     points = timelines.intervals(stop - start)
     if running.wanted != wanted and running.holds(start, stop, points):
-        running = Running(pool, wanted=wanted)
+        running = RollingTimeline(pool, wanted=wanted)
     running.extend(trace)
     if running.holds(start, stop, points):
         part = running.part(start, stop, points)
@@ -120,12 +120,12 @@ def _events(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, in
     return start, min(max(last + 1, start), step_axis.last)
 
 
-def _thinned_events(notes: Notes, trace: Trace, start: int, stop: int) -> ThinnedEvents:
+def _thinned_events(notes: NotableEvents, trace: Trace, start: int, stop: int) -> ThinnedEvents:
     """The events with start <= seq < stop; they are read again if they were thinned and the window is small."""
     found = ThinnedEvents(notes.events, notes.every).between(start, stop)
     if notes.every == 1 or stop - start > _FEW:
         return found
-    again = Notes(notes.kind, notes.pool)
+    again = NotableEvents(notes.kind, notes.pool)
     for block in trace.blocks(start, stop):
         again.take(block)
     return ThinnedEvents(again.events, again.every)

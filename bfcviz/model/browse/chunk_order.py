@@ -1,55 +1,27 @@
-"""Chunks in an order a person chose: only as much is sorted as one page of them needs."""
+"""Chunks in an order that the user chose; only what one page needs is sorted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
-from bfcviz.model.browse.filters import Filter, LabelSearch
-from bfcviz.model.state.size_classes import bin_numbers
-
-State = Literal["all", "in use", "free"]
+from bfcviz.model.browse.filters import ChunkFilter, LabelSearch
+from bfcviz.model.state.views import bin_numbers
 
 _LAST: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True)
-class ChunkFilter(Filter):
-    """Which chunks are asked for. Free chunks have no label and no thread: asking for either leaves them out.
-
-    Attributes:
-        state: of the chunk.
-    """
-
-    state: State = "all"
-
-    def reasons(self) -> list[str]:
-        """What is asked for, in plain words; empty where all are let through."""
-        return [self.state, *super().reasons()][self.state == "all" :]
-
-    def among(self, chunks: NDArray[np.void], search: LabelSearch) -> NDArray[np.intp]:
-        """Places of the chunks that fit."""
-        if not self.reasons():
-            return np.arange(len(chunks))
-        fits = self.fits(chunks, chunks["size"], search)
-        if self.state != "all":
-            fits &= chunks["in_use"] == (self.state == "in use")
-        if self.thread is not None:
-            fits &= chunks["in_use"]
-        return np.flatnonzero(fits)
-
-
-@dataclass(frozen=True)
-class ChunkRows:
-    """The chunks that fit, in order.
+class ChunkOrder:
+    """The chunks that match, in order.
 
     Attributes:
         chunks: all chunks of the heap by address, of CHUNK.
-        at: places in `chunks` of those that fit, ascending, shape (n,).
-        keys: what each of those is ordered by, shape (n,); equal ones follow each other by address.
+        at: indices in `chunks` of those that match, ascending, shape (n,).
+        keys: the sort key of each match, shape (n,); equal keys are ordered by address.
     """
 
     chunks: NDArray[np.void]
@@ -60,11 +32,11 @@ class ChunkRows:
         return len(self.at)
 
     def page(self, start: int, stop: int) -> NDArray[np.void]:
-        """Rows [start, stop) of the order, of CHUNK; fewer where it ends before."""
+        """Rows [start, stop) of the order, of CHUNK; fewer where the order ends before `stop`."""
         stop = min(stop, len(self))
         if start >= stop:
             return self.chunks[:0]
-        # The whole order would take ten times as long as finding the keys that stand at both ends of the page.
+        # To sort everything takes ten times as long as to find the keys at both ends of the page.
         ends = np.partition(self.keys, (start, stop - 1))[[start, stop - 1]]
         near = np.flatnonzero((self.keys >= ends[0]) & (self.keys <= ends[1]))
         before = int(np.count_nonzero(self.keys < ends[0]))
@@ -72,7 +44,7 @@ class ChunkRows:
         return self.chunks[self.at[near[start - before : stop - before]]]
 
     def place_of(self, address: int) -> int | None:
-        """The row at which the chunk that begins at `address` stands; None where it is not among them."""
+        """The row of the chunk that begins at `address`; None where no match begins there."""
         place = int(np.searchsorted(self.chunks["address"][self.at], np.uint64(address)))
         if place == len(self) or int(self.chunks["address"][self.at[place]]) != address:
             return None
@@ -80,7 +52,7 @@ class ChunkRows:
         return int(np.count_nonzero(self.keys < key) + np.count_nonzero(self.keys[:place] == key))
 
 
-def chunk_rows(  # noqa: PLR0913  what to look at, what for, in which order
+def order_chunks(  # noqa: PLR0913  the chunks, the filter and the order
     chunks: NDArray[np.void],
     labels: Labels,
     wanted: ChunkFilter,
@@ -88,37 +60,37 @@ def chunk_rows(  # noqa: PLR0913  what to look at, what for, in which order
     *,
     descending: bool = False,
     search: LabelSearch | None = None,
-) -> ChunkRows:
-    """The chunks that fit, in order.
+) -> ChunkOrder:
+    """Filter and order chunks.
 
     Args:
-        chunks: all of a heap at one step by address, of CHUNK.
-        labels: the table that their `label` points into.
-        wanted: which chunks.
-        by: one of `SORTS`. Free chunks stand last, whichever way, where they have no such thing as a label.
+        chunks: all chunks of a heap at one step by address, of CHUNK.
+        labels: the table of their `label` numbers.
+        wanted: which chunks to keep.
+        by: one of `SORTS`. Free chunks are last in both directions where they lack the value, such as a label.
         descending: the largest first.
-        search: one for `wanted.text`, kept from the last call, so that labels are not looked through again.
+        search: the search for `wanted.text` of the last call, so that labels are not searched again.
     """
     at = wanted.among(chunks, search or LabelSearch(labels, wanted.text))
     picked = chunks if len(at) == len(chunks) else chunks[at]
     keys = SORTS[by](picked, labels).astype(np.uint64)
     if descending:
         keys = keys.max(initial=0) - keys
-    if by in _OF_USE:
+    if by in _IN_USE_ONLY:
         keys = np.where(picked["in_use"], keys, _LAST)
-    return ChunkRows(chunks, at, keys)
+    return ChunkOrder(chunks, at, keys)
 
 
 def waste_of(chunks: NDArray[np.void]) -> NDArray[np.uint64]:
-    """Bytes of each chunk in use that nobody asked for; 0 for free ones."""
+    """Bytes of each chunk in use beyond its request; 0 for free chunks."""
     sizes, requested = chunks["size"], chunks["requested"]
     return np.where(chunks["in_use"] & (requested < sizes), sizes - requested, np.uint64(0))
 
 
 def _names(chunks: NDArray[np.void], labels: Labels) -> NDArray[np.intp]:
-    """The place of each chunk's label among the names there are, in the order of the alphabet."""
+    """The alphabetical rank of each chunk's label among the labels of these chunks."""
     numbers = chunks["label"].astype(np.intp)
-    present = np.flatnonzero(np.bincount(numbers))  # np.unique would take ten times as long
+    present = np.flatnonzero(np.bincount(numbers))  # np.unique takes ten times as long
     names = [labels.name(number).casefold() for number in present.tolist()]
     places = {name: place for place, name in enumerate(sorted(set(names)))}
     ranks = np.zeros(int(present.max(initial=0)) + 1, np.intp)
@@ -135,12 +107,12 @@ SORTS: Final[dict[str, Callable[[NDArray[np.void], Labels], NDArray[np.integer]]
     "bin": lambda chunks, _: bin_numbers(chunks["size"]),
     "label": _names,
     "born": lambda chunks, _: chunks["born"],
-    # The older, the earlier born.
+    # Older chunks have a smaller `born`.
     "age": lambda chunks, _: chunks["born"].max(initial=0) - chunks["born"],
     "region": lambda chunks, _: chunks["region"],
     "thread": lambda chunks, _: chunks["thread"],
     "stream": lambda chunks, _: chunks["stream"],
 }
-"""What chunks can be ordered by, and the numbers that say how."""
+"""The orders that exist, each with the function that computes its keys."""
 
-_OF_USE: Final = frozenset({"requested", "waste", "label", "born", "age", "thread", "stream"})
+_IN_USE_ONLY: Final = frozenset({"requested", "waste", "label", "born", "age", "thread", "stream"})

@@ -1,11 +1,11 @@
-"""What can be asked of events and of chunks, and which events of a trace are among those asked for.
+"""Filters of events and chunks, and the events of a trace that match one.
 
-Events are looked through a block at a time: no more memory than a block and the answer. Chunks are in
-`chunk_order`.
+Events are read a block at a time: memory is bounded by a block and the result. `chunk_order` filters and orders chunks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,16 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.units import format_bytes
 
+State = Literal["all", "in use", "free"]
+
 Progress = Callable[[int], bool]
-"""Told how many events were looked through; says whether to go on."""
+"""Receives the number of events searched; returns whether to continue."""
 
 
 class LabelSearch:
-    """Which labels say `text` in their name or in a detail (a call stack, a shape), in capitals or not.
+    """Which labels contain `text` in their name or in a detail (a call stack, a shape); case does not matter.
 
-    What it found is kept, and labels that were added since are looked at when it is asked again.
+    Results are kept; the next call searches only labels added since.
     """
 
     def __init__(self, labels: Labels, text: str) -> None:
@@ -32,14 +34,14 @@ class LabelSearch:
         self._hits = np.zeros(0, np.bool_)
 
     def hits(self) -> NDArray[np.bool_]:
-        """Whether each label says it, by number."""
+        """Whether each label contains the text, by number."""
         known, count = len(self._hits), len(self._labels)
         if count > known:
-            new = np.fromiter((self._says_it(number) for number in range(known, count)), np.bool_)
+            new = np.fromiter((self._contains(number) for number in range(known, count)), np.bool_)
             self._hits = np.concatenate([self._hits, new])
         return self._hits
 
-    def _says_it(self, number: int) -> bool:
+    def _contains(self, number: int) -> bool:
         label = self._labels[number]
         if self._folded in label.name.casefold():
             return True
@@ -48,13 +50,13 @@ class LabelSearch:
 
 @dataclass(frozen=True)
 class Filter:
-    """What events and chunks alike can be asked for; what is not given lets all through.
+    """Conditions on events and chunks; a condition that is not set matches all.
 
     Attributes:
-        text: in the label's name or details, in capitals or not; `0x...` instead: memory that holds this address.
-        least_size: bytes, as are all sizes.
-        most_size: the largest that is let through.
-        thread: number of the thread that allocated it, or acted.
+        text: in the label's name or details, in any case; `0x...` instead: memory that contains this address.
+        least_size: the smallest size in bytes.
+        most_size: the largest size in bytes.
+        thread: number of the thread that allocated the chunk or wrote the event.
     """
 
     text: str = ""
@@ -64,7 +66,7 @@ class Filter:
 
     @property
     def address(self) -> int | None:
-        """The address that `text` is, if it is one."""
+        """The address in `text`; None where `text` is not an address."""
         try:
             number = int(self.text, 16) if self.text[:2].lower() == "0x" else -1
         except ValueError:
@@ -72,75 +74,75 @@ class Filter:
         return number if 0 <= number < 1 << 64 else None
 
     def reasons(self) -> list[str]:
-        """What is asked for, in plain words; empty where all are let through."""
-        told = []
+        """The conditions in words; empty where all match."""
+        conditions = []
         if self.address is not None:
-            told.append(f"address {self.address:#x} lies in it")
+            conditions.append(f"address {self.address:#x} lies in it")
         elif self.text:
-            told.append(f"label contains '{self.text}'")
+            conditions.append(f"label contains '{self.text}'")
         if self.least_size is not None:
-            told.append(f"size at least {format_bytes(self.least_size)}")
+            conditions.append(f"size at least {format_bytes(self.least_size)}")
         if self.most_size is not None:
-            told.append(f"size at most {format_bytes(self.most_size)}")
+            conditions.append(f"size at most {format_bytes(self.most_size)}")
         if self.thread is not None:
-            told.append(f"thread {self.thread}")
-        return told
+            conditions.append(f"thread {self.thread}")
+        return conditions
 
-    def fits(
+    def matches(
         self, rows: NDArray[np.void], sizes: NDArray[np.uint64], search: LabelSearch
     ) -> NDArray[np.bool_]:
-        """Which rows, of EVENT or CHUNK, fit.
+        """Which rows, of EVENT or CHUNK, match.
 
         Args:
-            rows: what to look at, shape (n,).
-            sizes: of each row, shape (n,), bytes.
-            search: for `text` in the labels of the rows.
+            rows: events or chunks, shape (n,).
+            sizes: the size of each row in bytes, shape (n,).
+            search: the search for `text` in the labels of the rows.
         """
-        fits = np.ones(len(rows), np.bool_)
+        matching_rows = np.ones(len(rows), np.bool_)
         if self.address is not None:
             # Below the row's start the difference wraps and is larger than any size.
-            fits &= np.uint64(self.address) - rows["address"] < sizes
+            matching_rows &= np.uint64(self.address) - rows["address"] < sizes
         elif self.text:
-            fits &= search.hits()[rows["label"]]
+            matching_rows &= search.hits()[rows["label"]]
         if self.least_size is not None:
-            fits &= sizes >= self.least_size
+            matching_rows &= sizes >= self.least_size
         if self.most_size is not None:
-            fits &= sizes <= self.most_size
+            matching_rows &= sizes <= self.most_size
         if self.thread is not None:
-            fits &= rows["thread"] == self.thread
-        return fits
+            matching_rows &= rows["thread"] == self.thread
+        return matching_rows
 
 
 @dataclass(frozen=True)
 class EventFilter(Filter):
-    """Which events are asked for. The size of an OOM is what was asked for; marks have neither size nor address.
+    """Conditions on events. The size of an OOM is its requested size; marks have neither size nor address.
 
     Attributes:
-        kinds: of the event; none given: all.
+        kinds: kinds of events; empty: all.
     """
 
     kinds: frozenset[Kind] = frozenset()
 
     def reasons(self) -> list[str]:
-        """What is asked for, in plain words; empty where all are let through."""
+        """The conditions in words; empty where all match."""
         kinds = " or ".join(kind.name for kind in sorted(self.kinds))
         return [f"kind {kinds}" if kinds else "", *super().reasons()][not kinds :]
 
     def among(self, events: Events, pool: int, search: LabelSearch) -> NDArray[np.intp]:
-        """Places of the events of this pool that fit."""
-        fits = self._kind_fits()[events["kind"]] & (events["pool"] == pool)
+        """Indices of the events of this pool that match."""
+        matching_rows = self._kind_matches()[events["kind"]] & (events["pool"] == pool)
         if not super().reasons():
-            return np.flatnonzero(fits)
-        at = np.flatnonzero(fits)
-        # Columns of the few, not whole records: copying those would cost more than all that is asked.
+            return np.flatnonzero(matching_rows)
+        at = np.flatnonzero(matching_rows)
+        # Columns of the candidates, not whole records: copying records would cost more than all conditions.
         names = ("address", "label", "thread", "kind", "size", "requested")
         rows = np.empty(len(at), [(name, events.dtype[name]) for name in names])
         for name in names:
             rows[name] = events[name][at]
         sizes = np.where(rows["kind"] == Kind.OOM, rows["requested"], rows["size"])
-        return at[self.fits(rows, sizes, search)]
+        return at[self.matches(rows, sizes, search)]
 
-    def _kind_fits(self) -> NDArray[np.bool_]:
+    def _kind_matches(self) -> NDArray[np.bool_]:
         kinds = self.kinds or frozenset(Kind)
         if self.least_size is not None or self.most_size is not None:
             kinds -= {Kind.MARK}
@@ -149,7 +151,33 @@ class EventFilter(Filter):
         return np.isin(np.arange(256), [int(kind) for kind in kinds])
 
 
-def matching(  # noqa: PLR0913  where to look, what for, and from where to where
+@dataclass(frozen=True)
+class ChunkFilter(Filter):
+    """Conditions on chunks. Free chunks have no label and no thread: a condition on either excludes them.
+
+    Attributes:
+        state: state of the chunk.
+    """
+
+    state: State = "all"
+
+    def reasons(self) -> list[str]:
+        """The conditions in words; empty where all match."""
+        return [self.state, *super().reasons()][self.state == "all" :]
+
+    def among(self, chunks: NDArray[np.void], search: LabelSearch) -> NDArray[np.intp]:
+        """Indices of the chunks that match."""
+        if not self.reasons():
+            return np.arange(len(chunks))
+        matching_rows = self.matches(chunks, chunks["size"], search)
+        if self.state != "all":
+            matching_rows &= chunks["in_use"] == (self.state == "in use")
+        if self.thread is not None:
+            matching_rows &= chunks["in_use"]
+        return np.flatnonzero(matching_rows)
+
+
+def matching(  # noqa: PLR0913  the trace, the filter and the range
     trace: Trace,
     pool: int,
     wanted: EventFilter,
@@ -158,21 +186,21 @@ def matching(  # noqa: PLR0913  where to look, what for, and from where to where
     start: int | None = None,
     stop: int | None = None,
 ) -> NDArray[np.unsignedinteger]:
-    """The `seq` of each event of `pool` that fits, ascending, shape (n,), as uint32 where that holds them.
+    """The `seq` of each event of `pool` that matches, ascending, shape (n,), as uint32 where that is enough.
 
     Args:
-        trace: where to look.
-        pool: whose events.
-        wanted: which of them.
-        progress: called after each block with the number of events looked through; where it returns False,
-            what was found so far is the answer.
-        start: the first event to look at; None: the first there is.
-        stop: the event not looked at any more; None: the end.
+        trace: the events.
+        pool: index of the pool.
+        wanted: the conditions.
+        progress: called after each block with the number of events searched; where it returns False, the search
+            stops and the matches so far are returned.
+        start: the first event to search; None: the first event of the trace.
+        stop: one past the last event to search; None: the end of the trace.
     """
     start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
     dtype = np.uint32 if stop < 1 << 32 else np.uint64
-    if not wanted.reasons() and len(trace.origin.pools) == 1:  # nothing need be read
+    if not wanted.reasons() and len(trace.origin.pools) == 1:  # no event must be read
         return np.arange(start, stop, dtype=dtype)
     search = LabelSearch(trace.labels, wanted.text)
     found: list[NDArray[np.unsignedinteger]] = [np.zeros(0, dtype)]

@@ -1,4 +1,4 @@
-"""Steps worth going to. A step found is the one just after its event: the state that the event left."""
+"""Find steps: the next event of a kind, the peak, failures. A step is the one just after its event."""
 
 from collections.abc import Collection
 from typing import Final
@@ -26,7 +26,7 @@ _WITH_OTHER: Final = _table(Kind.SPLIT, Kind.MERGE)
 _LABELLED: Final = _table(Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 
 
-def next_step(  # noqa: PLR0913  what to look for, in six independent words
+def next_step(  # noqa: PLR0913  six independent conditions
     trace: Trace,
     step: int,
     kinds: Collection[Kind],
@@ -35,16 +35,16 @@ def next_step(  # noqa: PLR0913  what to look for, in six independent words
     chunk: int | None = None,
     label: int | None = None,
 ) -> int | None:
-    """The first step after `step` that an event of one of `kinds` leads to; None where there is none.
+    """The first step after `step` to which an event of one of `kinds` leads; None where there is none.
 
     Args:
-        trace: where to look.
-        step: where to begin.
-        kinds: of the event.
-        pool: the event's pool; None: any.
-        chunk: handle of a chunk the event is about, or that it made or absorbed; None: any. The heap gives
-            handles of absorbed chunks out again.
-        label: number of its label, of kinds that have one; None: any.
+        trace: the events.
+        step: where the search starts.
+        kinds: kinds of events.
+        pool: the pool of the event; None: any.
+        chunk: handle of a chunk that the event changes, creates or merges away; None: any. The heap reuses the handles
+            of chunks that were merged away.
+        label: number of the event's label, for kinds that have one; None: any.
 
     Raises:
         TraceError: the trace has no such step.
@@ -66,7 +66,7 @@ def previous_step(  # noqa: PLR0913
     chunk: int | None = None,
     label: int | None = None,
 ) -> int | None:
-    """The last step before `step` that an event of one of `kinds` leads to; arguments as of `next_step`."""
+    """The last step before `step` to which an event of one of `kinds` leads; arguments as for `next_step`."""
     _check(trace, step)
     stop = step - 1  # event `step - 1` leads to `step` itself
     while stop > trace.first:
@@ -85,16 +85,16 @@ def events_of(
     start: int | None = None,
     stop: int | None = None,
 ) -> Events:
-    """All events of `kinds` among [start, stop), such as the marks and OOMs to draw over a timeline."""
+    """All events of `kinds` in [start, stop), such as the marks and OOMs to draw over a timeline."""
     found = [taken(block, matches(block, kinds, pool)) for block in trace.blocks(start, stop)]
     return joined(found) if found else np.zeros(0, EVENT)
 
 
 def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
-    """The steps at which requests of one pool failed for good, among its first `most` OOMs.
+    """The steps at which requests of one pool failed finally, among its first `most` OOMs.
 
-    A heap that can make room, by releasing regions or waiting for memory that is held back, notes an OOM first; where
-    the same thread is soon served what it asked for, that is not told here.
+    A heap that can make room, by releasing regions or waiting for deferred memory, records an OOM first. Such an OOM is
+    left out where the next allocation of the same thread has the same requested size.
     """
     found = []
     for event in events_of(trace, [Kind.OOM], pool)[:most]:
@@ -109,7 +109,7 @@ def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
 
 
 _SOON = 256
-"""Events behind an OOM among which there is the ALLOCATE for which room was made."""
+"""Events after an OOM within which an ALLOCATE may follow for which the heap made room."""
 
 
 def peak(trace: Trace, pool: int = 0) -> int:
@@ -124,7 +124,7 @@ def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
 
 def _first_highest(trace: Trace, pool: int, series: str) -> int:
     whole = timeline(trace, pool, trace.first, points=1)
-    # Step 0, the empty heap, has 0 of everything: it is the first where nothing is ever higher.
+    # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
     return (
         int(whole[0][f"{series}_max_step"]) if len(whole) and whole[0][f"{series}_max"] > 0 else trace.first
     )
@@ -137,7 +137,7 @@ def matches(
     chunk: int | None = None,
     label: int | None = None,
 ) -> NDArray[np.intp]:
-    """Indices of the events asked for; the rarest condition first, as each looks only at what is left."""
+    """Indices of the events that match; the rarest condition is checked first, each on the remaining events."""
     wanted = _table(*kinds)
     found: NDArray[np.intp]
     if chunk is not None:
@@ -156,7 +156,7 @@ def matches(
 
 
 def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
-    """Which of the events are about this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
+    """Which of the events concern this chunk: `other` is a chunk for some kinds, an id or nothing for others."""
     kinds = events["kind"]
     mine: NDArray[np.bool_] = (events["chunk"] == chunk) & _WITH_CHUNK[kinds]
     mine |= (events["other"] == chunk) & _WITH_OTHER[kinds]
@@ -165,4 +165,4 @@ def _about(events: Events, chunk: int) -> NDArray[np.bool_]:
 
 def _check(trace: Trace, step: int) -> None:
     if not trace.first <= step <= len(trace):
-        raise TraceError(f"step {step} was asked for, of a trace with steps {trace.first} to {len(trace)}")
+        raise TraceError(f"step {step} does not exist: the trace has steps {trace.first} to {len(trace)}")

@@ -1,4 +1,4 @@
-"""Explanations as data: how a request was served, why it failed, what a chunk went through.
+"""Explanations as data: how a request got its chunk, why it failed, the life of a chunk.
 
 `text` turns each result into sentences.
 """

@@ -1,4 +1,4 @@
-"""The life of one chunk: how it came about, what became of it.
+"""The life of one chunk: the events that began and ended it.
 
 ::
 
@@ -6,10 +6,11 @@
     a free chunk     ... FREE / MERGE / SPLIT / EXTEND --- ALLOCATE / SPLIT / MERGE / RELEASE ...
                                               began        ended
 
-A free chunk's life is the time in which nothing happened to it: a merge that makes it larger begins a new one.
+The life of a free chunk is the time without a change: a merge that makes it larger begins a new life.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -18,38 +19,69 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.navigation import matches
-from bfcviz.model.explain.chunk_life_result import Life as Life
 from bfcviz.model.explain.operation import operation_of
-from bfcviz.model.explain.text.chunk_life import life_words as life_words
 from bfcviz.model.state.model import Model
 
 _LOOK: Final = 8 * BLOCK
-"""Events that are looked through for a chunk's beginning or end: a few milliseconds where they lie in memory."""
-_MERGES: Final = 64  # events after a FREE among which its MERGEs are
+"""Events that are searched for the beginning or end of a life: a few milliseconds where they are in memory."""
+_MERGES: Final = 64  # events after a FREE that are searched for its MERGEs
 
 
-class Chosen(Protocol):
+class ChunkSelection(Protocol):
     """A chunk by its address and its ALLOCATE event, such as `bfcviz.figures.style.view_options.Selected`."""
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """Its start address."""
 
     @property
     def born(self) -> int | None:
         """`seq` of its ALLOCATE; None for a free chunk."""
 
 
-def life_of(model: Model, selected: Chosen) -> Life | None:
-    """The life of a chunk, seen from the model's step.
+@dataclass(frozen=True)
+class Life:
+    """What the trace says about one chunk, seen from a step.
+
+    Attributes:
+        trace: the trace with its events.
+        step: the step from which it is seen.
+        in_use: whether it is in use at that step.
+        address, size: its start address and its bytes.
+        region: slot of its region.
+        handle: its handle, which the heap may reuse later.
+        began: the ALLOCATE of an allocation, or the event that left the free chunk as it is; None where that event is
+            before the events searched.
+        ended: its FREE, or the first event that changes the free chunk; None where none is before step `looked_to`.
+        splits, extends: of an allocation, the events that made its chunk.
+        merges: of an allocation, the MERGEs that followed its FREE.
+    """
+
+    trace: Trace
+    step: int
+    in_use: bool
+    address: int
+    size: int
+    region: int
+    handle: int
+    began: np.void | None
+    ended: np.void | None
+    looked_to: int
+    splits: Sequence[np.void] = ()
+    extends: Sequence[np.void] = ()
+    merges: Sequence[np.void] = ()
+
+
+def life_of(model: Model, selected: ChunkSelection) -> Life | None:
+    """Find the life of a chunk, seen from the model's step.
 
     Args:
         model: it is not moved.
-        selected: an allocation of the model's pool, whether or not it is in use at this step, or (`born` is
-            None) a chunk that is free at it.
+        selected: an allocation of the model's pool, in use at this step or not, or (`born` is None) a chunk that is
+            free at this step.
 
     Returns:
-        None where there is no such allocation, or no free chunk begins there.
+        None where no such allocation exists, or no free chunk begins there.
     """
     if selected.born is None:
         return _of_free_chunk(model, selected.address)
@@ -65,7 +97,7 @@ def _of_allocation(model: Model, address: int, born: int) -> Life | None:
         return None
     chunk = _chunk_at(model, address)
     in_use = chunk is not None and bool(chunk["in_use"]) and int(chunk["born"]) == born
-    start = step if in_use else born + 1  # its end lies behind a step at which it is in use
+    start = step if in_use else born + 1  # it ends after a step at which it is in use
     stop = min(len(trace), start + _LOOK)
     ended = _first(trace, start, stop, model.pool, int(began["chunk"]))
     operation = operation_of(trace, born)
@@ -121,7 +153,7 @@ def _chunk_at(model: Model, address: int) -> np.void | None:
 
 
 def _first(trace: Trace, start: int, stop: int, pool: int, handle: int) -> np.void | None:
-    """The first event of [start, stop) that is about the chunk with this handle."""
+    """The first event of [start, stop) that concerns the chunk with this handle."""
     for block in trace.blocks(start, stop):
         found = matches(block, list(Kind), pool, handle)
         if len(found):
@@ -152,6 +184,6 @@ def _merges(trace: Trace, freed: np.void) -> Sequence[np.void]:
         if event["kind"] != Kind.MERGE or freed["chunk"] not in (event["chunk"], event["other"]):
             break
         found.append(event)
-        if event["other"] == freed["chunk"]:  # absorbed: nothing that follows is about it
+        if event["other"] == freed["chunk"]:  # merged away: later events do not concern it
             break
     return found

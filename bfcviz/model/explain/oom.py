@@ -1,4 +1,4 @@
-"""Why a request failed: the numbers of that moment, and what follows from them."""
+"""Why a request failed: the numbers at that event, and the cause that follows from them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,12 +12,12 @@ from bfcviz.model.state.model import Model
 
 
 class Cause(StrEnum):
-    """What stood in the way, the first of these that holds."""
+    """The cause of a failed request: the first of these that holds."""
 
-    OVER_LIMIT = "over limit"  # more than the limit itself: it could never fit
-    NOT_SHOWN = "not shown"  # a free chunk is large enough, so the events do not say why it was not taken
-    FRAGMENTED = "fragmented"  # enough is free, but in no one piece
-    FULL = "full"  # less is free than was asked for
+    OVER_LIMIT = "over limit"  # larger than the limit itself: it can never fit
+    NOT_SHOWN = "not shown"  # a free chunk is large enough; the events do not show why it was not taken
+    FRAGMENTED = "fragmented"  # enough is free, but no single chunk is large enough
+    FULL = "full"  # less is free than requested
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Diagnosis:
     """One OOM event with the state around it, in bytes.
 
     Attributes:
-        requested: what was asked for.
+        requested: the requested size.
         rounded: `requested` rounded up to a multiple of 256.
-        free_bytes, largest_free_chunk: as the event says.
-        free_chunks: how many pieces `free_bytes` are in.
-        pool_bytes: got from the sub-allocator so far.
-        bytes_limit: None where the trace does not know it.
-        cause: why it failed.
+        free_bytes, largest_free_chunk: from the event.
+        free_chunks: number of free chunks.
+        pool_bytes: bytes of all regions.
+        bytes_limit: None where the trace does not have it.
+        cause: why the request failed.
         hole: the largest free chunk, of CHUNK; None where nothing is free.
-        before, after: the chunks around `hole` in its region; None at the region's ends.
+        before, after: the neighbours of `hole` in its region; None at the region's ends.
     """
 
     requested: int
@@ -50,24 +50,24 @@ class Diagnosis:
 
     @property
     def room(self) -> int | None:
-        """Bytes by which the limit let the pool grow; None where there is no known limit."""
+        """Bytes by which the limit allows the pool to grow; None where no limit is known."""
         return None if self.bytes_limit is None else max(0, self.bytes_limit - self.pool_bytes)
 
 
 def diagnose(trace: Trace, event: int, model: Model | None = None) -> Diagnosis:
-    """Say why a request failed.
+    """Find out why a request failed.
 
     Args:
         trace: the events.
         event: index of its OOM event.
-        model: one of this trace and pool to look with; it is brought back to where it stands.
+        model: a model of this trace and pool to use; it returns to its step.
 
     Raises:
-        TraceError: the event is no OOM, or the trace does not have it.
+        TraceError: the event is not an OOM, or the trace does not have it.
     """
     record = trace.read(event, event + 1)[0]
     if record["kind"] != Kind.OOM:
-        raise TraceError(f"event {event} is no OOM but {Kind(int(record['kind'])).name}")
+        raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
     pool = int(record["pool"])
     if model is None or model.trace is not trace or model.pool != pool:
         model = Model(trace, pool)
@@ -100,7 +100,7 @@ def _cause(rounded: int, free_bytes: int, largest: int, limit: int | None) -> Ca
 
 
 def _largest_hole(model: Model) -> tuple[np.void | None, np.void | None, np.void | None]:
-    """The largest free chunk (of equals the lowest) and its neighbours in its region."""
+    """The largest free chunk (of equal ones the lowest) and its neighbours in its region."""
     chunks = model.chunks()
     if model.table.chunks_free == 0:
         return None, None, None

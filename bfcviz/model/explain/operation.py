@@ -1,4 +1,4 @@
-"""The events that one request wrote, from making room for it to its ALLOCATE or OOM.
+"""The events that one request wrote, from the first release or extension to its ALLOCATE or OOM.
 
 ::
 
@@ -16,20 +16,20 @@ from bfcviz.events.schema import MIN_CHUNK, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 
 _REACH: Final = 64
-"""Events looked at on either side: one operation's follow each other, but other pools write in between."""
+"""Events read on either side: those of one operation are consecutive but for events of other pools."""
 
 _ON_THE_WAY: Final = (Kind.SPLIT, Kind.EXTEND, Kind.MERGE, Kind.RELEASE)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One request's events; each sequence is in the order they were written.
+    """The events of one request; each sequence is in the order of writing.
 
     Attributes:
         end: its ALLOCATE or OOM.
-        splits: of the chunk it took.
-        extends: regions granted for it.
-        releases: regions given back to make room for those.
+        splits: the SPLITs of the chunk that it took.
+        extends: the EXTENDs made for it.
+        releases: the RELEASEs that made room for those.
     """
 
     end: np.void
@@ -39,17 +39,17 @@ class Operation:
 
     @property
     def pool(self) -> int:
-        """The heap it is of."""
+        """Index of its pool."""
         return int(self.end["pool"])
 
     @property
     def taken(self) -> int:
-        """Handle of the chunk it took, before that was split."""
+        """Handle of the chunk that it took, before the split."""
         return int((*self.splits, self.end)[0]["chunk"])
 
     @property
     def taken_at(self) -> int:
-        """The step just before that chunk was split or handed out."""
+        """The step just before that chunk was split or allocated."""
         return int((*self.splits, self.end)[0]["seq"])
 
     @property
@@ -59,7 +59,7 @@ class Operation:
 
 
 def operation_of(trace: Trace, event: int) -> Operation | None:
-    """The request that the event with this index belongs to; None where it is of none.
+    """The request to which the event with this index belongs; None where it belongs to none.
 
     Raises:
         TraceError: the trace has no such event.
@@ -114,7 +114,7 @@ def _room_made(before: Events, end: np.void) -> tuple[list[np.void], list[np.voi
     rounded = max(MIN_CHUNK, -(-int(end["requested"]) // MIN_CHUNK) * MIN_CHUNK)
     extends: list[np.void] = []
     releases: list[np.void] = []
-    merged = None  # handle that the MERGE just passed absorbed
+    merged = None  # handle of the chunk that the later MERGE merged away
     for event in before:
         kind = event["kind"]
         if kind == Kind.EXTEND and event["requested"] == rounded and merged in (None, int(event["chunk"])):

@@ -1,15 +1,18 @@
-"""The search of an allocation: the bins it looked at, the chunk it took, and whether that was split.
+"""The search of an allocation: the bins it searched, the chunk it took, and whether that chunk was split.
 
-No event records a search. It is made again here, by the heap's rule, among the chunks that were free just before:
+No event records a search. This module repeats it, by the heap's rule, among the chunks that were free just before:
 
 ::
 
-    request -> rounded up -> its bin, and upwards -> the smallest chunk that fits, of equals the lowest address
+    request -> rounded up -> its bin, and upwards -> the smallest chunk that fits, of equal ones the lowest address
     nothing fits in any bin -> release wholly free regions, extend the pool -> search again
-    the chunk taken:  | padding | handed out | rest |      padding and rest stay free, if they are cut off
+    the chunk taken:  | padding | allocated | rest |       padding and rest stay free where they are split off
 
-What was found is always what the events say; chunks that should have come first are counted, not explained away.
+The chunk taken is always the one in the events; chunks that the rule takes earlier are counted in `passed_over`.
 """
+
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,26 +21,86 @@ from bfcviz.events.row_copy import taken as picked
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.operation import Operation, operation_of
-from bfcviz.model.explain.search_result import Cut, Taken
-from bfcviz.model.explain.search_result import Search as Search
-from bfcviz.model.explain.text.search import search_words as search_words
 from bfcviz.model.state import array_access
 from bfcviz.model.state.model import Model
-from bfcviz.model.state.size_classes import bin_numbers
+from bfcviz.model.state.views import bin_numbers
 
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 
 
+class Cut(StrEnum):
+    """Why a chunk was split or not."""
+
+    EXACT = "exact"  # not split: nothing is left over
+    HALVES = "halves"  # split: it is at least twice the rounded request
+    WASTE = "waste"  # split: the rest reaches the waste limit
+    WHOLE = "whole"  # not split: the rest is less than both
+    NOT_SHOWN = "not shown"  # the rule says otherwise, or needs options that the trace does not have
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The chunk that a search took, in bytes.
+
+    Attributes:
+        address, size, bin: before any split.
+        padding: split off its start for alignment.
+        rest: left over after the rounded request; a chunk of its own where `split`.
+        split: whether the rest was split off.
+        cut: why the chunk was split or not.
+    """
+
+    address: int
+    size: int
+    bin: int
+    padding: int
+    rest: int
+    split: bool
+    cut: Cut
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one request and its result.
+
+    Attributes:
+        event: index of the event that ended it, an ALLOCATE or OOM.
+        requested, rounded: requested bytes, and those rounded up to a multiple of 256.
+        first_bin, last_bin: the bins searched before any extension of the pool.
+        free_chunks: number of free chunks in each of these bins.
+        too_small: number of chunks in the first bin that do not fit.
+        passed_over: number of chunks that fit and come before the one taken by the rule. An alignment or a timestamp
+            excludes them; no event says which.
+        extended: bytes by which the pool was extended because nothing fitted.
+        released: number of free regions released to make room for that.
+        max_waste: a chunk with at least this rest in bytes is always split; None where the trace does not have it.
+        taken: None where the request failed.
+    """
+
+    event: int
+    requested: int
+    rounded: int
+    first_bin: int
+    last_bin: int
+    free_chunks: tuple[int, ...]
+    too_small: int
+    passed_over: int
+    extended: int
+    released: int
+    max_waste: int | None
+    taken: Taken | None
+
+
 def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | None:
-    """The search made by the operation that this event is part of.
+    """Repeat the search of the operation to which this event belongs.
 
     Args:
         trace: the events.
-        event: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE on the way to one.
-        model: one of this trace and pool to look with; it is brought back to where it stands.
+        event: index of an ALLOCATE or OOM, or of a SPLIT, EXTEND or RELEASE of the same operation.
+        model: a model of this trace and pool to use; it returns to its step.
 
     Returns:
-        None for events of no request, and for heaps tiled from addresses alone: what was free is not known.
+        None for events without a request, and for heaps rebuilt from addresses alone: their free chunks are not known.
 
     Raises:
         TraceError: the trace has no such event, or those before it contradict each other.
@@ -80,7 +143,7 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | 
 
 
 def _chunks(model: Model, step: int) -> NDArray[np.void]:
-    """Rows of the chunks at a step, in no order: sooner had than `chunks()`, whose kept array stays."""
+    """Rows of the chunks at a step, in no order: faster than `chunks()`, whose cached array stays valid."""
     with model.visiting(step):
         return model.table.chunk_rows()
 
@@ -118,7 +181,7 @@ def _cut(usable: int, rounded: int, split: bool, max_waste: int | None) -> Cut: 
 
 
 def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
-    """How many of the chunks that fit come before the one taken; all where none of them was."""
+    """Number of chunks that fit and come before the one taken; all where none was taken."""
     if taken is None:
         return len(fits)
     smaller = fits["size"] < taken.size
@@ -127,7 +190,7 @@ def _passed_over(fits: NDArray[np.void], taken: Taken | None) -> int:
 
 
 def _max_waste(trace: Trace, pool: int) -> int | None:
-    """As `AllocatorOptions.max_waste`, from what the trace says of the heap's options."""
+    """As `AllocatorOptions.max_waste`, from the heap's options in the trace."""
     heap = trace.origin.pools[pool]
     fraction = heap.options.get("fragmentation_fraction", 0.0)
     if not heap.options or not isinstance(fraction, int | float):
@@ -138,7 +201,7 @@ def _max_waste(trace: Trace, pool: int) -> int | None:
 
 
 def _is_tiled(trace: Trace, pool: int) -> bool:
-    """Whether the importer only knew addresses, so that nobody knows what else was free."""
+    """Whether the importer had only addresses, so that the free chunks are not known."""
     checks = trace.origin.details.get("checks")
     check = checks[pool] if isinstance(checks, list) and pool < len(checks) else None
     return isinstance(check, dict) and check.get("method") == "tiled"

@@ -1,1 +1,1 @@
-"""Each allocation from its ALLOCATE event to its FREE event, and where it lies among all addresses."""
+"""Each allocation from its ALLOCATE event to its FREE event, and its place among all addresses."""

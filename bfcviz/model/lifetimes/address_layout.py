@@ -1,12 +1,12 @@
-"""Layout: all addresses that a pool ever had, side by side, so that a whole trace fits on one axis.
+"""All addresses that a pool ever had on one axis, without the gaps between regions.
 
 ::
 
     address   |==region 0==|      gap      |==region 1==|==2==|
     position  |==region 0==|==region 1==|==2==|                  `total` bytes in all
 
-Regions may be released and granted again elsewhere, or over old addresses: the layout is the union of all
-grants of the trace, and the same at every step.
+Regions may be released, and granted again elsewhere or over old addresses: the layout is the union of all grants of
+the trace, and it is the same at every step.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ GRANT = np.dtype(
     ],
     align=True,
 )
-"""Bytes that one EXTEND brought."""
+"""The bytes that one EXTEND added."""
 
 NEVER: Final = np.uint64(2**64 - 1)
 """The `seq` of an event that has not happened."""
 
 
 def grants(trace: Trace, pool: int = 0) -> NDArray[np.void]:
-    """Every grant of the trace as it is now, shape (n,) of GRANT, by `born`."""
+    """Every grant of the trace so far, shape (n,) of GRANT, by `born`."""
     found = _before(trace, pool)
-    living = {row[6]: [index] for index, row in enumerate(found)}  # slot -> indices of its grants
+    alive = {row[6]: [index] for index, row in enumerate(found)}  # slot -> indices of its grants
     for block in trace.blocks():
         kinds = block["kind"]
         rare = np.flatnonzero((kinds == Kind.EXTEND) | (kinds == Kind.RELEASE))
@@ -50,11 +50,11 @@ def grants(trace: Trace, pool: int = 0) -> NDArray[np.void]:
                 continue
             seq, time, slot = int(event["seq"]), int(event["time"]), int(event["region"])
             if event["kind"] == Kind.RELEASE:
-                for index in living.pop(slot, []):
+                for index in alive.pop(slot, []):
                     found[index][3], found[index][5] = seq, time
                 continue
             grew = bool(event["flags"] & Flag.GREW)
-            living.setdefault(slot, []).append(len(found))
+            alive.setdefault(slot, []).append(len(found))
             size = int(event["size"])
             found.append([int(event["address"]), size, seq, int(NEVER), time, _LAST, slot, grew])
     return np.array([tuple(row) for row in found], GRANT)
@@ -64,7 +64,7 @@ _LAST: Final = 2**63 - 1
 
 
 def _before(trace: Trace, pool: int) -> list[list[int]]:
-    """The regions that are there at the first step of a trace whose first events are no longer kept."""
+    """The regions at the first step of a trace that no longer has its first events."""
     if trace.first == 0:
         return []
     model = Model(trace, pool)
@@ -89,9 +89,9 @@ class Layout:
 
     Attributes:
         grants: of GRANT, by `born`.
-        starts: where each united stretch of addresses begins, ascending, uint64.
-        before: positions at which they begin, one more for the end: uint64.
-        edges: positions where a region begins, and the end; ascending, float64.
+        starts: start addresses of the united ranges, ascending, uint64.
+        before: start positions of the ranges, and the end: one more than `starts`, uint64.
+        edges: start positions of regions, and the end; ascending, float64.
     """
 
     grants: NDArray[np.void]
@@ -101,7 +101,7 @@ class Layout:
 
     @classmethod
     def of(cls, trace: Trace, pool: int = 0) -> "Layout":
-        """The layout of all that the trace has now."""
+        """The layout of all grants of the trace so far."""
         found = grants(trace, pool)
         starts, sizes = _united(found["address"], found["size"])
         before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes, dtype=np.uint64)])
@@ -111,11 +111,11 @@ class Layout:
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
+        """All bytes of the layout."""
         return int(self.before[-1])
 
     def position(self, address: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """Where addresses inside grants lie, float64 (exact to 2^53)."""
+        """The positions of addresses inside grants, float64 (exact to 2^53)."""
         if len(self.starts) == 0:
             return np.zeros(len(address))
         if len(self.starts) == 1:
@@ -136,7 +136,7 @@ class Layout:
 def _united(
     address: NDArray[np.uint64], size: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Starts and sizes of the fewest stretches that cover the same addresses, ascending."""
+    """Starts and sizes of the fewest ranges that cover the same addresses, ascending."""
     if not len(address):
         return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
     order = np.argsort(address, kind="stable")

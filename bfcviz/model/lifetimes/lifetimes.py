@@ -1,12 +1,12 @@
-"""Lifetimes: each allocation from the event that handed it out to the one that took it back.
+"""Lifetimes: each allocation from its ALLOCATE event to its FREE event.
 
 ::
 
     address |      [== a ======]                 an allocation is alive at the steps born + 1 .. died
-            |  [=== b =====================      died: NEVER, when it still is at the end of the look
+            |  [=== b =====================      died: NEVER where it is alive at the end of the range
             +------------------------------ step
 
-A FREE carries the low 32 bits of its ALLOCATE's `seq`, so that one pass over the events matches them all.
+A FREE has the low 32 bits of its ALLOCATE's `seq`, so one pass over the events matches all of them.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LIFETIME = np.dtype(
         ("size", "<u8"),
         ("requested", "<u8"),
         ("born", "<u8"),  # `seq` of its ALLOCATE
-        ("died", "<u8"),  # `seq` of its FREE; NEVER: alive at the end of what was looked at
+        ("died", "<u8"),  # `seq` of its FREE; NEVER: alive at the end of the range
         ("label", "<u4"),
         ("chunk", "<u4"),  # handle
         ("thread", "<u2"),
@@ -42,7 +42,7 @@ LIFETIME = np.dtype(
 """One allocation."""
 
 Wanted = Callable[[NDArray[np.uint64], NDArray[np.uint64]], NDArray[np.bool_]]
-"""Which allocations are looked for, by their addresses and sizes."""
+"""Selects allocations by their addresses and sizes."""
 
 _LOW: Final = np.uint64(2**32 - 1)
 
@@ -53,25 +53,11 @@ class Found:
 
     Attributes:
         lifetimes: of LIFETIME, by `born`.
-        seen: how many there are in all.
+        seen: number of allocations in the range, where `largest` keeps only some.
     """
 
     lifetimes: NDArray[np.void]
     seen: int
-
-
-def lifetimes(
-    trace: Trace, pool: int = 0, start: int | None = None, stop: int | None = None, largest: int | None = None
-) -> NDArray[np.void]:
-    """All allocations that are alive at any of the steps [start, stop], or only the `largest` ones of them.
-
-    Returns:
-        Array of LIFETIME by `born`. Of those of one size the first ones count as larger.
-
-    Raises:
-        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
-    """
-    return find(trace, pool, start, stop, largest=largest).lifetimes
 
 
 def find(  # noqa: PLR0913  each bounds the search in its own way
@@ -85,37 +71,39 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
     most: int | None = None,
     model: Model | None = None,
 ) -> Found:
-    """As `lifetimes`, in bounded memory where it is told to be.
+    """Find the allocations that are alive at any of the steps [start, stop].
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        start: the first step; None: the first there is.
-        stop: the last step; None: the trace's last one.
-        largest: keep only so many, the largest ones.
-        wanted: leave out all others.
-        most: give up (with no lifetimes) as soon as there are more.
-        model: one of this trace and pool that knows short ways to `start`; it is put back.
+        pool: index of the pool.
+        start: the first step; None: the first step of the trace.
+        stop: the last step; None: the last step of the trace.
+        largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
+        wanted: keep only these.
+        most: stop, and return no lifetimes, as soon as there are more than this.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
 
     Raises:
-        TraceError: as `lifetimes`.
+        TraceError: the trace has no such steps, or the events up to `start` contradict each other.
     """
     start = trace.first if start is None else start
     stop = len(trace) if stop is None else stop
     if not trace.first <= start <= stop <= len(trace):
-        raise TraceError(f"lifetimes of steps {start} to {stop} were asked for, of {len(trace)} events")
-    gathering = _Gathering(in_use_at(trace, pool, start, model), wanted, largest)
-    gathering.forget()
+        raise TraceError(
+            f"lifetimes of steps {start} to {stop} are not possible: the trace has steps {trace.first} to {len(trace)}"
+        )
+    collector = _Collector(in_use_at(trace, pool, start, model), wanted, largest)
+    collector.forget()
     for block in trace.blocks(start, stop):
-        if most is not None and gathering.seen > most:
+        if most is not None and collector.seen > most:
             break
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        gathering.begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
-        gathering.end(block, np.flatnonzero(kinds == Kind.FREE))
-        gathering.forget()
-    if most is not None and gathering.seen > most:
-        return Found(np.zeros(0, LIFETIME), gathering.seen)
-    return Found(gathering.all(), gathering.seen)
+        collector.begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
+        collector.end(block, np.flatnonzero(kinds == Kind.FREE))
+        collector.forget()
+    if most is not None and collector.seen > most:
+        return Found(np.zeros(0, LIFETIME), collector.seen)
+    return Found(collector.all(), collector.seen)
 
 
 def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
@@ -127,9 +115,9 @@ def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) ->
 
 
 def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """When events happened, in nanoseconds; reads only the blocks they lie in.
+    """The times of events, in nanoseconds; reads only their blocks.
 
-    Those that are no longer kept have the time of the first that is.
+    Events that the trace no longer has get the time of its first event.
     """
     seqs = np.maximum(seqs, np.uint64(trace.first))
     blocks = seqs // np.uint64(BLOCK)
@@ -143,7 +131,7 @@ def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def end_of(trace: Trace, pool: int, born: int, stop: int) -> int:
-    """The `seq` of the FREE of the allocation that event `born` made; NEVER if none of those before `stop` is."""
+    """The `seq` of the FREE of the allocation of event `born`; NEVER where it is not before `stop`."""
     low = born & int(_LOW)
     for block in trace.blocks(born + 1, stop):
         hits = np.flatnonzero(
@@ -155,80 +143,80 @@ def end_of(trace: Trace, pool: int, born: int, stop: int) -> int:
 
 
 def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
-    """Chunks in use as lifetimes that have not ended, by `born`."""
+    """Chunks in use as lifetimes that did not end, by `born`."""
     return _filled(chunks, np.argsort(chunks["born"]), "handle")
 
 
 def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
-    """The lifetimes that ALLOCATE events at these places begin."""
+    """The lifetimes that the ALLOCATE events at these indices begin."""
     found = _filled(events, at, "chunk")
     found["born"] = events["seq"][at]
     return found
 
 
 def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
-    """The `seq` of the ALLOCATE of each FREE at these places: the last before it with these low 32 bits."""
+    """The `seq` of the ALLOCATE of each FREE at these indices: the last one before it with the same low 32 bits."""
     seq = events["seq"][at]
     found: NDArray[np.uint64] = seq - ((seq - events["other"][at]) & _LOW)
     return found
 
 
-class _Gathering:
-    """Those alive now, those that ended, and how small one must be to be of no interest."""
+class _Collector:
+    """Collects lifetimes: those alive, those that ended, and the size below which they are not kept."""
 
     def __init__(self, chunks: NDArray[np.void], wanted: Wanted | None, largest: int | None) -> None:
         self._wanted = wanted
         self._largest = largest
         self._floor = 0
         carried = of_chunks(chunks)
-        self._living = taken(carried, self._looked_for(carried, np.arange(len(carried))))
+        self._alive = taken(carried, self._selected(carried, np.arange(len(carried))))
         self._ended: list[NDArray[np.void]] = []
-        self.seen = len(self._living)
+        self.seen = len(self._alive)
 
     def begin(self, block: Events, at: NDArray[np.intp]) -> None:
-        """Take in the ALLOCATE events of a block that are at these places."""
-        at = self._looked_for(block, at)
+        """Add the ALLOCATE events of a block at these indices."""
+        at = self._selected(block, at)
         self.seen += len(at)
         large = at if self._floor == 0 else at[block["size"][at] > self._floor]
-        self._living = joined([self._living, born_by(block, large)])
+        self._alive = joined([self._alive, born_by(block, large)])
 
     def end(self, block: Events, at: NDArray[np.intp]) -> None:
-        """Take in the FREE events of a block that are at these places."""
-        at = self._looked_for(block, at)
+        """Apply the FREE events of a block at these indices."""
+        at = self._selected(block, at)
         at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
-        if len(self._living) and len(at):
+        if len(self._alive) and len(at):
             born = born_of(block, at)
-            place = np.minimum(np.searchsorted(self._living["born"], born), len(self._living) - 1)
-            hit = self._living["born"][place] == born
-            self._living["died"][place[hit]] = block["seq"][at[hit]]
-            over = self._living["died"] != NEVER
-            self._ended.append(taken(self._living, over))
-            self._living = taken(self._living, ~over)
+            place = np.minimum(np.searchsorted(self._alive["born"], born), len(self._alive) - 1)
+            hit = self._alive["born"][place] == born
+            self._alive["died"][place[hit]] = block["seq"][at[hit]]
+            over = self._alive["died"] != NEVER
+            self._ended.append(taken(self._alive, over))
+            self._alive = taken(self._alive, ~over)
 
     def all(self) -> NDArray[np.void]:
-        """All that is kept, by `born`."""
-        kept = joined([*self._ended, self._living])
+        """All kept lifetimes, by `born`."""
+        kept = joined([*self._ended, self._alive])
         return taken(kept, np.argsort(kept["born"]))
 
-    def _looked_for(self, records: NDArray[np.void], at: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _selected(self, records: NDArray[np.void], at: NDArray[np.intp]) -> NDArray[np.intp]:
         if self._wanted is None:
             return at
         return at[self._wanted(records["address"][at], records["size"][at])]
 
     def forget(self) -> None:
-        """Let go of those that are too small to be among the largest."""
+        """Drop lifetimes that are too small to be among the largest."""
         largest = self._largest
-        if largest is None or len(self._living) + sum(map(len, self._ended)) <= largest:
+        if largest is None or len(self._alive) + sum(map(len, self._ended)) <= largest:
             return
         kept = self.all()
         kept = taken(kept, np.sort(np.lexsort([kept["born"], ~kept["size"]])[:largest]))
         self._floor = int(kept["size"].min(initial=NEVER))
         over = kept["died"] != NEVER
-        self._ended, self._living = [taken(kept, over)], taken(kept, ~over)
+        self._ended, self._alive = [taken(kept, over)], taken(kept, ~over)
 
 
 def _filled(records: NDArray[np.void], at: NDArray[np.intp], handle: str) -> NDArray[np.void]:
-    # Field by field: NumPy picks whole records a hundred times slower.
+    # Field by field: NumPy selects whole records a hundred times slower.
     found = np.zeros(len(at), LIFETIME)
     names = set(records.dtype.names or ())
     for name in LIFETIME.names or ():

@@ -1,4 +1,4 @@
-"""Occupancy: how full each stretch of addresses was in each stretch of time, on an even grid.
+"""Occupancy: how full each range of addresses was in each range of time, on an even grid.
 
 ::
 
@@ -6,9 +6,9 @@
              |######|######|######|     averaged over its time
              +--------------------- step or time
 
-An event changes a range of positions from a moment on: two corners in the grid of second differences. Running sums
-both ways then give the cells. So an event costs the same whatever its size, and the sums cost what the grid has
-cells.
+An event changes a range of positions from a moment on: two points in a grid of second differences. Cumulative sums in
+both directions then give the cells. So the cost of an event does not depend on its size, and the cost of the sums is
+proportional to the number of cells.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.address_layout import NEVER, Layout
-from bfcviz.model.lifetimes.corners import Corners, Floats
+from bfcviz.model.lifetimes.difference_grid import DifferenceGrid, Floats
 from bfcviz.model.lifetimes.lifetimes import born_by, born_of, in_use_at, of_chunks
 from bfcviz.model.state.model import Model
 
 _BATCH: Final = 32_768
-"""Events whose numbers are worked on together: they fit into the processor's cache."""
+"""Events processed together: their numbers fit into the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """What bytes in use are told apart by.
+    """The classes by which bytes in use are counted.
 
     Attributes:
-        count: how many classes there are.
-        of: the class, below `count`, of each of an array of LIFETIME (`died` is not known yet).
+        count: number of classes.
+        of: gives the class, below `count`, of each row of an array of LIFETIME (`died` is not known yet).
     """
 
     count: int
@@ -44,13 +44,13 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Grid:
+class OccupancyGrid:
     """The cells of an occupancy.
 
     Attributes:
         start, stop: the first and last step; the state after step `stop` takes no time.
         low, high: positions (see `Layout`) at the bottom and top edge.
-        columns, lines: how many cells across and up.
+        columns, lines: number of cells across and up.
         axis: columns are equal in steps or in time.
     """
 
@@ -64,26 +64,26 @@ class Grid:
 
     @property
     def cell(self) -> float:
-        """Positions a cell spans, in bytes."""
+        """Height of a cell in bytes."""
         return (self.high - self.low) / self.lines
 
     def rows(self, positions: Floats) -> Floats:
-        """Where positions lie, in lines from the bottom, those outside on the nearest edge."""
+        """Positions in lines from the bottom; positions outside are moved to the nearest edge."""
         scaled: Floats = (positions - self.low) * (self.lines / (self.high - self.low))
         return np.clip(scaled, 0.0, self.lines, out=scaled)
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What the cells of a grid hold, averaged over the time of their columns: bytes, float64.
+    """The bytes in each cell of a grid, averaged over the time of its column, float64.
 
     Attributes:
         grid: the cells.
         by_class: bytes in use, (classes, lines, columns); line 0 is the lowest.
-        pool: bytes got from the sub-allocator, (lines, columns).
+        pool: bytes of regions, (lines, columns).
     """
 
-    grid: Grid
+    grid: OccupancyGrid
     by_class: Floats
     pool: Floats
 
@@ -108,20 +108,20 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     layout: Layout | None = None,
     model: Model | None = None,
 ) -> Occupancy:
-    """How full each cell of an even grid over steps [start, stop] and positions was.
+    """Compute how full each cell of an even grid over steps [start, stop] and positions was.
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        start: the first step; None: the first there is.
-        stop: the last step; None: the trace's last one.
-        positions: from where to where; None: all.
+        pool: index of the pool.
+        start: the first step; None: the first step of the trace.
+        stop: the last step; None: the last step of the trace.
+        positions: the lowest and highest position; None: all.
         columns: cells across.
         lines: cells up.
         axis: columns are equal in steps or in time.
-        classes: what bytes in use are told apart by; None: nothing.
-        layout: of the trace and pool, if it is known.
-        model: one of this trace and pool that knows short ways to `start`; it is put back.
+        classes: the classes of bytes in use; None: one class.
+        layout: of the trace and pool, where the caller has it.
+        model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
 
     Raises:
         TraceError: the trace has no such steps, the grid no cells, or the events up to `start` contradict
@@ -131,10 +131,10 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     stop = len(trace) if stop is None else stop
     layout = layout or Layout.of(trace, pool)
     low, high = positions or (0.0, float(max(layout.total, 1)))
-    grid = Grid(start, stop, low, high, columns, lines, axis)
+    grid = OccupancyGrid(start, stop, low, high, columns, lines, axis)
     _check(trace, grid)
-    across = _Across(trace, grid)
-    held = _Held(grid, classes)
+    across = _ColumnScale(trace, grid)
+    held = _CellBytes(grid, classes)
     _add_carried(held, layout, in_use_at(trace, pool, start, model))
     for block in trace.blocks(start, stop):
         kinds = np.where(block["pool"] == pool, block["kind"], 0)
@@ -144,19 +144,19 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     return Occupancy(grid, held.sums(), _pool(grid, layout, across))
 
 
-def _check(trace: Trace, grid: Grid) -> None:
+def _check(trace: Trace, grid: OccupancyGrid) -> None:
     if not trace.first <= grid.start <= grid.stop <= len(trace) or min(grid.columns, grid.lines) < 1:
         raise TraceError(
-            f"the occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells was asked "
-            f"for, of {len(trace)} events"
+            f"occupancy of steps {grid.start} to {grid.stop} in {grid.columns} x {grid.lines} cells is not possible: "
+            f"the trace has steps {trace.first} to {len(trace)}, and the grid needs at least one cell"
         )
     if not grid.high > grid.low:
         raise TraceError(
-            f"the occupancy of positions {grid.low:g} to {grid.high:g} was asked for: there are none between"
+            f"occupancy of positions {grid.low:g} to {grid.high:g} is not possible: give a high end above the low end"
         )
 
 
-def _add_carried(held: "_Held", layout: Layout, chunks: NDArray[np.void]) -> None:
+def _add_carried(held: "_CellBytes", layout: Layout, chunks: NDArray[np.void]) -> None:
     carried = of_chunks(chunks)
     which = held.classes.of(carried) if held.classes else None
     at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
@@ -164,7 +164,7 @@ def _add_carried(held: "_Held", layout: Layout, chunks: NDArray[np.void]) -> Non
 
 
 def _add_events(
-    held: "_Held", layout: Layout, across: "_Across", block: Events, at: NDArray[np.intp]
+    held: "_CellBytes", layout: Layout, across: "_ColumnScale", block: Events, at: NDArray[np.intp]
 ) -> None:
     freed = block["kind"][at] == Kind.FREE
     which = None
@@ -176,8 +176,8 @@ def _add_events(
     held.add(_ranges(layout, block["address"][at], block["size"][at]), x, 1.0 - 2.0 * freed, which)
 
 
-def _pool(grid: Grid, layout: Layout, across: "_Across") -> Floats:
-    held, grants = _Held(grid, None), layout.grants
+def _pool(grid: OccupancyGrid, layout: Layout, across: "_ColumnScale") -> Floats:
+    held, grants = _CellBytes(grid, None), layout.grants
     gone = grants[grants["died"] != NEVER]
     for records, end, sign in ((grants, "born", 1.0), (gone, "died", -1.0)):
         x = across.after(records[end], records[f"{end}_time"])
@@ -192,36 +192,36 @@ def _ranges(layout: Layout, address: NDArray[np.uint64], size: NDArray[np.uint64
     return low, low + size.astype(np.float64)
 
 
-class _Across:
-    """Where moments lie, in columns from the left edge; those outside on the nearest edge."""
+class _ColumnScale:
+    """Converts moments to columns from the left edge; moments outside are moved to the nearest edge."""
 
-    def __init__(self, trace: Trace, grid: Grid) -> None:
+    def __init__(self, trace: Trace, grid: OccupancyGrid) -> None:
         self._grid = grid
         self._first, self._last = grid.start, grid.stop
         if grid.axis == "time":
-            self._first, self._last = (_time(trace, step) for step in (grid.start, grid.stop))
+            self._first, self._last = (_time_of(trace, step) for step in (grid.start, grid.stop))
 
     def after(self, seq: NDArray[np.uint64], time: NDArray[np.int64]) -> Floats:
-        """Of the moments from which on the state is as these events left it."""
+        """The columns at which the states after these events begin."""
         when = time.astype(np.float64) if self._grid.axis == "time" else seq.astype(np.float64) + 1.0
         when -= self._first
         when *= self._grid.columns / max(self._last - self._first, 1)
         return np.clip(when, 0.0, self._grid.columns, out=when)
 
 
-def _time(trace: Trace, step: int) -> int:
-    """When the event that led to a step happened; of the first step, the first event."""
+def _time_of(trace: Trace, step: int) -> int:
+    """The time of the event that led to a step; for the first step, of the first event."""
     event = max(step - 1, trace.first)
     return int(trace.read(event, event + 1)["time"][0]) if len(trace) > trace.first else 0
 
 
-class _Held:
-    """Ranges of positions that gain and lose bytes."""
+class _CellBytes:
+    """The bytes of each cell, summed from ranges of positions that gain and lose bytes."""
 
-    def __init__(self, grid: Grid, classes: Classes | None) -> None:
+    def __init__(self, grid: OccupancyGrid, classes: Classes | None) -> None:
         self.classes = classes
         self._grid = grid
-        self._corners = Corners(classes.count if classes else 1, grid.lines, grid.columns)
+        self._grid_sums = DifferenceGrid(classes.count if classes else 1, grid.lines, grid.columns)
 
     def add(
         self,
@@ -230,16 +230,16 @@ class _Held:
         signs: Floats,
         which: NDArray[np.integer] | None = None,
     ) -> None:
-        """Let ranges (their beginnings and ends) gain (sign 1) or lose (-1) their bytes from columns `x` on."""
+        """Add (sign 1) or remove (-1) the bytes of ranges, given by their starts and ends, from columns `x` on."""
         low, high = (self._grid.rows(end) for end in ranges)
         seen = high > low
         if not seen.all():
             low, high, x, signs = low[seen], high[seen], x[seen], signs[seen]
             which = None if which is None else which[seen]
-        self._corners.add(x, low, signs, which)
-        self._corners.add(x, high, -signs, which)
+        self._grid_sums.add(x, low, signs, which)
+        self._grid_sums.add(x, high, -signs, which)
 
     def sums(self) -> Floats:
         """The cells in bytes, (classes, lines, columns)."""
-        cells = self._corners.sums() * self._grid.cell
-        return np.maximum(cells, 0.0, out=cells)  # sums of fractions may end just below
+        cells = self._grid_sums.sums() * self._grid.cell
+        return np.maximum(cells, 0.0, out=cells)  # sums of fractions may be slightly negative

@@ -1,9 +1,9 @@
-"""Stack: lifetimes laid on one another in the order they began; when one ends, those above it come down.
+"""Stack lifetimes in the order they began; when one ends, those above it move down.
 
 ::
 
     bytes |        [=== c ===
-          |   [== b ==]  [=== c ======     c comes down when b ends
+          |   [== b ==]  [=== c ======     c moves down when b ends
           |[===== a =====================
           +------------------------------ step
 """
@@ -19,9 +19,9 @@ class Stack:
     """Heights over time.
 
     Attributes:
-        moments: each `seq` at which anything begins or ends, ascending, uint64.
-        below: bytes under each lifetime after each of them, (lifetimes, moments), float64.
-        first, last: for each lifetime the indices of the moments where it begins and ends.
+        moments: each `seq` at which a lifetime begins or ends, ascending, uint64.
+        below: bytes below each lifetime after each moment, (lifetimes, moments), float64.
+        first, last: for each lifetime the indices of the moments at which it begins and ends.
     """
 
     moments: NDArray[np.uint64]
@@ -30,7 +30,7 @@ class Stack:
     last: NDArray[np.intp]
 
     def turns(self, life: int) -> NDArray[np.intp]:
-        """The moments from which on a lifetime stands at another height, its beginning first."""
+        """The indices of the moments at which a lifetime begins or changes its height."""
         heights = self.below[life, self.first[life] : self.last[life]]
         changed = np.flatnonzero(np.diff(heights)) + 1
         found: NDArray[np.intp] = self.first[life] + np.append(0, changed)
@@ -38,7 +38,7 @@ class Stack:
 
 
 def stack(lifetimes: NDArray[np.void]) -> Stack:
-    """Stacks an array of LIFETIME that is in order of `born`; takes bytes by the square of its length."""
+    """Stack an array of LIFETIME, ordered by `born`; memory grows with the square of its length."""
     moments = np.unique(np.concatenate([lifetimes["born"], lifetimes["died"]]))
     first = np.searchsorted(moments, lifetimes["born"])
     last = np.searchsorted(moments, lifetimes["died"])

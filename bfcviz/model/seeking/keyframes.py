@@ -1,4 +1,4 @@
-"""Keyframes: the state of all pools at one step as bytes, stored in a file and read back with suspicion.
+"""Keyframes: the state of all pools at one step as bytes, stored in a file and validated when read.
 
 ::
 
@@ -9,9 +9,9 @@
         chunks:  size, handle, in use (a bit each)
         those in use: size - requested, step - born, label, thread, stream
 
-Addresses of chunks are not stored: chunks tile the regions. Each column is laid out lowest bytes first, then
-all second bytes, and so on. Measured on 4,504 chunks of a training trace: 16 KB in 0.4 ms, against 39 KB in
-1.0 ms with the columns as they are; higher levels of zlib gain 2 to 8 percent.
+Addresses of chunks are not stored: chunks tile the regions. Each column stores all lowest bytes first, then all
+second bytes, and so on. Measured on 4,504 chunks of a training trace: 16 KB in 0.4 ms, against 39 KB in 1.0 ms
+with plain columns; higher levels of zlib gain 2 to 8 percent.
 """
 
 import struct
@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 MAGIC: Final = b"BFCK"
@@ -39,7 +38,7 @@ _U8, _U4, _U2 = np.dtype("<u8"), np.dtype("<u4"), np.dtype("<u2")
 
 
 class _Counts(NamedTuple):
-    """One pool's numbers, which stand uncompressed before the columns."""
+    """The counts of one pool, stored uncompressed before the columns."""
 
     regions: int
     chunks: int
@@ -57,13 +56,13 @@ class _Counts(NamedTuple):
 
 
 def keyframes(trace: Trace, steps: Iterable[int]) -> Iterator[bytes]:
-    """The state of all pools before each of `steps`, which ascend; for `Trace.save(keyframes=...)`.
+    """The state of all pools at each of `steps`, which ascend; for `Trace.save(keyframes=...)`.
 
     Raises:
         TraceError: events contradict each other, or a step lies outside the trace.
     """
     pools = len(trace.origin.pools)
-    tables = [ChunkTable(pool, pools) for pool in range(pools)]
+    tables = [PoolState(pool, pools) for pool in range(pools)]
     start = trace.keyframe_before(trace.first)
     if start is not None:
         for pool, table in enumerate(tables):
@@ -112,10 +111,10 @@ def encode(snapshots: list[Snapshot]) -> bytes:
 
 
 def decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
-    """One pool of the keyframe that a file claims to hold for `step`.
+    """Decode one pool of the keyframe that a file has for `step`.
 
     Raises:
-        TraceError: it is no keyframe of that step, or no heap could be in the state it describes.
+        TraceError: it is not a keyframe of that step, or its state is impossible for a heap.
     """
     try:
         return _decode(data, step, pool, pools)
@@ -126,19 +125,19 @@ def decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
 def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
     head = HEADER.unpack_from(data)
     if head[:2] != (MAGIC, VERSION):
-        raise ValueError(f"it begins {data[:6].hex()}, not with the mark of version {VERSION}")
+        raise ValueError(f"it begins with {data[:6].hex()}, not with the magic of version {VERSION}")
     if head[2:] != (pools, step):
-        raise ValueError(f"it says {head[2]} pools at step {head[3]}; the trace has {pools}")
+        raise ValueError(f"it has {head[2]} pools at step {head[3]}; the trace has {pools}")
     counts = [_Counts._make(COUNTS.unpack_from(data, HEADER.size + i * COUNTS.size)) for i in range(pools)]
     for c in counts:
-        # Every chunk was made by an event of its own, and every region holds a chunk.
+        # One event makes at most one chunk, and every region has at least one chunk.
         if not c.regions <= c.chunks <= step or c.in_use > c.chunks:
             raise ValueError(f"{c.regions} regions and {c.chunks} chunks, {c.in_use} in use, are impossible")
     length = sum(c.nbytes for c in counts)
     inflate = zlib.decompressobj()
     columns = inflate.decompress(data[HEADER.size + pools * COUNTS.size :], length + 1)
     if len(columns) != length or not inflate.eof:
-        raise ValueError(f"its columns are not the {length} bytes that its counts say")
+        raise ValueError(f"its columns do not have the {length} bytes that its counts give")
     skipped = sum(c.nbytes for c in counts[:pool])
     snapshot = _snapshot(_Columns(columns, skipped), counts[pool], step)
     _check_counts(snapshot)
@@ -146,7 +145,7 @@ def _decode(data: bytes, step: int, pool: int, pools: int) -> Snapshot:
 
 
 class _Columns:
-    """Takes one column after the other."""
+    """Reads one column after the other."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.data = data
@@ -183,15 +182,15 @@ def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
     rows["handle"] = columns.take(counts.chunks, _U4)
     in_use = columns.take_bits(counts.chunks)
     if int(in_use.sum()) != counts.in_use:
-        raise ValueError(f"{int(in_use.sum())} chunks are in use, {counts.in_use} by its counts")
+        raise ValueError(f"{int(in_use.sum())} chunks are in use, its counts have {counts.in_use}")
     _check_regions(regions, slots)
     _tile(rows, regions, slots)
     handles = np.sort(rows["handle"])  # np.unique takes four times as long
     if len(rows) and ((handles[1:] == handles[:-1]).any() or int(handles[-1]) > step):
-        raise ValueError("handles of chunks repeat, or are higher than there can be")
+        raise ValueError("handles of chunks repeat, or are higher than possible")
     waste, age = columns.take(counts.in_use, _U8), columns.take(counts.in_use, _U8)
     if (waste > rows["size"][in_use]).any() or (age > step).any() or (age == 0).any():
-        raise ValueError("a chunk in use has an impossible size requested or step of birth")
+        raise ValueError("a chunk in use has an impossible requested size or allocation step")
     rows["state"] = np.where(in_use, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
     rows["requested"][in_use] = rows["size"][in_use] - waste
     rows["born"][in_use] = np.uint64(step) - age
@@ -209,7 +208,7 @@ def _check_regions(regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None
 
 
 def _tile(rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
-    """Give chunks their addresses and regions; their sizes must fill each region exactly."""
+    """Set the addresses and regions of chunks; their sizes must fill each region exactly."""
     ends = np.cumsum(rows["size"], dtype=np.uint64)
     starts = ends - rows["size"]
     if (ends <= starts).any():
@@ -228,7 +227,7 @@ def _tile(rows: NDArray[np.void], regions: NDArray[np.void], slots: NDArray[np.u
 def _check_counts(snapshot: Snapshot) -> None:
     sizes = snapshot.chunk_rows["size"][snapshot.chunk_rows["state"] == array_access.CHUNK_IN_USE]
     if not len(sizes) <= snapshot.num_allocs <= snapshot.step or snapshot.ooms > snapshot.step:
-        raise ValueError("it counts more or fewer allocations or OOMs than there can be")
+        raise ValueError("its counts of allocations or OOMs are impossible")
     if int(sizes.sum()) > snapshot.peak_bytes_in_use:
         raise ValueError("its peak of bytes_in_use is lower than bytes_in_use")
     if int(snapshot.region_rows["size"].sum()) > snapshot.peak_pool_bytes:

@@ -1,4 +1,4 @@
-"""Where a window on a heap begins when its log has lost events: the heap's own state, and a little history."""
+"""The start of a window on a live heap whose log lost events: the state of the heap, and the events still kept."""
 
 from typing import Protocol
 
@@ -11,15 +11,14 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Events
 from bfcviz.model.seeking.keyframes import encode
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
 
 
-class Moment(Protocol):
-    """A whole heap between two events, as `BFCAllocator.moment` tells it; arrays by field names."""
+class LiveHeapState(Protocol):
+    """A whole heap between two events, as `BFCAllocator.moment` returns it; arrays have named fields."""
 
     @property
     def step(self) -> int:
@@ -27,37 +26,37 @@ class Moment(Protocol):
 
     @property
     def chunks(self) -> NDArray[np.void]:
-        """With address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
+        """Fields: address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
 
     @property
     def regions(self) -> NDArray[np.void]:
-        """By ascending address, with address, size and slot."""
+        """By ascending address; fields: address, size, slot."""
 
     @property
     def num_allocs(self) -> int:
-        """Successful requests ever."""
+        """Successful requests since the heap was created."""
 
     @property
     def peak_bytes_in_use(self) -> int:
-        """The most that has been."""
+        """The highest bytes_in_use ever."""
 
     @property
     def largest_alloc_size(self) -> int:
-        """The largest chunk ever handed out."""
+        """The largest chunk ever allocated."""
 
     @property
     def peak_pool_bytes(self) -> int:
-        """The most that has been."""
+        """The highest pool_bytes ever."""
 
 
-def beginning(moment: Moment, log: EventLog) -> Beginning:
-    """The state at an old event that `log` still has, got by undoing from `moment`, and the events since.
+def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
+    """The state at an old event that `log` still has, and the events since; the state is undone from `moment`.
 
-    OOMs count from there. So do the peaks, where the highest of all lies in these events: the one before it is
-    known to nobody. Beside a very fast writer there may be no events: then it is the moment itself.
+    OOMs count from that event. Peaks count from there, too, where the highest one lies in these events: the peak before
+    them is then unknown. Beside a very fast writer there may be no events: the state is then `moment` itself.
     """
     events = _events_before(log, moment.step)
-    table = ChunkTable()
+    table = PoolState()
     table.restore(_snapshot(moment))
     events["pool"] = 0
     table.undo(events)
@@ -73,7 +72,7 @@ def beginning(moment: Moment, log: EventLog) -> Beginning:
 
 
 def _events_before(log: EventLog, step: int) -> Events:
-    """What is left of the events before `step`, but for the oldest: one more event would overwrite them."""
+    """The events before `step` that the log still has, without the oldest: the next events would overwrite those."""
     reader = Reader(log)
     margin = log.capacity // 16
     while (start := min(log.oldest + margin, step)) < step:
@@ -85,20 +84,20 @@ def _events_before(log: EventLog, step: int) -> Events:
     return log.copy(step, step)
 
 
-def _largest(table: ChunkTable) -> int:
+def _largest(table: PoolState) -> int:
     rows = table.chunk_rows()
     return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
 
 
-def _snapshot(moment: Moment) -> Snapshot:
+def _snapshot(moment: LiveHeapState) -> Snapshot:
     chunks, regions = moment.chunks, moment.regions
     rows = np.zeros(len(chunks), CHUNK_ROW)
     for name in ("address", "size", "handle", "region"):
         rows[name] = chunks[name]
     used = chunks["in_use"]
     rows["state"] = np.where(used, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
-    for name, theirs in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
-        rows[name][used] = chunks[theirs][used]
+    for name, source in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
+        rows[name][used] = chunks[source][used]
     rows["born"][used] = _whole_steps(chunks["born"][used].astype(np.uint64), moment.step)
     region_rows = np.zeros(len(regions), REGION_ROW)
     region_rows["address"], region_rows["size"] = regions["address"], regions["size"]

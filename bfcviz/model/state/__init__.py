@@ -1,5 +1,5 @@
-"""The state of one pool at one step: chunks, regions and totals, moved by events forwards and backwards.
+"""The state of one pool at one step: chunks, regions and totals. Events move it forwards and backwards.
 
-In: events of one pool. Out: the tables that all pictures and explanations read.
-`reducer` and its tables are compiled where there is a compiler.
+Enters: events of one pool. Leaves: the arrays that all pictures and explanations read.
+`pool_state` and its rows are compiled where there is a compiler.
 """

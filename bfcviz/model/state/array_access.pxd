@@ -1,4 +1,4 @@
-# The C side of raw.py: see there. A test holds the two files and the NumPy dtypes together.
+# The C side of array_access.py. A test checks that both files and the NumPy dtypes agree.
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
 
 from bfcviz.events.event_record cimport ALLOCATE, EXTEND, FREE, GREW, MARK, MERGE, OOM, RELEASE, SPLIT, Event
@@ -34,7 +34,7 @@ cdef enum:
     SERIES_WORDS = 7
     TOTALS = 6
 
-# The layers of figures.cells.
+# The layers of figures.region_map.raster.cells.
 cdef enum:
     HELD = 0
     WASTED = 1

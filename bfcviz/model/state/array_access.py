@@ -1,8 +1,8 @@
-"""What C and Python spell differently in compiled modules, spelled in Python; `raw.pxd` beside it spells it in C.
+"""What compiled modules write differently in C and in Python: here in Python, in `array_access.pxd` in C.
 
-Those of `model` and `figures` import this module when they run as they are. Compiled, Cython takes every `raw.NAME`
-from `raw.pxd` instead: pointers for the lists, enum constants for the integers. Same names, same meaning, in both
-files.
+The compiled modules of `model` and `figures` import this module when they run uncompiled. Compiled, Cython takes
+every `array_access.NAME` from `array_access.pxd` instead: pointers for the lists, enum constants for the integers.
+Both files have the same names with the same meaning.
 """
 
 from types import SimpleNamespace
@@ -17,20 +17,20 @@ COMPILED = False
 EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = map(int, Kind)
 GREW = int(Flag.GREW)
 
-# What a row of the chunk table or of the region table holds.
+# The state of a row of CHUNK_ROW or REGION_ROW.
 NOTHING, CHUNK_FREE, CHUNK_IN_USE, REGION_LIVE = range(4)
 
-# The series of `ChunkTable.measure`: bytes, and apart from them ratios.
+# The series of `PoolState.measure`: first those in bytes, then the ratios.
 IN_USE, REQUESTED, POOL, FREE_BYTES, LARGEST, TOO_SMALL = range(6)
 EXTERNAL, INTERNAL, NOT_IN_USE_SHARE, TOO_SMALL_SHARE = range(4)
 
-# A row of `timeline.TIMELINE` in words of 8 bytes: its head, then each series (the first so many are in bytes).
+# A row of `timeline.TIMELINE` in words of 8 bytes: its head, then each series (the first TOTALS of them in bytes).
 HEAD_WORDS, SERIES_WORDS, TOTALS = 3, 7, 6
 
-# What `figures.cells` sums up of each cell; from RED on, three colours.
+# The layers of `figures.region_map.raster.cells`; from RED on, three colours.
 HELD, WASTED, RED, LAYERS = 0, 1, 2, 5
 
-# How an event can contradict the table; `contradictions.py` says each in words.
+# How an event can contradict the state; `consistency.py` has a sentence for each.
 FINE, WRONG_STEP, WRONG_POOL, UNKNOWN_KIND, ABSENT, NOT_FREE, NOT_IN_USE = range(7)
 OTHER_REGION, OTHER_PLACE, OTHER_OWNER, SHORT, EMPTY, TOO_LARGE, HANDLE_TAKEN = range(7, 14)
 HANDLE_TOO_HIGH, NOT_NEIGHBOURS, SLOT_TAKEN, SLOT_EMPTY, OVERLAP, NOT_AT_END = range(14, 20)
@@ -53,7 +53,7 @@ def chunks(store: list[Any]) -> list[Any]:
 
 
 def chunk(rows: list[Any], handle: int) -> Any:
-    """One row of `chunks`, to read and to change."""
+    """One row of `chunks`, to read and write."""
     return rows[handle]
 
 
@@ -63,7 +63,7 @@ def regions(store: list[Any]) -> list[Any]:
 
 
 def region(rows: list[Any], slot: int) -> Any:
-    """One row of `regions`, to read and to change."""
+    """One row of `regions`, to read and write."""
     return rows[slot]
 
 
@@ -73,7 +73,7 @@ def extremes(store: list[Any]) -> list[Any]:
 
 
 def extreme(rows: list[Any], series: int) -> Any:
-    """One row of `extremes`, to read and to change."""
+    """One row of `extremes`, to read and write."""
     return rows[series]
 
 
@@ -83,7 +83,7 @@ def ratios(store: list[Any]) -> list[Any]:
 
 
 def ratio(rows: list[Any], series: int) -> Any:
-    """One row of `ratios`, to read and to change."""
+    """One row of `ratios`, to read and write."""
     return rows[series]
 
 
@@ -93,7 +93,7 @@ def numbers(store: list[Any]) -> list[int]:
 
 
 def whole_part(number: float) -> int:
-    """`number`, which is not below 0, without its fraction."""
+    """`number` (0 or more) without its fraction."""
     return int(number)
 
 

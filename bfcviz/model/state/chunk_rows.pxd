@@ -2,13 +2,13 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from bfcviz.model.state cimport array_access
-from bfcviz.model.state.max_tree cimport Tournament
+from bfcviz.model.state.max_tree cimport MaxTree
 
 @cython.final
 cdef class ChunkRows:
     cdef uint64_t capacity
     cdef uint64_t free
-    cdef Tournament free_sizes
+    cdef MaxTree free_sizes
     # The store is a NumPy array; the pointer into it is valid as long as the store is not replaced.
     cdef object _store
     cdef array_access.Chunk* chunks

@@ -1,4 +1,4 @@
-"""The chunks of one pool, in rows by their handle, and the size of the largest that is free."""
+"""The chunks of one pool, one row a handle, and the size of the largest free chunk."""
 
 from typing import Any
 
@@ -7,37 +7,37 @@ from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import taken
 from bfcviz.model.state import array_access, row_storage
-from bfcviz.model.state.max_tree import Tournament
+from bfcviz.model.state.max_tree import MaxTree
 
 
 class ChunkRows:
-    """Rows of CHUNK_ROW; methods that can find a contradiction return a code of `raw`.
+    """Rows of CHUNK_ROW. Methods that can find a contradiction return a code of `array_access`.
 
     Attributes:
-        chunks: the rows, for `raw.chunk`; replaced by `reserve`.
-        free_sizes: the size of each free chunk at the place of its handle.
-        free: how many chunks are free.
+        chunks: the rows, for `array_access.chunk`; `reserve` replaces them.
+        free_sizes: the size of each free chunk, by handle.
+        free: number of free chunks.
     """
 
     def __init__(self) -> None:
         self.capacity = 0
         self.free = 0
-        self.free_sizes = Tournament()
+        self.free_sizes = MaxTree()
         self._store: Any = None
 
     def by_handle(self) -> NDArray[np.void]:
-        """The row of each handle; no copy, where they lie in an array."""
+        """The row of each handle; not a copy where the rows are in an array."""
         if self.capacity == 0:
             return np.zeros(0, row_storage.CHUNK_ROW)
         return row_storage.exported(self._store, row_storage.CHUNK_ROW)
 
     def exported(self) -> NDArray[np.void]:
-        """Every chunk, in no order: a copy."""
+        """A copy of every chunk, in no order."""
         table = self.by_handle()
         return taken(table, table["state"] != array_access.NOTHING)
 
     def load(self, chunk_rows: NDArray[np.void]) -> None:
-        """Fill an empty table with what another has exported."""
+        """Fill empty rows with what another `ChunkRows` exported."""
         if len(chunk_rows) > 0:
             self.reserve(int(chunk_rows["handle"].max()))
             row_storage.put(self._store, chunk_rows["handle"], chunk_rows)
@@ -47,14 +47,14 @@ class ChunkRows:
             self.free_sizes.set(handle, size)
 
     def row(self, handle: int) -> np.void | None:
-        """A copy of one row; None where there are not so many."""
+        """A copy of one row; None where no such row exists."""
         if handle >= self.capacity:
             return None
         row: np.void = row_storage.exported(self._store[handle : handle + 1], row_storage.CHUNK_ROW).copy()[0]
         return row
 
     def look(self, handle: int, region: int, state: int) -> int:
-        """FINE when the chunk exists, lies in the region and is in the state."""
+        """FINE where the chunk exists, is in the region and has the state."""
         if handle >= self.capacity:
             return array_access.ABSENT
         c = array_access.chunk(self.chunks, handle)
@@ -65,7 +65,7 @@ class ChunkRows:
         return array_access.FINE if c.region == region else array_access.OTHER_REGION
 
     def vacant(self, handle: int, seq: int) -> int:
-        """FINE when a new chunk can have this handle. An event makes one chunk at most, which bounds it."""
+        """FINE where a new chunk can have this handle. An event makes at most one chunk, which bounds handles."""
         if handle > seq + 1:
             return array_access.HANDLE_TOO_HIGH
         if handle < self.capacity and array_access.chunk(self.chunks, handle).state != array_access.NOTHING:
@@ -87,7 +87,7 @@ class ChunkRows:
         self.free_sizes.reserve(capacity)
 
     def add(self, handle: int, address: int, size: int, region: int) -> None:
-        """A new free chunk at a handle that is vacant and reserved."""
+        """Add a free chunk at a handle that is vacant and reserved."""
         c = array_access.chunk(self.chunks, handle)
         c.address = address
         c.size = size
@@ -98,7 +98,7 @@ class ChunkRows:
         self.free += 1
 
     def drop(self, handle: int) -> None:
-        """A free chunk is no more."""
+        """Remove a free chunk."""
         c = array_access.chunk(self.chunks, handle)
         c.address = c.size = c.handle = c.region = c.state = 0
         self.free_sizes.set(handle, 0)

@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from bfcviz.model.state cimport array_access
 
 @cython.final
-cdef class Tournament:
+cdef class MaxTree:
     cdef uint64_t _places
     cdef uint64_t _first
     cdef object _store

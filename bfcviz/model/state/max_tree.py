@@ -1,18 +1,18 @@
-"""The largest of many numbers, each of which changes often: a tournament, eight to a match."""
+"""The largest of many numbers that change often: a tree of maxima with eight children a node."""
 
 from typing import Any
 
 from bfcviz.model.state import array_access, row_storage
 
 
-class Tournament:
-    """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of 8i+1 .. 8i+8.
+class MaxTree:
+    """One number a place, all 0 at first. Node 0 is the largest; node i is the largest of nodes 8i+1 .. 8i+8.
 
-    A change climbs only while it changes the winner: for most places not even once, never more than
+    A change climbs only while it changes the maximum: for most places not even one level, at most
     log8(places) levels.
 
     Attributes:
-        below: sum of the numbers that are less than what `watch` was told; 0 before.
+        below: sum of the numbers less than the limit of `watch`; 0 before its first call.
     """
 
     def __init__(self) -> None:
@@ -26,12 +26,12 @@ class Tournament:
         self.below = 0
 
     def largest(self) -> int:
-        """The largest number, 0 where there is none."""
+        """The largest number, 0 where no number was set."""
         largest: int = self._nodes[0]
         return largest
 
     def watch(self, limit: int) -> None:
-        """Keep the sum of the numbers that are less than `limit`."""
+        """Maintain the sum of the numbers less than `limit`."""
         self._limit = limit
         self.below = 0
         for place in range(self._places):
@@ -40,7 +40,7 @@ class Tournament:
                 self.below += number
 
     def reserve(self, places: int) -> None:
-        """Make room for at least this many places."""
+        """Provide at least this many places."""
         while self._places < places:
             self._grow()
 

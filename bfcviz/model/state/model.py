@@ -1,4 +1,4 @@
-"""Model: one pool of a trace at one step, which can be moved either way."""
+"""Model: one pool of a trace at one step, which moves forwards and backwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,38 +13,36 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import decode
-from bfcviz.model.seeking.snapshot import Snapshot
-from bfcviz.model.seeking.snapshots import Snapshots, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
-from bfcviz.model.state.size_classes import bins_of
-from bfcviz.model.state.views import Stats, chunks_of, regions_of, stats_of
+from bfcviz.model.state.pool_state import PoolState
+from bfcviz.model.state.views import ModelStats, bins_of, chunks_of, regions_of, stats_of
 
 _EVENTS_A_CHUNK: Final = 6
-"""Putting a chunk back from a snapshot takes as long as applying this many events (measured)."""
+"""Restoring one chunk from a snapshot takes as long as applying this many events (measured)."""
 
 
 class Model:
     """The heap of one pool after the first `step` events of a trace; starts at the first step there is.
 
-    Going forward applies events, going back undoes them, and a long way starts from the nearest snapshot kept
-    in passing or keyframe stored in the trace. Not safe to use from several threads at once.
+    Moving forwards applies events, moving backwards undoes them. A long move starts from the nearest snapshot that
+    the model kept, or from a keyframe stored in the trace. Not thread-safe.
 
     Attributes:
-        trace: where the events come from; it may grow meanwhile (`Trace.refresh`).
-        pool: which of its pools this is.
+        trace: the source of the events; it may grow (`Trace.refresh`).
+        pool: index of the pool in the trace.
     """
 
     def __init__(self, trace: Trace, pool: int = 0) -> None:
         pools = len(trace.origin.pools)
         if not 0 <= pool < pools:
-            raise TraceError(f"pool {pool} was asked for, of a trace with pools 0 to {pools - 1}")
+            raise TraceError(f"pool {pool} does not exist: the trace has pools 0 to {pools - 1}")
         self.trace = trace
         self.pool = pool
-        self._table = ChunkTable(pool, pools)
+        self._table = PoolState(pool, pools)
         self._snapshots = Snapshots()
         self._chunks: tuple[int, NDArray[np.void]] | None = None
-        self._order = np.empty(0, np.intp)  # of the handles, by address, when that was last asked
+        self._order = np.empty(0, np.intp)  # handles by address, as of the last `chunks()`
         self._move_on()
 
     @property
@@ -53,22 +51,22 @@ class Model:
         return self._table.step
 
     @property
-    def table(self) -> ChunkTable:
-        """The state itself, for compiled passes over the events that follow; see `timeline`."""
+    def table(self) -> PoolState:
+        """The state itself, for compiled passes over the next events; see `timeline`."""
         return self._table
 
     def seek(self, step: int) -> None:
-        """Go to the state after the first `step` events, by the shortest way.
+        """Move to the state after the first `step` events, from the nearest known state.
 
         Raises:
-            TraceError: the trace has no such step (any more), or an event on the way contradicts the others; the
-                model then stays at a step that is right.
+            TraceError: the trace does not have the step, or no longer has it, or an event on the way contradicts the
+                others. The model then stays at a correct step.
         """
         self._move_on()
         if not self.trace.first <= step <= len(self.trace):
-            gone = ": earlier ones are no longer kept" if 0 <= step < self.trace.first else ""
+            verb = "is no longer kept" if 0 <= step < self.trace.first else "does not exist"
             raise TraceError(
-                f"step {step} was asked for, of a trace with steps {self.trace.first} to {len(self.trace)}{gone}"
+                f"step {step} {verb}: the trace has steps {self.trace.first} to {len(self.trace)}"
             )
         start = self._shorter_start(step)
         if start is not None:
@@ -80,21 +78,21 @@ class Model:
             self._undo_to(step)
 
     def forward(self, n: int = 1) -> None:
-        """Go `n` events on. Raises as `seek`."""
+        """Move `n` events forwards. Raises as `seek`."""
         self.seek(self.step + n)
 
     def back(self, n: int = 1) -> None:
-        """Go `n` events back. Raises as `seek`."""
+        """Move `n` events backwards. Raises as `seek`."""
         self.seek(self.step - n)
 
     def measure(self, block: Events) -> None:
-        """Go over `block`, the trace's events from `step` on, as `ChunkTable.measure` does."""
+        """Apply `block`, the events of the trace from `step` on, as `PoolState.measure` does."""
         self._table.measure(block)
         self._keep()
 
     @contextmanager
     def visiting(self, step: int) -> Iterator["Model"]:
-        """The model at another step, and back where it was at the end of the `with`."""
+        """The model at another step; it returns to its step at the end of the `with`."""
         home = self.step
         self.seek(step)
         try:
@@ -112,7 +110,7 @@ class Model:
         return self._chunks[1]
 
     def in_use(self) -> NDArray[np.void]:
-        """The chunks in use in no order, shape (n,) of CHUNK_ROW: sooner to be had than `chunks`."""
+        """The chunks in use in no order, shape (n,) of CHUNK_ROW; faster than `chunks`, which sorts."""
         rows = self._table.chunk_rows()
         return taken(rows, rows["state"] == array_access.CHUNK_IN_USE)
 
@@ -124,29 +122,29 @@ class Model:
         """21 rows of BIN: free chunks and chunks in use by size class."""
         return bins_of(self.chunks())
 
-    def stats(self) -> Stats:
+    def stats(self) -> ModelStats:
         """The totals at this step, peaks up to this step."""
         if self._table.peaks_step != self.step:
             self._find_peaks()
         return stats_of(self._table, self.trace.origin.pools[self.pool].limit)
 
-    # -- the way there -----------------------------------------------------------------------------------
+    # -- how to reach a step -----------------------------------------------------------------------------------
 
     def _move_on(self) -> None:
-        """Let go of steps that the trace no longer has."""
+        """Drop steps that the trace no longer has."""
         first = self.trace.first
         if first == self._snapshots.first:
             return
         found = self.trace.keyframe_before(first)
         if found is None:
-            raise TraceError(f"the trace begins at step {first} and does not tell the state there")
+            raise TraceError(f"the trace begins at step {first} and has no keyframe with the state there")
         self._snapshots.begin(decode(found[1], found[0], self.pool, len(self.trace.origin.pools)))
         if self.step < first:
             self._chunks = None
             self._table.restore(self._snapshots.before(first))
 
     def _shorter_start(self, step: int) -> Snapshot | None:
-        """The snapshot from which `step` is reached sooner than from here."""
+        """The snapshot from which `step` is nearer than from the present step; None where there is none."""
         candidates = [self._snapshots.before(step), self._snapshots.after(step)]
         best, least = None, abs(step - self.step)
         for snapshot in candidates:
@@ -159,9 +157,9 @@ class Model:
         return best
 
     def _stored(self, step: int) -> Snapshot | None:
-        """The keyframe the trace stores at or before `step`, if it is later than the snapshot there is."""
+        """The keyframe of the trace at or before `step`, where it is later than the nearest snapshot."""
         near = self._snapshots.before(step).step
-        if step - near <= BLOCK:  # none lies between, or it gains little: reading it would only cost
+        if step - near <= BLOCK:  # none lies between, or it saves little
             return None
         found = self.trace.keyframe_before(step)
         if found is None or found[0] <= near:
@@ -188,7 +186,7 @@ class Model:
             self._table.undo(self.trace.read(start, self.step))
 
     def _find_peaks(self) -> None:
-        """Work the peaks up to this step out again from the snapshot before it: undoing went below them."""
+        """Compute the peaks up to this step from the snapshot before it: `undo` cannot restore them."""
         start = self._snapshots.before(self.step)
         stored = self._stored(self.step)
         if stored is not None:
@@ -196,12 +194,12 @@ class Model:
         in_use, pool_bytes = start.bytes_in_use, start.pool_bytes
         peaks = [start.peak_bytes_in_use, start.peak_pool_bytes, start.largest_alloc_size]
         for block in self.trace.blocks(start.step, self.step):
-            # Columns only: picking this pool's whole records would copy 4 MiB.
+            # Columns only: to select the whole records of this pool would copy 4 MiB.
             kinds, sizes = np.where(block["pool"] == self.pool, block["kind"], 0), block["size"]
             in_use_after = _running(in_use, kinds, sizes, Kind.ALLOCATE, Kind.FREE)
             pool_after = _running(pool_bytes, kinds, sizes, Kind.EXTEND, Kind.RELEASE)
-            handed_out = sizes[kinds == Kind.ALLOCATE]
-            for i, values in enumerate((in_use_after, pool_after, handed_out)):
+            allocated = sizes[kinds == Kind.ALLOCATE]
+            for i, values in enumerate((in_use_after, pool_after, allocated)):
                 peaks[i] = max(peaks[i], int(values.max(initial=0)))
             in_use, pool_bytes = int(in_use_after[-1]), int(pool_after[-1])
         self._table.recall_peaks(*peaks)
@@ -216,6 +214,6 @@ def _running(
 ) -> NDArray[np.uint64]:
     """A total before the first and after each of the events that change it."""
     at = np.flatnonzero((kinds == plus) | (kinds == minus))
-    # Unsigned sums wrap and come back: every total itself fits.
+    # Unsigned sums may wrap in between: every total itself fits.
     changes = np.where(kinds[at] == plus, sizes[at], -sizes[at])
     return np.cumsum(np.concatenate([np.array([start], np.uint64), changes]), dtype=np.uint64)

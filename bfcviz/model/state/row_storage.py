@@ -1,7 +1,7 @@
-"""The rows behind the chunk table, and the stores that hold them.
+"""The row types of `PoolState`, and the stores that hold the rows.
 
-A store is a NumPy array when `reduce` is compiled (it works on the array's memory through a pointer) and a
-list of mutable rows or integers when it is not. Only the functions here know which.
+Compiled, a store is a NumPy array, and the compiled code uses its memory through a pointer. Uncompiled, a store is a
+list of mutable rows or integers. Only the functions of this module distinguish the two.
 """
 
 from types import SimpleNamespace
@@ -25,13 +25,13 @@ CHUNK_ROW = np.dtype(
         ("thread", "<u2"),
         ("stream", "<u2"),
         ("region", "<u2"),
-        ("state", "<u2"),  # NOTHING, CHUNK_FREE or CHUNK_IN_USE of `raw`
+        ("state", "<u2"),  # NOTHING, CHUNK_FREE or CHUNK_IN_USE of `array_access`
     ]
 )
-"""One chunk, at the row of its handle. A row that holds nothing is all zeros."""
+"""One chunk, in the row of its handle. An empty row is all zeros."""
 
 REGION_ROW = np.dtype([("address", "<u8"), ("size", "<u8"), ("state", "<u8")])
-"""One region, at the row of its slot. A row that holds nothing is all zeros."""
+"""One region, in the row of its slot. An empty row is all zeros."""
 
 EXTREMES_ROW = np.dtype(
     [
@@ -44,7 +44,7 @@ EXTREMES_ROW = np.dtype(
         ("high_time", "<i8"),
     ]
 )
-"""The lowest, highest and last value of one series, and the first step and time at which the extremes stood."""
+"""The lowest, highest and last value of one series, and the first step and time of each extreme."""
 
 RATIO_ROW = np.dtype(
     [
@@ -52,13 +52,13 @@ RATIO_ROW = np.dtype(
         for name in EXTREMES_ROW.names or ()
     ]
 )
-"""The same of a series of ratios."""
+"""The same for a series of ratios."""
 
 NUMBER = np.dtype("<u8")
 
 
 def grown(store: Any, dtype: np.dtype[Any], length: int, *, compiled: bool) -> Any:
-    """A store of `length` zero rows that begins with the rows of `store` (None: all are new)."""
+    """A store of `length` rows: first those of `store` (None: no rows), then rows of zeros."""
     if compiled:
         array = np.zeros(length, dtype)
         if store is not None:
@@ -72,14 +72,14 @@ def grown(store: Any, dtype: np.dtype[Any], length: int, *, compiled: bool) -> A
 
 
 def exported(store: Any, dtype: np.dtype[Any]) -> NDArray[np.void]:
-    """The rows of a store as an array; not always a copy."""
+    """The rows of a store as an array, which is not always a copy."""
     if isinstance(store, np.ndarray):
         return store
     return np.array([tuple(vars(row).values()) for row in store], dtype)
 
 
 def put(store: Any, at: NDArray[Any], rows: NDArray[np.void]) -> None:
-    """Set the rows at the places `at`."""
+    """Write `rows` at the indices `at`."""
     if isinstance(store, np.ndarray):
         whole(store)[at] = whole(rows)
         return
@@ -88,10 +88,10 @@ def put(store: Any, at: NDArray[Any], rows: NDArray[np.void]) -> None:
 
 
 def contiguous(block: Events) -> Events:
-    """`block` with its records side by side in memory.
+    """`block` as a contiguous array; a copy only where it is not contiguous.
 
     Raises:
-        TraceError: these are not event records.
+        TraceError: `block` is not an array of event records.
     """
     if block.dtype != EVENT or block.ndim != 1:
         raise TraceError(f"not an array of event records: {block.dtype} in {block.ndim} dimensions")

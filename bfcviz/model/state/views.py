@@ -1,4 +1,4 @@
-"""What the model says about one pool at one step: chunks, regions and totals, as plain data."""
+"""One pool at one step as plain data: chunks, regions, bins (size classes) and totals."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import taken
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS
 from bfcviz.model.state import array_access
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 
 CHUNK = np.dtype(
     [
@@ -22,20 +23,31 @@ CHUNK = np.dtype(
         ("region", "<u2"),  # slot
         ("in_use", "?"),
     ],
-    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk where it lies
+    align=True,  # as long as CHUNK_ROW, so that a row becomes a chunk in place
 )
 """One chunk, free or in use."""
 
 REGION = np.dtype([("address", "<u8"), ("size", "<u8"), ("slot", "<u2")])
 """One region."""
 
+BIN = np.dtype(
+    [
+        ("bin", "i1"),
+        ("free_chunks", "<u8"),
+        ("free_bytes", "<u8"),
+        ("in_use_chunks", "<u8"),
+        ("in_use_bytes", "<u8"),
+    ]
+)
+"""One bin. Only free chunks are really in it; chunks in use are counted by the same rule."""
+
 
 @dataclass(frozen=True)
-class Stats:
+class ModelStats:
     """Totals of one pool at one step: bytes unless the name counts something.
 
-    Peaks and `largest_alloc_size` are the largest from step 0 up to this step. `bytes_limit` is None where
-    the trace does not know it.
+    Peaks and `largest_alloc_size` are the maxima from step 0 to this step. `bytes_limit` is None where the trace
+    does not have it.
     """
 
     num_allocs: int
@@ -53,12 +65,12 @@ class Stats:
     ooms: int
 
 
-def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
+def chunks_of(table: PoolState, near: NDArray[np.intp]) -> NDArray[np.void]:
     """Every chunk by ascending address, shape (n,) of CHUNK; they tile every region.
 
     Args:
-        table: the chunks.
-        near: handles, each once, in about that order, such as they had at another step: few are then out of place.
+        table: the state of the pool.
+        near: handles, each once, in nearly that order, such as the order at another step; this makes sorting faster.
     """
     rows = table.rows_by_handle()
     left = rows["state"] != array_access.NOTHING
@@ -73,7 +85,7 @@ def chunks_of(table: ChunkTable, near: NDArray[np.intp]) -> NDArray[np.void]:
     return chunks
 
 
-def regions_of(table: ChunkTable) -> NDArray[np.void]:
+def regions_of(table: PoolState) -> NDArray[np.void]:
     """Every region by ascending address, shape (n,) of REGION."""
     rows, slots = table.region_rows()
     regions = np.empty(len(rows), REGION)
@@ -81,9 +93,31 @@ def regions_of(table: ChunkTable) -> NDArray[np.void]:
     return regions
 
 
-def stats_of(table: ChunkTable, bytes_limit: int | None) -> Stats:
-    """The totals; the table must know its peaks (`peaks_step` is `step`)."""
-    return Stats(
+def bin_numbers(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """`bin_of` each size."""
+    # From the last bin's start on the size does not matter; below it float64 is exact.
+    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
+    _, exponent = np.frexp(units)
+    numbers: NDArray[np.intp] = exponent.astype(np.intp) - 1
+    return numbers
+
+
+def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:
+    """The 21 bins of an array of CHUNK."""
+    bins = np.zeros(NUM_BINS, BIN)
+    bins["bin"] = np.arange(NUM_BINS)
+    cells = bin_numbers(chunks["size"]) + NUM_BINS * chunks["in_use"]
+    counts = np.bincount(cells, minlength=2 * NUM_BINS)
+    totals = np.zeros(2 * NUM_BINS, np.uint64)
+    np.add.at(totals, cells, chunks["size"])  # bincount's weights would be float64
+    for state, part in (("free", slice(NUM_BINS)), ("in_use", slice(NUM_BINS, None))):
+        bins[f"{state}_chunks"], bins[f"{state}_bytes"] = counts[part], totals[part]
+    return bins
+
+
+def stats_of(table: PoolState, bytes_limit: int | None) -> ModelStats:
+    """The totals. The peaks of `table` must be up to date (`peaks_step` is `step`)."""
+    return ModelStats(
         num_allocs=table.num_allocs,
         bytes_in_use=table.bytes_in_use,
         requested_bytes_in_use=table.requested_bytes_in_use,

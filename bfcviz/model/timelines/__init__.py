@@ -1,1 +1,1 @@
-"""Totals over time, reduced to as many rows as a picture has pixels, with every extreme kept."""
+"""Totals over time, in as many rows as a picture has pixels; every extreme is kept."""

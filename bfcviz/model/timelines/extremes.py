@@ -1,4 +1,4 @@
-"""The least and greatest value of each total over a run of events, and when they stood."""
+"""The lowest and highest value of each total over a range of events, with their steps and times."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from bfcviz.model.state import array_access, row_storage
 
 
 class Extremes:
-    """Values are folded in one step after the other; `taken` hands out what they came to and begins anew."""
+    """Extremes of each series. Add values step by step; `taken` returns the extremes and starts again."""
 
     def __init__(self) -> None:
         self._empty = self._first = True
@@ -24,21 +24,21 @@ class Extremes:
         self._ratios = array_access.ratios(self._ratio_store)
 
     def taken(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """A row of EXTREMES_ROW for each series, and a row of RATIO_ROW for each ratio, in the order of `raw`.
+        """A row of EXTREMES_ROW for each series, and a row of RATIO_ROW for each ratio, in the order of `array_access`.
 
-        They are good until the next value is folded in.
+        The rows are valid until the next value is added.
         """
         self._empty = True
         totals = row_storage.exported(self._store, row_storage.EXTREMES_ROW)
         return totals, row_storage.exported(self._ratio_store, row_storage.RATIO_ROW)
 
     def begin(self, step: int, time: int) -> None:
-        """What is folded in from now on stood after the event that led to `step`."""
+        """Set the step and time of the values that follow: those after the event that led to `step`."""
         self._first, self._empty = self._empty, False
         self._step, self._time = step, time
 
     def fold_use(self, in_use: int, requested: int, pool: int) -> None:
-        """Take in what is handed out and what there is, in bytes."""
+        """Add the bytes in use, the requested bytes in use and the pool bytes."""
         self._fold(array_access.IN_USE, in_use)
         self._fold(array_access.REQUESTED, requested)
         self._fold(array_access.POOL, pool)
@@ -46,7 +46,7 @@ class Extremes:
         self._fold_ratio(array_access.NOT_IN_USE_SHARE, pool - in_use, pool if in_use > 0 else 0)
 
     def fold_free(self, free: int, largest: int, too_small: int) -> None:
-        """Take in what is free: in all, in the largest chunk, and in those too small, in bytes."""
+        """Add the free bytes: in total, in the largest chunk, and in chunks that are too small."""
         self._fold(array_access.FREE_BYTES, free)
         self._fold(array_access.LARGEST, largest)
         self._fold(array_access.TOO_SMALL, too_small)
@@ -67,7 +67,7 @@ class Extremes:
 
     def _fold_ratio(self, series: int, part: int, whole: int) -> None:
         numerator, denominator = part, whole
-        # 1 - x / y would round once more and could differ from what `fragmentation` says.
+        # 1 - x / y would round once more and could differ from `fragmentation`.
         value = numerator / denominator if denominator > 0 else 0.0
         x = array_access.ratio(self._ratios, series)
         x.last = value

@@ -1,10 +1,10 @@
-"""Three ratios of 0..1 that are all called fragmentation elsewhere; here each has its own name."""
+"""Three ratios of 0..1, each with its own name; other tools call all of them fragmentation."""
 
-from bfcviz.model.state.views import Stats
+from bfcviz.model.state.views import ModelStats
 
 DEFINITIONS = {
     "internal": "Internal fragmentation = 1 - requested_bytes_in_use / bytes_in_use: "
-    "the share of memory handed out that nobody asked for. 0 where nothing is in use.",
+    "the share of allocated memory that was not requested. 0 where nothing is in use.",
     "external": "External fragmentation = 1 - largest_free_chunk / free_bytes (TensorFlow's): "
     "the share of free memory outside its largest piece. 0 where nothing is free.",
     "reserved_not_in_use": "Reserved-not-in-use = 1 - bytes_in_use / pool_bytes: "
@@ -13,21 +13,21 @@ DEFINITIONS = {
 """What each function computes, for tooltips and captions."""
 
 
-def internal(stats: Stats) -> float:
+def internal(stats: ModelStats) -> float:
     """1 - requested_bytes_in_use / bytes_in_use, 0 where nothing is in use."""
     return _share(stats.bytes_in_use - stats.requested_bytes_in_use, stats.bytes_in_use)
 
 
-def external(stats: Stats) -> float:
+def external(stats: ModelStats) -> float:
     """1 - largest_free_chunk / free_bytes, 0 where nothing is free."""
     return _share(stats.free_bytes - stats.largest_free_chunk, stats.free_bytes)
 
 
-def reserved_not_in_use(stats: Stats) -> float:
+def reserved_not_in_use(stats: ModelStats) -> float:
     """1 - bytes_in_use / pool_bytes, 0 where nothing is in use."""
     return _share(stats.pool_bytes - stats.bytes_in_use, stats.pool_bytes) if stats.bytes_in_use else 0.0
 
 
 def _share(part: int, whole: int) -> float:
-    # Not 1 - x / y, which rounds twice: `reduce` divides the same way and gets the same float.
+    # Not 1 - x / y, which rounds twice: `Extremes` divides in the same way and gets the same float.
     return part / whole if whole else 0.0

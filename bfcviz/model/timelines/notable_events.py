@@ -1,4 +1,4 @@
-"""Events worth a sign of their own in a timeline, such as marks and failed requests: never too many of them."""
+"""Events that a timeline marks, such as marks and failed requests: a bounded number of them."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 
 MOST: Final = 1000
-"""Events that are kept of those that come."""
+"""The most events that are kept."""
 
 
-class Notes:
-    """The events of one kind and pool among all that are taken in; thinned evenly when there are too many.
+class NotableEvents:
+    """The events of one kind and pool among all added; thinned evenly where there are too many.
 
     Attributes:
         kind, pool: which events these are.
-        total: how many there were.
-        every: one of so many is kept.
+        total: number of such events.
+        every: one of `every` events is kept.
     """
 
     def __init__(self, kind: Kind, pool: int, most: int = MOST) -> None:
@@ -29,11 +29,11 @@ class Notes:
 
     @property
     def events(self) -> Events:
-        """Those that are kept, in order: all, or every second, every fourth, ... of them."""
+        """The kept events in order: all, or every second, every fourth, ... one."""
         return self._kept
 
     def take(self, block: Events) -> None:
-        """Take in the events that follow."""
+        """Add the next events of the trace."""
         found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
         if not len(found):
             return

@@ -1,4 +1,4 @@
-"""Running: the timeline of a trace that grows, each event read once, in bounded memory."""
+"""The timeline of a trace that grows: every event is read once, memory is bounded."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,41 +10,40 @@ from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.state.model import Model
-from bfcviz.model.timelines.downsample import Rows, fewer, merged
-from bfcviz.model.timelines.notable_events import Notes
+from bfcviz.model.timelines.downsample import downsample, merge_rows
+from bfcviz.model.timelines.notable_events import NotableEvents
 from bfcviz.model.timelines.timeline import TIMELINE, equal_parts, measured
 
 POINTS: Final = 2400
 
 
 @dataclass(frozen=True)
-class Part:
-    """A timeline of some of the events.
+class TimelineRange:
+    """A timeline of a range of events.
 
     Attributes:
         series: rows of TIMELINE.
-        peak_before: the highest bytes_in_use before the first of them.
+        peak_before: the highest bytes_in_use before the first event.
     """
 
-    series: Rows
+    series: NDArray[np.void]
     peak_before: int
 
 
-class Running:
+class RollingTimeline:
     """The series of one pool from the first step on, in at most `2 * points` rows of equally many events.
 
-    While there are no more events than that, each has its row, as in `timeline`. When there are more, two
-    and two neighbours become one row, so that a row stands for 2, 4, 8, ... events, and still knows the least
-    and the greatest value that stood after any of them.
+    With no more events than that, each event has its row, as in `timeline`. With more, pairs of neighbouring rows
+    merge: a row then covers 2, 4, 8, ... events and keeps the lowest and highest value after any of them.
 
     Args:
         pool: which heap of the trace.
-        points: half the rows there may be.
-        wanted: bytes of the request that `too_small_bytes` asks about.
+        points: half the most rows.
+        wanted: size in bytes of the request for `too_small_bytes`.
 
     Attributes:
-        step: how far the trace was read.
-        length: events in a row, a power of two; the last row may have fewer.
+        step: events read.
+        length: events per row, a power of two; the last row may have fewer.
         failed: the OOM events.
         marks: the MARK events.
     """
@@ -53,20 +52,20 @@ class Running:
         self.pool, self.points, self.wanted = pool, points, wanted
         self.step = 0
         self.length = 1
-        self.failed, self.marks = Notes(Kind.OOM, pool), Notes(Kind.MARK, pool)
+        self.failed, self.marks = NotableEvents(Kind.OOM, pool), NotableEvents(Kind.MARK, pool)
         self._series = np.zeros(0, TIMELINE)
         self._model: Model | None = None
 
     @property
-    def series(self) -> Rows:
-        """What was measured so far, rows of TIMELINE; there is a gap where the trace was no longer kept."""
+    def series(self) -> NDArray[np.void]:
+        """The rows measured so far, of TIMELINE; events that the trace dropped unread leave a gap."""
         return self._series
 
     def extend(self, trace: Trace) -> None:
-        """Read what is new in `trace`, which must be the same one each time.
+        """Read the new events of `trace`, which must be the same one each time.
 
         Raises:
-            TraceError: events contradict each other; what was measured before is kept.
+            TraceError: events contradict each other; rows measured before are kept.
         """
         model = self._model_of(trace)
         start, stop = max(self.step, trace.first), len(trace)
@@ -76,35 +75,35 @@ class Running:
         length, rows = self._lengthened(stop)
         ends = [*range((start // length + 1) * length, stop, length), stop]
         seen: list[Events] = []
-        new = measured(model, ends, lambda block: seen.append(_noted(block)))
-        new = joined([rows[-1:], new])  # the last row there was may not have been full
-        self._series = joined([rows[:-1], merged(new, _bucket(new, length))])
+        new = measured(model, ends, lambda block: seen.append(_notable(block)))
+        new = joined([rows[-1:], new])  # the last row may not have been full
+        self._series = joined([rows[:-1], merge_rows(new, _bucket(new, length))])
         self.step, self.length = stop, length
         for events in seen:
             self.failed.take(events)
             self.marks.take(events)
 
     def holds(self, start: int, stop: int, points: int) -> bool:
-        """Whether `series` itself shows the events [start, stop) in enough rows for a picture of `points`."""
+        """Whether `series` has enough rows of the events [start, stop) for a picture of `points`."""
         return self.length == 1 or stop - start >= points * self.length
 
-    def part(self, start: int, stop: int, points: int) -> Part:
-        """The rows of `series` that hold the events [start, stop), merged to at most `points`."""
+    def part(self, start: int, stop: int, points: int) -> TimelineRange:
+        """The rows of `series` that cover the events [start, stop), merged to at most `points`."""
         if start == stop:
-            return Part(self._series[:0], 0)
+            return TimelineRange(self._series[:0], 0)
         holding = np.searchsorted(self._series["step"], np.array([start, stop - 1], np.uint64), "right")
         first, end = int(holding[0]), int(holding[1]) + 1
         peak = int(self._series["bytes_in_use_max"][:first].max(initial=0))
-        return Part(fewer(self._series[first:end], points), peak)
+        return TimelineRange(downsample(self._series[first:end], points), peak)
 
-    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> Part:
-        """As `timeline`, sooner: the way to `start` is short after `extend`."""
+    def measure(self, trace: Trace, start: int, stop: int, points: int, wanted: int) -> TimelineRange:
+        """As `timeline`, but faster: after `extend` the model reaches `start` from a near snapshot."""
         model = self._model_of(trace)
         model.seek(start)
         peak = model.stats().peak_bytes_in_use
         model.table.watch(wanted)
         try:
-            return Part(measured(model, equal_parts(start, stop, points)), peak)
+            return TimelineRange(measured(model, equal_parts(start, stop, points)), peak)
         finally:
             model.table.watch(self.wanted)
 
@@ -114,19 +113,19 @@ class Running:
             self._model.table.watch(self.wanted)
         return self._model
 
-    def _lengthened(self, stop: int) -> tuple[int, Rows]:
-        """How long rows must be for steps up to `stop`, and those there are made as long."""
+    def _lengthened(self, stop: int) -> tuple[int, NDArray[np.void]]:
+        """The row length needed for steps up to `stop`, and the rows so far merged to that length."""
         length = self.length
         while -(-stop // length) > 2 * self.points:
             length *= 2
         same = length == self.length
-        return length, self._series if same else merged(self._series, _bucket(self._series, length))
+        return length, self._series if same else merge_rows(self._series, _bucket(self._series, length))
 
 
-def _bucket(rows: Rows, length: int) -> NDArray[np.uint64]:
+def _bucket(rows: NDArray[np.void], length: int) -> NDArray[np.uint64]:
     bucket: NDArray[np.uint64] = (rows["step"] - np.uint64(1)) // np.uint64(length)
     return bucket
 
 
-def _noted(block: Events) -> Events:
+def _notable(block: Events) -> Events:
     return taken(block, block["kind"] >= Kind.OOM)

@@ -1,6 +1,6 @@
-"""Every total over a range of steps, cut to as many rows as a picture has pixels, extremes kept.
+"""Every total over a range of steps, in as many rows as a picture has pixels; every extreme is kept.
 
-One compiled pass applies the events and notes, after each, the least and greatest value of every series.
+One compiled pass applies the events and records the lowest and highest value of every series after each event.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,13 @@ TOTALS: Final = (
     "largest_free_chunk",
     "too_small_bytes",
 )
-"""Series in bytes, in the order of `raw`. The last: bytes in free chunks smaller than a request asked about."""
+"""Series in bytes, in the order of `array_access`. The last one: bytes in free chunks smaller than a given request."""
 
 RATIOS: Final = ("external_fragmentation", "internal_fragmentation", "reserved_not_in_use", "too_small_share")
-"""Series of 0..1, in the order of `raw`: the measures of `fragmentation`, and too_small_bytes / free_bytes."""
+"""Series of 0..1, in the order of `array_access`: the measures of `fragmentation`, and too_small_bytes / free_bytes."""
 
 SERIES: Final = TOTALS + RATIOS
-"""What is measured."""
+"""All series."""
 
 
 def _fields(series: str) -> list[tuple[str, str]]:
@@ -50,8 +50,8 @@ TIMELINE = np.dtype(
 )
 """One bucket of consecutive events: its last step, the time of its last event, how many events it holds.
 
-For each of SERIES: the least and the greatest value after any of its events, the value after the last one,
-and the first step, with its time, at which the least and the greatest stood.
+For each of SERIES: the lowest and the highest value after any of its events, the value after the last one, and the
+first step, with its time, of the lowest and the highest value.
 """
 
 _HEAD: Final = array_access.HEAD_WORDS
@@ -69,16 +69,16 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
 ) -> NDArray[np.void]:
     """The series after each of the events [start, stop), in at most `points` buckets of equal length.
 
-    With at most `points` events every event has its row, and min, max and last are the same. Events of other
-    pools count as steps that change nothing.
+    With at most `points` events every event has its row, and min, max and last are equal. Events of other pools
+    count as steps without a change.
 
     Args:
         trace: the events.
-        pool: which heap of the trace.
-        start: the first event; None: the first there is.
-        stop: after the last one; None: all there are.
-        points: how many rows at most.
-        wanted: bytes of the request that `too_small_bytes` asks about.
+        pool: index of the pool.
+        start: the first event; None: the first event of the trace.
+        stop: one past the last event; None: the end of the trace.
+        points: the most rows.
+        wanted: size in bytes of the request for `too_small_bytes`.
 
     Returns:
         Array of TIMELINE, ascending by step; empty where the range is.
@@ -90,7 +90,8 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
     stop = len(trace) if stop is None else stop
     if not 0 <= start <= stop <= len(trace) or points < 1:
         raise TraceError(
-            f"a timeline of steps {start} to {stop} in {points} points was asked for, of {len(trace)} events"
+            f"a timeline of steps {start} to {stop} in {points} points is not possible: "
+            f"the trace has {len(trace)} events"
         )
     model = Model(trace, pool)
     model.table.watch(wanted)
@@ -99,33 +100,33 @@ def timeline(  # noqa: PLR0913  a range and how to measure it
 
 
 def equal_parts(start: int, stop: int, points: int) -> list[int]:
-    """Where each of at most `points` buckets of equal length ends."""
+    """The end of each of at most `points` buckets of equal length."""
     count = stop - start
     buckets = min(count, points)
     return [start + count * (i + 1) // buckets for i in range(buckets)]
 
 
 def measured(
-    model: Model, ends: Sequence[int], see: Callable[[Events], object] | None = None
+    model: Model, ends: Sequence[int], seen: Callable[[Events], object] | None = None
 ) -> NDArray[np.void]:
-    """Takes `model` on to the last of `ends`; a row of TIMELINE for the events up to each of them.
+    """Move `model` to the last of `ends`; returns a row of TIMELINE for the events up to each of them.
 
     Args:
-        model: stands where the first bucket begins; what its table watches is measured.
+        model: at the step where the first bucket begins; `PoolState.watch` sets the size for `too_small_bytes`.
         ends: ascending steps after the model's.
-        see: is shown each block of events on the way.
+        seen: called with each block of events.
 
     Raises:
-        TraceError: events contradict each other; the model stays at the last step that is right.
+        TraceError: events contradict each other; the model stays at the last correct step.
     """
     table = model.table
-    table.extremes()  # what a pass that was broken off may have left there
+    table.extremes()  # drop what an interrupted pass may have left
     out = np.zeros(len(ends), TIMELINE)
     words = out.view(np.uint64).reshape(len(out), TIMELINE.itemsize // 8)
     row, begin = 0, model.step
     for block in model.trace.blocks(begin, ends[-1] if ends else begin):
-        if see is not None:
-            see(block)
+        if seen is not None:
+            seen(block)
         before = model.step
         while (at := model.step - before) < len(block):
             part = block[at : ends[row] - before]

@@ -6,8 +6,8 @@ import weakref
 from heaps import new_heap
 
 from bfcviz.dashboard.background.drain import LEAST_S, MOST_S, Drain, _look
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.events.log import EventLog
+from bfcviz.model.sources import trace_of
 
 PATIENCE_S = 60
 

@@ -14,7 +14,7 @@ from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model, timeline
-from bfcviz.model.lifetimes.lifetimes import lifetimes
+from bfcviz.model.lifetimes.lifetimes import find
 
 EMPTY = trace_of(np.zeros(0, EVENT))
 
@@ -51,7 +51,7 @@ def area(outline):
 
 def test_a_band_comes_down_when_one_below_it_ends():
     trace = three_steps()
-    lived = lifetimes(trace)
+    lived = find(trace).lifetimes
     heights = {}
     for outline in polygons(active_memory_panel(active_memory_window(trace), None, Look())):
         heights[round(outline[:, 0].min())] = outline
@@ -65,7 +65,7 @@ def test_a_band_comes_down_when_one_below_it_ends():
 def test_each_band_covers_its_bytes_for_as_long_as_it_lived(trace):
     seen = active_memory_window(trace)
     drawn = sorted(area(outline) * seen.divisor for outline in polygons(active_memory_panel(seen, 5, Look())))
-    every = lifetimes(trace, largest=module.LARGEST)
+    every = find(trace, largest=module.LARGEST).lifetimes
     lived = np.minimum(every["died"].astype(float) + 1, len(trace)) - every["born"].astype(float) - 1
     covered = np.sort(every["size"] * lived)
     assert np.allclose(drawn, covered)
@@ -159,4 +159,4 @@ def test_no_event_and_one_event_are_drawn(axis):
 
 def test_the_table_has_the_largest_first(trace):
     sizes = active_memory(trace).table["size"].to_pylist()
-    assert sizes == sorted(lifetimes(trace)["size"].tolist(), reverse=True)[: module.LARGEST]
+    assert sizes == sorted(find(trace).lifetimes["size"].tolist(), reverse=True)[: module.LARGEST]

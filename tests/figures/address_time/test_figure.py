@@ -15,7 +15,7 @@ from bfcviz.figures.address_time.figure import (
 from bfcviz.figures.style.theme import LIGHT, rgb
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
-from bfcviz.model.lifetimes.lifetimes import lifetimes
+from bfcviz.model.lifetimes.lifetimes import find
 from bfcviz.model.lifetimes.occupancy import occupancy
 
 EMPTY = trace_of(np.zeros(0, EVENT))
@@ -52,7 +52,7 @@ def pixels(panel):
 def test_rectangles_are_the_lifetimes(trace):
     seen = address_time_window(trace)
     drawn = boxes(named(address_time_panel(seen, 5, Look()), "in use"))
-    lives = lifetimes(trace)
+    lives = find(trace).lifetimes
     low = seen.layout.position(lives["address"])
     expected = np.column_stack(
         [
@@ -117,7 +117,7 @@ def test_an_image_is_coloured_by_class(trace, as_image):
 def test_only_the_last_two_traces_follow_step_and_selection(trace):
     seen = address_time_window(trace)
     one = address_time_panel(seen, 5, Look())
-    life = lifetimes(trace)[7]
+    life = find(trace).lifetimes[7]
     look = Look(selected=Selected(int(life["address"]), int(life["born"])))
     other = address_time_panel(seen, 300, look)
     assert all(a is b for a, b in zip(one.traces[:-2], other.traces[:-2], strict=True))
@@ -183,7 +183,7 @@ def test_thousands_of_regions_and_a_terabyte_are_drawn():
 
 def test_the_table_has_a_row_for_each_allocation_or_pixel(trace, monkeypatch):
     table = address_time(trace).table
-    lives = lifetimes(trace)
+    lives = find(trace).lifetimes
     assert table["address"].to_pylist() == lives["address"].tolist()
     assert table["freed_at_step"].null_count == (lives["died"] > len(trace)).sum()
     monkeypatch.setattr(module, "EXACT_LIFETIMES", 20)

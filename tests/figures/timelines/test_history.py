@@ -23,7 +23,7 @@ def coarse(monkeypatch):
     """Pictures of 50 points, from series of at most 200 rows."""
     monkeypatch.setattr(timelines, "POINTS", 50)
     monkeypatch.setattr(rolling, "POINTS", 100)
-    monkeypatch.setattr(rolling.Running.__init__, "__defaults__", (0, 100, 0))
+    monkeypatch.setattr(rolling.RollingTimeline.__init__, "__defaults__", (0, 100, 0))
 
 
 def test_a_narrow_window_is_exact_and_reaches_over_both_edges(coarse):

@@ -16,7 +16,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.live.observed.heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.seeking.window_start import beginning
-from bfcviz.model.state.reducer import ChunkTable
+from bfcviz.model.state.pool_state import PoolState
 
 BASE = 0x7000_0000
 
@@ -34,7 +34,7 @@ def test_the_model_agrees_while_it_is_in_use():
         heap.free(BASE + number * 2048)
     chunks = heap.moment().chunks
     events = Reader(heap.log, 0).read(1 << 20)
-    table = ChunkTable()
+    table = PoolState()
     table.apply(events)
     rows = np.sort(table.chunk_rows(), order="address")
     for name in ("address", "size", "handle", "region", "label", "thread", "stream"):
@@ -120,7 +120,7 @@ def test_many_threads_may_report():
                 heap.free(BASE + number * MIB + turn * 256)
 
     in_threads(work, 6)
-    table = ChunkTable()
+    table = PoolState()
     table.apply(Reader(heap.log, 0).read(1 << 20))
     assert table.chunks_in_use == 6 * 150
     assert heap.inconsistencies.words() == ""

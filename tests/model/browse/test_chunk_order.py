@@ -4,7 +4,8 @@ from figures.synthetic import busy_trace
 
 from bfcviz.events.schema import bin_of
 from bfcviz.model import Model
-from bfcviz.model.browse.chunk_order import SORTS, ChunkFilter, chunk_rows
+from bfcviz.model.browse.chunk_order import SORTS, order_chunks
+from bfcviz.model.browse.filters import ChunkFilter
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def model():
 
 
 def arranged(model, wanted=ChunkFilter(), by="address", **how):  # noqa: B008  it never changes
-    return chunk_rows(model.chunks(), model.trace.labels, wanted, by, **how)
+    return order_chunks(model.chunks(), model.trace.labels, wanted, by, **how)
 
 
 def key_of(model, chunk, by):

@@ -6,7 +6,6 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.model.browse.filters import EventFilter, LabelSearch, matching
-from bfcviz.model.explain.text.short_event import short_words
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +101,14 @@ def test_it_goes_on_from_where_it_was():
 
 def test_it_can_be_interrupted():
     trace = marks(3 * BLOCK)
-    told = []
+    counts = []
 
     def progress(done):
-        told.append(done)
-        return len(told) < 2
+        counts.append(done)
+        return len(counts) < 2
 
     found = matching(trace, 0, EventFilter(kinds=frozenset({Kind.MARK})), progress)
-    assert told == [BLOCK, 2 * BLOCK]
+    assert counts == [BLOCK, 2 * BLOCK]
     assert len(found) == 2 * BLOCK
 
 
@@ -136,26 +135,3 @@ def test_reasons_are_said_in_words():
         "thread 3",
     ]
     assert EventFilter(text="0xFF").reasons() == ["address 0xff lies in it"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "words"),
-    [
-        (Kind.EXTEND, {"region": 2}, "new region 2"),
-        (Kind.EXTEND, {"region": 2, "flags": 1}, "region 2 lengthened"),
-        (Kind.SPLIT, {"bin": 4}, "cut off, into bin 4"),
-        (Kind.SPLIT, {"bin": 4, "flags": 2}, "cut off padding before it"),
-        (Kind.ALLOCATE, {"bin": 4, "size": 512, "requested": 500}, "from bin 4, 12 B waste"),
-        (Kind.ALLOCATE, {"bin": 4, "size": 512, "requested": 512}, "from bin 4"),
-        (Kind.FREE, {"seq": 1001, "other": 1}, "in use for 1,000 steps"),
-        (Kind.FREE, {"seq": (1 << 32) + 1, "other": 0, "flags": 4}, "in use for 1 step, held back"),
-        (Kind.MERGE, {"bin": 9}, "absorbed, now in bin 9"),
-        (Kind.RELEASE, {"region": 1}, "region 1 went back"),
-        (Kind.OOM, {"address": 4096, "size": 256}, "free 4.0 KiB, largest 256 B"),
-        (Kind.MARK, {"size": 7}, "value 7"),
-        (Kind.MARK, {}, ""),
-    ],
-)
-def test_every_kind_in_a_few_words(kind, fields, words):
-    nothing = dict.fromkeys(EVENT.names, 0)
-    assert short_words(nothing | fields | {"kind": int(kind)}) == words

@@ -9,7 +9,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.lifetimes import end_of, find, lifetimes, times_of
+from bfcviz.model.lifetimes.lifetimes import end_of, find, times_of
 
 FIELDS = ("address", "size", "requested", "label", "thread", "stream", "region")
 
@@ -34,7 +34,7 @@ def expected(heap, pool, start, stop):
 def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
     heap = run(steps)
     start, stop = sorted((one % (len(heap.records) + 1), other % (len(heap.records) + 1)))
-    found = lifetimes(heap.trace(), pool, start, stop)
+    found = find(heap.trace(), pool, start, stop).lifetimes
     lives = expected(heap, pool, start, stop)
     assert [(int(life["born"]), int(life["died"])) for life in found] == [life[:2] for life in lives]
     assert found["chunk"].tolist() == [record["chunk"] for _, _, record in lives]
@@ -46,16 +46,16 @@ def test_lifetimes_are_those_of_every_single_event(steps, one, other, pool):
 def test_the_largest_are_the_first_of_the_largest_sizes(steps, largest, place):
     heap = run(steps)
     start = place % (len(heap.records) + 1)
-    every = lifetimes(heap.trace(), 0, start)
+    every = find(heap.trace(), 0, start).lifetimes
     order = np.lexsort([every["born"], ~every["size"]])[:largest]
-    found = lifetimes(heap.trace(), 0, start, largest=largest)
+    found = find(heap.trace(), 0, start, largest=largest).lifetimes
     assert np.array_equal(found, every[np.sort(order)])
 
 
 def test_what_is_alive_at_a_step_is_what_the_model_has_there():
     trace = busy_trace()
     model = Model(trace)
-    every = lifetimes(trace)
+    every = find(trace).lifetimes
     for step in (0, 1, 2, 77, 300, len(trace)):
         model.seek(step)
         chunks = model.chunks()
@@ -65,7 +65,7 @@ def test_what_is_alive_at_a_step_is_what_the_model_has_there():
 
 def test_a_search_gives_up_when_there_are_more_and_says_how_many_it_saw():
     trace = busy_trace()
-    every = lifetimes(trace)
+    every = find(trace).lifetimes
     assert find(trace, most=len(every)).seen == len(every)
     gave_up = find(trace, most=len(every) - 1)
     assert gave_up.seen > len(every) - 1
@@ -74,9 +74,9 @@ def test_a_search_gives_up_when_there_are_more_and_says_how_many_it_saw():
 
 def test_only_what_is_wanted_is_found_and_counted():
     trace = busy_trace()
-    every = lifetimes(trace)
+    every = find(trace).lifetimes
     found = find(trace, start=200, stop=400, wanted=lambda _, size: size > 100 * KiB)
-    within = lifetimes(trace, start=200, stop=400)
+    within = find(trace, start=200, stop=400).lifetimes
     assert np.array_equal(found.lifetimes, within[within["size"] > 100 * KiB])
     assert found.seen == len(found.lifetimes) < len(every)
 
@@ -94,7 +94,7 @@ def test_the_end_of_one_lifetime_is_found_by_itself():
     first, second = heap.allocate(1000), heap.allocate(1000)
     heap.free(first)
     trace = heap.trace()
-    born = lifetimes(trace)["born"].tolist()
+    born = find(trace).lifetimes["born"].tolist()
     freed = next(seq for seq, event in enumerate(heap.events) if event["kind"] == Kind.FREE)
     assert second is not None
     assert [end_of(trace, 0, seq, len(trace)) for seq in born] == [freed, int(NEVER)]
@@ -109,4 +109,4 @@ def test_times_are_those_of_the_events():
 
 def test_steps_that_are_not_there_are_an_error():
     with pytest.raises(TraceError, match="of steps 5 to 9999"):
-        lifetimes(busy_trace(), start=5, stop=9999)
+        find(busy_trace(), start=5, stop=9999)

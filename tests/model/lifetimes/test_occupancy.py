@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
-from bfcviz.model.lifetimes import corners
+from bfcviz.model.lifetimes import difference_grid
 from bfcviz.model.lifetimes import occupancy as module
 from bfcviz.model.lifetimes.address_layout import Layout
 from bfcviz.model.lifetimes.occupancy import Classes, occupancy
@@ -57,7 +57,7 @@ def test_cells_are_averages_over_every_state(steps, places, shape, window, *, ax
         return step if axis == "step" else heap.records[max(step - 1, 0)]["time"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corners, "_SPARSE", 0 if sparse else 10**9)
+        patch.setattr(difference_grid, "_SPARSE", 0 if sparse else 10**9)
         patch.setattr(module, "_BATCH", 5)
         found = occupancy(trace, 1, start, stop, positions, shape[1], shape[0], axis=axis)
     if start == stop:
@@ -83,11 +83,11 @@ def test_classes_share_out_the_bytes_in_use():
     trace = busy_trace()
     labels = len(trace.labels)
     plain = occupancy(trace, start=100, columns=30, lines=20)
-    told = occupancy(
+    classified = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(labels, lambda lives: lives["label"])
     )
-    assert told.by_class.shape == (labels, 20, 30)
-    assert np.allclose(told.in_use, plain.in_use, atol=1e-3)
+    assert classified.by_class.shape == (labels, 20, 30)
+    assert np.allclose(classified.in_use, plain.in_use, atol=1e-3)
     born = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(2, lambda lives: lives["born"] >= 100)
     )

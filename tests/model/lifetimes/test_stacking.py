@@ -3,13 +3,13 @@ from figures.synthetic import busy_trace
 from heap_strategies import operations, run
 from hypothesis import given
 
-from bfcviz.model.lifetimes.lifetimes import LIFETIME, lifetimes
+from bfcviz.model.lifetimes.lifetimes import LIFETIME, find
 from bfcviz.model.lifetimes.stacking import stack
 
 
 @given(operations())
 def test_every_lifetime_lies_on_those_that_began_before_it(steps):
-    lives = lifetimes(run(steps).trace(), 0)
+    lives = find(run(steps).trace(), 0).lifetimes
     found = stack(lives)
     for number, life in enumerate(lives):
         for at in range(found.first[number], found.last[number]):
@@ -21,7 +21,7 @@ def test_every_lifetime_lies_on_those_that_began_before_it(steps):
 
 
 def test_turns_are_where_the_height_changes():
-    lives = lifetimes(busy_trace())
+    lives = find(busy_trace()).lifetimes
     found = stack(lives)
     for number in range(len(lives)):
         heights = found.below[number, found.turns(number)]

@@ -1,4 +1,4 @@
-"""Keyframes from a hostile file: each lie is refused, and nothing large is unpacked for one."""
+"""Keyframes from a hostile file: every impossible value is refused, and nothing large is unpacked."""
 
 import struct
 import zlib
@@ -44,7 +44,7 @@ def counted(keyframe, place, value):
     return keyframe[: HEADER.size] + COUNTS.pack(*counts) + keyframe[HEADER.size + COUNTS.size :]
 
 
-def test_it_is_right_as_it_is(keyframe):
+def test_a_correct_keyframe_is_read(keyframe):
     snapshot = decode(keyframe, STEP, 0, 1)
     assert sorted(snapshot.chunk_rows["size"].tolist()) == [512, 512, 2048, 2048]
     assert snapshot.pool_bytes == 5120
@@ -52,7 +52,7 @@ def test_it_is_right_as_it_is(keyframe):
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "told"),
+    ("place", "value", "fact"),
     [
         (ADDRESS + 2, 0xFF, "do not ascend"),  # the first region past the second
         (SIZE + 4, 0xFF, "overlap"),
@@ -60,24 +60,24 @@ def test_it_is_right_as_it_is(keyframe):
         (CHUNK_SIZE + 4, 3, "do not fill"),  # the second bytes of the sizes
         (HANDLE, 3, "handles"),
         (HANDLE, 200, "handles"),
-        (IN_USE, 0xFF, "4 chunks are in use, 2 by its counts"),
-        (WASTE + 2, 0xFF, "impossible size requested"),
-        (AGE, 0, "step of birth"),
-        (AGE, STEP + 1, "step of birth"),
+        (IN_USE, 0xFF, "4 chunks .* 2"),
+        (WASTE + 2, 0xFF, "requested size"),
+        (AGE, 0, "allocation step"),
+        (AGE, STEP + 1, "allocation step"),
     ],
 )
-def test_lies_in_the_columns(keyframe, place, value, told):
-    with pytest.raises(TraceError, match=told):
+def test_impossible_columns_are_refused(keyframe, place, value, fact):
+    with pytest.raises(TraceError, match=fact):
         decode(changed(keyframe, place, value), STEP, 0, 1)
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "told"),
+    ("place", "value", "fact"),
     [
         (0, 9, "impossible"),
         (1, 1 << 40, "impossible"),
         (2, 5, "impossible"),
-        (1, 5, "are not the 145 bytes"),
+        (1, 5, "145 bytes"),
         (3, 1, "allocations"),
         (3, 8, "allocations"),
         (4, 8, "OOMs"),
@@ -86,8 +86,8 @@ def test_lies_in_the_columns(keyframe, place, value, told):
         (7, 2047, "largest_alloc_size"),
     ],
 )
-def test_lies_in_the_counts(keyframe, place, value, told):
-    with pytest.raises(TraceError, match=told):
+def test_impossible_counts_are_refused(keyframe, place, value, fact):
+    with pytest.raises(TraceError, match=fact):
         decode(counted(keyframe, place, value), STEP, 0, 1)
 
 
@@ -95,7 +95,7 @@ def test_lies_in_the_counts(keyframe, place, value, told):
     "header", [(b"NOPE", 1, 1, STEP), (b"BFCK", 2, 1, STEP), (b"BFCK", 1, 2, STEP), (b"BFCK", 1, 1, 8)]
 )
 def test_headers_of_something_else(keyframe, header):
-    with pytest.raises(TraceError, match=f"keyframe stored for step {STEP} is damaged"):
+    with pytest.raises(TraceError, match=f"{STEP} is damaged"):
         decode(HEADER.pack(*header) + keyframe[HEADER.size :], STEP, 0, 1)
 
 
@@ -105,14 +105,14 @@ def test_ends_missing_or_too_many(keyframe):
             decode(keyframe[:cut], STEP, 0, 1)
     begin = HEADER.size + COUNTS.size
     longer = keyframe[:begin] + zlib.compress(zlib.decompress(keyframe[begin:]) + bytes(1))
-    with pytest.raises(TraceError, match="its columns are not the"):
+    with pytest.raises(TraceError, match="columns"):
         decode(longer, STEP, 0, 1)
 
 
 def test_a_bomb_is_not_unpacked(keyframe):
     begin = HEADER.size + COUNTS.size
     bomb = keyframe[:begin] + zlib.compress(bytes(200 << 20), 9)
-    with pytest.raises(TraceError, match="its columns are not the"):
+    with pytest.raises(TraceError, match="columns"):
         decode(bomb, STEP, 0, 1)
 
 
@@ -128,7 +128,7 @@ def test_sizes_that_wrap_around_memory(keyframe):
         decode(keyframe[:begin] + zlib.compress(bytes(columns)), STEP, 0, 1)
 
 
-def test_the_layout_is_the_one_told(keyframe):
+def test_the_layout_is_the_documented_one(keyframe):
     assert HEADER.unpack_from(keyframe) == (b"BFCK", 1, 1, STEP)
     assert struct.calcsize(HEADER.format) == 16
     regions, chunks, in_use, *_ = COUNTS.unpack_from(keyframe, HEADER.size)

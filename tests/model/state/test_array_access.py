@@ -1,4 +1,4 @@
-"""raw.py and raw.pxd say the same, and so do the C structs and the dtypes that share their memory."""
+"""array_access.py and array_access.pxd agree, and so do the C structs and the dtypes that share their memory."""
 
 import re
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_structs_agree_with_dtypes(struct, dtype):
     assert [(name, C_TYPES[ctype]) for ctype, name in fields] == [
         (name, dtype[name].str) for name in dtype.names
     ]
-    # No padding: every field lies where C would put it by itself.
+    # No padding: every field has the offset that C gives it.
     for name in dtype.names:
         field, offset = dtype.fields[name][:2]
         assert offset % field.itemsize == 0

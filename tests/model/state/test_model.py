@@ -11,7 +11,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, timeline
-from bfcviz.model.state import reducer
+from bfcviz.model.state import pool_state
 
 
 def busy_heap(count=300):
@@ -58,9 +58,7 @@ def test_a_model_begins_at_the_empty_heap(trace):
 def test_steps_outside_the_trace_are_refused(trace, step):
     model = Model(trace)
     model.seek(5)
-    with pytest.raises(
-        TraceError, match=f"step {step} was asked for, of a trace with steps 0 to {len(trace)}"
-    ):
+    with pytest.raises(TraceError, match=f"step {step} .* 0 to {len(trace)}"):
         model.seek(step)
     with pytest.raises(TraceError):
         model.back(6)
@@ -69,7 +67,7 @@ def test_steps_outside_the_trace_are_refused(trace, step):
 
 @pytest.mark.parametrize("pool", [-1, 1])
 def test_pools_the_trace_does_not_have_are_refused(trace, pool):
-    with pytest.raises(TraceError, match=f"pool {pool} was asked for, of a trace with pools 0 to 0"):
+    with pytest.raises(TraceError, match=f"pool {pool} .* 0 to 0"):
         Model(trace, pool)
 
 
@@ -127,7 +125,7 @@ def test_a_contradiction_leaves_the_model_at_the_last_right_step(heap, labels):
 
 def test_snapshots_shorten_the_way_back(heap, monkeypatch):
     trace = heap.trace()
-    with small_steps(reducer.ChunkTable, block=16):
+    with small_steps(pool_state.PoolState, block=16):
         model = Model(trace)
         model.seek(len(trace))
         read = []
@@ -143,7 +141,7 @@ def test_a_stored_keyframe_saves_the_way_there(heap, monkeypatch):
     (trace.keyframes[at],) = keyframes(trace, [at])
     read = []
     monkeypatch.setattr(trace, "read", lambda a, b: (read.append((a, b)), trace.events[a:b])[1])
-    with small_steps(reducer.ChunkTable, block=16):
+    with small_steps(pool_state.PoolState, block=16):
         model = Model(trace)
         model.seek(at + 5)
         stats = model.stats()
@@ -155,7 +153,7 @@ def test_a_stored_keyframe_saves_the_way_there(heap, monkeypatch):
 def test_a_stored_keyframe_that_is_damaged_is_an_error(heap):
     trace = heap.trace()
     trace.keyframes[100] = b"BFCK rubbish that is long enough to be a header"
-    with small_steps(reducer.ChunkTable, block=16), pytest.raises(TraceError, match="stored for step 100"):
+    with small_steps(pool_state.PoolState, block=16), pytest.raises(TraceError, match="stored for step 100"):
         Model(trace).seek(110)
 
 
@@ -185,7 +183,7 @@ def test_a_long_trace_is_sought_either_way(tmp_path):
     long["other"][1:][long["kind"][1:] == Kind.FREE] += shift[long["kind"][1:] == Kind.FREE].astype(np.uint32)
     trace = Trace.from_events(long, Labels(), Origin())
     path = tmp_path / "long.parquet"
-    with small_steps(reducer.ChunkTable, block=1 << 17):
+    with small_steps(pool_state.PoolState, block=1 << 17):
         trace.save(path, keyframes=keyframes)
     model, packed = Model(trace), Model(Trace.open(path))
     rng = np.random.default_rng(5)
@@ -222,11 +220,3 @@ def test_a_trace_without_events_has_one_step():
     assert timeline(trace).dtype == TIMELINE
     assert len(timeline(trace)) == 0
     assert list(keyframes(trace, [])) == []
-
-
-@pytest.mark.parametrize(
-    ("start", "stop", "points"), [(-1, None, 5), (5, 4, 5), (0, 10_000, 5), (0, None, 0)]
-)
-def test_timelines_outside_the_trace_are_refused(trace, start, stop, points):
-    with pytest.raises(TraceError, match="a timeline of steps"):
-        timeline(trace, 0, start, stop, points)

@@ -1,25 +1,27 @@
-"""Any event in plain words: what happened, to which memory, for whom, and what is left."""
+"""A sentence about any event: what happened, to which memory, for which label, and what stays free."""
 
 import numpy as np
 
 from bfcviz.events.schema import Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.oom import diagnose
-from bfcviz.model.explain.scene import Scene, short_address
+from bfcviz.model.explain.operation import operation_of
+from bfcviz.model.explain.text.event_context import EventContext
 from bfcviz.model.explain.text.oom import why
+from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.model.state.model import Model
 from bfcviz.units import format_bytes
 
 
 def explain(trace: Trace, event: int, model: Model | None = None) -> str:
-    """A sentence or two about one event.
+    """Explain one event in a sentence or two.
 
-    SPLIT and ALLOCATE of one allocation, FREE and its MERGEs, each tell of the whole operation.
+    A SPLIT, an ALLOCATE and a FREE are explained with the other events of the same operation.
 
     Args:
         trace: the events.
         event: its index (its `seq`), 0..len(trace) - 1.
-        model: one of this trace and pool to look with; it is brought back to where it stands.
+        model: a model of this trace and pool to use; it returns to its step.
 
     Raises:
         TraceError: the trace has no such event, or it or those before it contradict each other.
@@ -28,131 +30,114 @@ def explain(trace: Trace, event: int, model: Model | None = None) -> str:
     pool = int(record["pool"])
     if model is None or model.trace is not trace or model.pool != pool:
         model = Model(trace, pool)
-    with model.visiting(event + 1):  # an event that contradicts the state it met is not explained but refused
+    with model.visiting(event + 1):  # raises where the event contradicts the state before it
         pass
-    return _TELLERS[Kind(int(record["kind"]))](Scene(trace, event, record, model))
+    return _EXPLAIN[Kind(int(record["kind"]))](EventContext(trace, event, record, model))
 
 
 def _place(chunk: np.void) -> str:
     return f"{short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))})"
 
 
-def _extend(scene: Scene) -> str:
-    size, slot = scene.number("size"), scene.number("region")
-    where = short_address(scene.number("address"))
-    if scene.number("flags") & Flag.GREW:
-        what = f"lengthened region {slot} by {format_bytes(size)}, from {where}"
+def _extend(context: EventContext) -> str:
+    size, slot = context.number("size"), context.number("region")
+    where = short_address(context.number("address"))
+    if context.number("flags") & Flag.GREW:
+        what = f"extended region {slot} by {format_bytes(size)} at {where}"
     else:
         what = f"granted region {slot}, {format_bytes(size)} at {where}"
-    asked = scene.number("requested")
-    reason = f" for a request of {format_bytes(asked)}" if asked else ""
-    before = scene.pool_bytes()
-    return f"The sub-allocator {what}{reason}: the pool grew {_from_to(scene, before, before + size)}."
+    requested = context.number("requested")
+    reason = f" for a request of {format_bytes(requested)}" if requested else ""
+    before = context.pool_bytes()
+    return f"The sub-allocator {what}{reason}: the pool grew {_from_to(context, before, before + size)}."
 
 
-def _release(scene: Scene) -> str:
-    size, before = scene.number("size"), scene.pool_bytes()
-    region = f"Region {scene.number('region')}, {format_bytes(size)}"
+def _release(context: EventContext) -> str:
+    size, before = context.number("size"), context.pool_bytes()
+    where = f"{format_bytes(size)} at {short_address(context.number('address'))}"
     return (
-        f"{region} at {short_address(scene.number('address'))}, was wholly free and went back to the "
-        f"sub-allocator: the pool shrank {_from_to(scene, before, before - size)}."
+        f"The heap released free region {context.number('region')}, {where}, to the sub-allocator: the pool shrank "
+        f"{_from_to(context, before, before - size)}."
     )
 
 
-def _from_to(scene: Scene, before: int, after: int) -> str:
-    limit = scene.trace.origin.pools[scene.number("pool")].limit
+def _from_to(context: EventContext, before: int, after: int) -> str:
+    limit = context.trace.origin.pools[context.number("pool")].limit
     of_limit = "" if limit is None else f" of a limit of {format_bytes(limit)}"
     return f"from {format_bytes(before)} to {format_bytes(after)}{of_limit}"
 
 
-def _split(scene: Scene) -> str:
-    parent = scene.chunk(scene.number("chunk"))
-    size = scene.number("size")
+def _split(context: EventContext) -> str:
+    parent = context.chunk(context.number("chunk"))
+    size = context.number("size")
     rest, front = format_bytes(size), format_bytes(int(parent["size"]) - size)
-    told = f"Chunk {_place(parent)} was split: "
-    if scene.number("flags") & Flag.PADDING:
-        padding = f"{told}{front} of alignment padding stay free at its start"
-        taken = _allocation(scene, scene.number("other"))
-        if taken is None:
-            return f"{padding}, {rest} lie behind it."
-        part = rest if taken["size"] == size else f"{format_bytes(int(taken['size']))} of the {rest}"
-        return f"{padding}, {part} behind it handed to {scene.name(int(taken['label']))}."
-    taken = _allocation(scene, scene.number("chunk"))
-    stays = "stay where it begins" if taken is None else f"handed to {scene.name(int(taken['label']))}"
-    return f"{told}{front} {stays}, {rest} back to bin {bin_of(size)}."
+    padding = bool(context.number("flags") & Flag.PADDING)
+    operation = operation_of(context.trace, context.event)
+    name = None if operation is None else context.name(int(operation.end["label"]))
+    if not padding:
+        stays = "stay in the chunk" if name is None else f"for {name}"
+        result = f"{front} {stays}, {rest} stay free in bin {bin_of(size)}"
+    elif operation is None:
+        result = f"{front} of alignment padding stay free at its start, {rest} follow"
+    else:
+        taken = int(operation.end["size"])
+        part = rest if taken == size else f"{format_bytes(taken)} of the next {rest}"
+        result = f"{front} of alignment padding stay free at its start, {part} for {name}"
+    return f"Chunk {_place(parent)} was split: {result}."
 
 
-def _allocation(scene: Scene, chunk: int) -> np.void | None:
-    """The ALLOCATE of this chunk that ends the operation a SPLIT is of; None where none follows."""
-    for event in scene.following():
-        if event["chunk"] != chunk or event["kind"] not in (Kind.SPLIT, Kind.ALLOCATE):
-            return None
-        if event["kind"] == Kind.ALLOCATE:
-            found: np.void = event
-            return found
-    return None
+def _allocate(context: EventContext) -> str:
+    size, requested = context.number("size"), context.number("requested")
+    label = context.number("label")
+    name = context.name(label) if label else "An unnamed request"
+    waste = f", {format_bytes(size - requested)} wasted" if size > requested else ""
+    return f"{name} allocated {format_bytes(requested)}: {_source(context)}{waste}."
 
 
-def _allocate(scene: Scene) -> str:
-    size, requested = scene.number("size"), scene.number("requested")
-    fit = "which asked for just that" if size == requested else f"which asked for {_less(requested, size)}"
-    name = scene.name(scene.number("label"))
-    return f"Chunk {_place(scene.record)} was handed to {name}, {fit}; {_source(scene)}."
-
-
-def _less(requested: int, size: int) -> str:
-    """`requested` as text, in bytes where it would read like `size`."""
-    text = format_bytes(requested)
-    return text if text != format_bytes(size) else f"{size - requested} bytes less"
-
-
-def _source(scene: Scene) -> str:
-    """What an ALLOCATE took its chunk from: the SPLITs just before it tell."""
-    whole = scene.number("size")
-    told = []
-    for event in scene.preceding():
-        padding = int(event["flags"]) & Flag.PADDING
-        if event["kind"] != Kind.SPLIT or event["other" if padding else "chunk"] != scene.record["chunk"]:
-            break
+def _source(context: EventContext) -> str:
+    """The free chunk that an ALLOCATE took, whole or split."""
+    whole, left = context.number("size"), []
+    operation = operation_of(context.trace, context.event)
+    for event in () if operation is None else operation.splits:
         rest = int(event["size"])
-        if padding:
-            front = int(scene.chunk(int(event["chunk"]), int(event["seq"]))["size"]) - rest
-            whole += front
-            told.append(f"{format_bytes(front)} of alignment padding stay free before it")
-            break
-        whole += rest
-        told.append(f"{format_bytes(rest)} went back to bin {bin_of(rest)}")
-    if not told:
-        return "it is a whole free chunk, not split"
-    return f"it was cut from a free chunk of {format_bytes(whole)}, " + " and ".join(told)
+        if int(event["flags"]) & Flag.PADDING:
+            padding = int(context.chunk(int(event["chunk"]), int(event["seq"]))["size"]) - rest
+            whole += padding
+            left.append(f"{format_bytes(padding)} of alignment padding stay free before it")
+        else:
+            whole += rest
+            left.append(f"{format_bytes(rest)} stay free in bin {bin_of(rest)}")
+    if not left:
+        return f"took the whole free chunk {_place(context.record)}"
+    return f"took {_place(context.record)} from a free chunk of {format_bytes(whole)}, {', '.join(left)}"
 
 
-def _free(scene: Scene) -> str:
-    size = scene.number("size")
-    since = scene.event - ((scene.event - scene.number("other")) & 0xFFFFFFFF) + 1
-    name = scene.name(scene.number("label"))
-    told = f"Chunk {_place(scene.record)} came back from {name}, in use since step {since}"
-    if scene.number("flags") & Flag.HELD:
-        return f"{told}; it is free, but held back from merging until its timestamp is safe."
-    grown, sides = _merged(scene)
+def _free(context: EventContext) -> str:
+    size = context.number("size")
+    since = context.event - ((context.event - context.number("other")) & 0xFFFFFFFF) + 1
+    name = context.name(context.number("label"))
+    freed = f"Chunk {_place(context.record)} of {name}, in use since step {since}, was freed"
+    if context.number("flags") & Flag.HELD:
+        return f"{freed}: it cannot merge until its timestamp is safe."
+    merged_size, sides = _merged(context)
     if not sides:
-        return f"{told}; it is free now, in bin {bin_of(size)}."
-    neighbours = f"neighbour{'s' * (len(sides) > 1)} {' and '.join(sides)} it"
+        return f"{freed}: it stays free in bin {bin_of(size)}."
+    neighbours = f"chunk{'s' * (len(sides) > 1)} {' and '.join(sides)} it"
     return (
-        f"{told}; it merges with its free {neighbours}: one free chunk of {format_bytes(grown)}, "
-        f"in bin {bin_of(grown)}."
+        f"{freed}: it merged with the free {neighbours} into a free chunk of {format_bytes(merged_size)} in bin "
+        f"{bin_of(merged_size)}."
     )
 
 
-def _merged(scene: Scene) -> tuple[int, list[str]]:
-    """Size after the MERGEs of this FREE's operation, and on which sides they are."""
-    size, chunk = scene.number("size"), scene.number("chunk")
+def _merged(context: EventContext) -> tuple[int, list[str]]:
+    """The size after the MERGEs that follow this FREE, and the sides on which the neighbours lay."""
+    size, chunk = context.number("size"), context.number("chunk")
     sides = []
-    for event in scene.following():
+    for event in context.following():
         if event["kind"] != Kind.MERGE or chunk not in (event["chunk"], event["other"]):
             break
         if event["other"] == chunk:
-            size += int(scene.chunk(int(event["chunk"]), int(event["seq"]))["size"])
+            size += int(context.chunk(int(event["chunk"]), int(event["seq"]))["size"])
             chunk = int(event["chunk"])
             sides.append("before")
         else:
@@ -161,28 +146,28 @@ def _merged(scene: Scene) -> tuple[int, list[str]]:
     return size, sides
 
 
-def _merge(scene: Scene) -> str:
-    survivor = scene.chunk(scene.number("chunk"))
-    size = int(survivor["size"]) + scene.number("size")
+def _merge(context: EventContext) -> str:
+    survivor = context.chunk(context.number("chunk"))
+    size = int(survivor["size"]) + context.number("size")
     return (
-        f"Free chunk {_place(survivor)} absorbed the free chunk after it, {_place(scene.record)}: one chunk "
-        f"of {format_bytes(size)}, in bin {bin_of(size)}."
+        f"Free chunk {_place(survivor)} merged with the free chunk after it, {_place(context.record)}, into a free "
+        f"chunk of {format_bytes(size)} in bin {bin_of(size)}."
     )
 
 
-def _oom(scene: Scene) -> str:
-    label = scene.number("label")
-    who = f"A request by {scene.name(label)}" if label else "An unnamed request"
-    return why(diagnose(scene.trace, scene.event, scene.model), who, scene.name)
+def _oom(context: EventContext) -> str:
+    label = context.number("label")
+    name = context.name(label) if label else "An unnamed request"
+    return why(diagnose(context.trace, context.event, context.model), name, context.name)
 
 
-def _mark(scene: Scene) -> str:
-    label = scene.number("label")
-    name = f"Mark: {scene.name(label)}" if label else "An unnamed mark"
-    return f"{name} ({scene.number('size')})." if scene.number("size") else f"{name}."
+def _mark(context: EventContext) -> str:
+    label = context.number("label")
+    name = f"Mark: {context.name(label)}" if label else "An unnamed mark"
+    return f"{name} ({context.number('size')})." if context.number("size") else f"{name}."
 
 
-_TELLERS = {
+_EXPLAIN = {
     Kind.EXTEND: _extend,
     Kind.SPLIT: _split,
     Kind.ALLOCATE: _allocate,

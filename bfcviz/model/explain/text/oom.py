@@ -1,58 +1,58 @@
-"""A failed request in plain words."""
+"""A sentence about a failed request."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from bfcviz.model.explain.oom import Cause, Diagnosis
-from bfcviz.model.explain.scene import short_address
+from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.units import format_bytes
 
 
-def why(diagnosis: Diagnosis, who: str, name: Callable[[int], str]) -> str:
-    """What was asked for, what there was, and why that was not enough.
+def why(diagnosis: Diagnosis, requester: str, name: Callable[[int], str]) -> str:
+    """Say what was requested, what was free, and why that was not enough.
 
     Args:
         diagnosis: of the OOM event.
-        who: the request, as the subject of a sentence.
-        name: what a label says.
+        requester: the label of the request, or what stands for it; begins the sentence.
+        name: gives the text of a label.
     """
     d = diagnosis
     limit = "" if d.bytes_limit is None else f" of a limit of {format_bytes(d.bytes_limit)}"
-    there = f"{format_bytes(d.free_bytes)} free, the largest free chunk {format_bytes(d.largest_free_chunk)}"
+    free = f"{format_bytes(d.free_bytes)} free, largest free chunk {format_bytes(d.largest_free_chunk)}"
     return (
-        f"{who} for {format_bytes(d.requested)} failed: {there}, "
-        f"the pool {format_bytes(d.pool_bytes)}{limit}. {_CAUSES[d.cause](d, name)}"
+        f"{requester} failed to allocate {format_bytes(d.requested)}: {free}, pool {format_bytes(d.pool_bytes)}"
+        f"{limit}. {_CAUSES[d.cause](d, name)}"
     )
 
 
 def _over_limit(d: Diagnosis, _: Callable[[int], str]) -> str:
-    return f"The request (rounded to {d.rounded} bytes) is larger than the limit: it could never fit."
+    return f"The request (rounded up to {d.rounded} bytes) is larger than the limit: it can never fit."
 
 
 def _not_shown(_: Diagnosis, __: Callable[[int], str]) -> str:
     return (
-        "That chunk is large enough, and the events do not show why it was not taken: a timestamp can hold a "
-        "free chunk back, or an alignment rule it out."
+        "That chunk is large enough. The events do not show why it was not taken: a timestamp or an alignment can "
+        "exclude a free chunk."
     )
 
 
 def _fragmented(d: Diagnosis, name: Callable[[int], str]) -> str:
-    short = format_bytes(d.rounded - d.largest_free_chunk)
-    pieces = f", in {d.free_chunks} pieces" if d.free_chunks > 1 else ""
+    missing = format_bytes(d.rounded - d.largest_free_chunk)
+    pieces = f" in {d.free_chunks} chunks" if d.free_chunks > 1 else ""
     return (
-        f"The free memory is fragmented: enough in total{pieces}, but its largest is {short} too short"
-        f"{_walls(d, name)}; {_growth(d)}."
+        f"The free memory is fragmented: enough is free{pieces}, but the largest chunk is {missing} too small"
+        f"{_neighbours(d, name)}; {_growth(d)}."
     )
 
 
 def _full(d: Diagnosis, _: Callable[[int], str]) -> str:
     missing = format_bytes(d.rounded - d.free_bytes)
-    return f"The pool is full: {missing} more would have to be free; {_growth(d)}."
+    return f"The pool is full: {missing} more must be free; {_growth(d)}."
 
 
 def _growth(d: Diagnosis) -> str:
-    """Why the pool did not simply grow."""
+    """Why the pool did not grow."""
     if d.room is None:
         return "the sub-allocator granted no new region"
     if d.room == 0:
@@ -62,18 +62,18 @@ def _growth(d: Diagnosis) -> str:
     return f"the limit leaves {format_bytes(d.room)} for a new region, but the sub-allocator granted none"
 
 
-def _walls(d: Diagnosis, name: Callable[[int], str]) -> str:
-    """What pins the largest free chunk."""
+def _neighbours(d: Diagnosis, name: Callable[[int], str]) -> str:
+    """The chunks on both sides of the largest free chunk."""
     if d.before is None and d.after is None:
         return " (it fills its region)"
-    sides = [_wall(d.before, name, "start"), _wall(d.after, name, "end")]
+    sides = [_neighbour(d.before, name, "start"), _neighbour(d.after, name, "end")]
     return f" (it lies between {sides[0]} and {sides[1]})"
 
 
-def _wall(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
+def _neighbour(chunk: np.void | None, name: Callable[[int], str], edge: str) -> str:
     if chunk is None:
         return f"the region's {edge}"
-    owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged"
+    owner = name(int(chunk["label"])) if chunk["in_use"] else "free, not merged yet"
     return f"chunk {short_address(int(chunk['address']))} ({format_bytes(int(chunk['size']))}, {owner})"
 
 

@@ -1,73 +1,77 @@
-"""A search in plain words."""
+"""Sentences about the search for a free chunk."""
 
-from bfcviz.model.explain.scene import short_address
-from bfcviz.model.explain.search_result import Cut, Search, Taken
+from bfcviz.model.explain.search import Cut, Search, Taken
+from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.units import format_bytes
 
 
 def search_words(search: Search) -> str:
-    """Two short sentences, where it looked and what it took, and why that was split or not; a third if odd."""
-    told = [f"{_asked(search)}: {_looked(search)}."]
+    """Two short sentences: where the search looked and what it took, and why that chunk was split or not.
+
+    A sentence on chunks that the search skipped stands between them where there are any.
+    """
+    sentences = [f"{_start(search)}: {_result(search)}."]
     if search.passed_over:
-        told.append(_passed_over(search.passed_over))
+        sentences.append(_passed_over(search.passed_over))
     if search.taken is not None:
-        told.append(_cutting(search, search.taken))
-    return " ".join(told)
+        sentences.append(_split(search, search.taken))
+    return " ".join(sentences)
 
 
-def _asked(search: Search) -> str:
-    more = search.rounded - search.requested
-    asked = format_bytes(search.requested)
-    if asked == format_bytes(search.rounded):
-        asked = f"{more} B less"
-    rounded = f" ({asked}, rounded up)" if more else ""
-    return f"Looked for {format_bytes(search.rounded)}{rounded} from bin {search.first_bin} up"
+def _start(search: Search) -> str:
+    size = format_bytes(search.rounded)
+    requested = format_bytes(search.requested)
+    if requested == size:
+        requested = f"{search.requested:,} B"
+    rounded = f" ({requested} rounded up)" if search.rounded > search.requested else ""
+    return f"The search for {size}{rounded} started in bin {search.first_bin}"
 
 
-def _looked(search: Search) -> str:
+def _result(search: Search) -> str:
     taken = search.taken
     if taken is None or search.extended or search.released:
-        return f"{_nothing(search, sum(search.free_chunks), 'there')}{_growth(search)}"
+        bins = _bins(search.first_bin, search.last_bin)
+        return f"{_none_taken(search, sum(search.free_chunks), bins)}{_growth(search)}"
     here = search.free_chunks[taken.bin - search.first_bin] if taken.bin >= search.first_bin else 0
     if taken.bin == search.first_bin:
         small = f", {search.too_small} of them too small" if search.too_small else ""
-        return f"{_best(taken, here, 'that bin')}{small}"
-    below = search.free_chunks[:-1]
-    bins = f"bin {search.first_bin}"
-    if len(below) > 1:
-        bins = f"bins {search.first_bin} to {search.last_bin - 1}"
-    best = _best(taken, here, f"bin {taken.bin}")
-    return f"{_nothing(search, sum(below), f'in {bins}')}; {best}"
+        return f"{_best_fit(taken, here, search.first_bin)}{small}"
+    below = _none_taken(search, sum(search.free_chunks[:-1]), _bins(search.first_bin, search.last_bin - 1))
+    return f"{below}; {_best_fit(taken, here, taken.bin)}"
 
 
-def _nothing(search: Search, chunks: int, where: str) -> str:
-    """That some bins were of no use."""
+def _bins(first: int, last: int) -> str:
+    return f"bins {first} to {last}" if last > first else f"bin {first}"
+
+
+def _none_taken(search: Search, chunks: int, bins: str) -> str:
+    """Why the search took no chunk of these bins."""
     if not chunks:
-        return f"nothing is free {where}"
+        return f"{bins} {'have' if bins.startswith('bins') else 'has'} no free chunk"
     fitting = chunks - search.too_small
     if chunks == 1:
-        return f"the one free chunk {where} {'was not taken' if fitting else 'is too small'}"
+        return f"the only free chunk in {bins} {'was not taken' if fitting else 'is too small'}"
     if fitting:
-        return f"none of the {chunks:,} free chunks {where} was taken"
-    return f"all {chunks:,} free chunks {where} are too small"
+        return f"none of the {chunks:,} free chunks in {bins} was taken"
+    return f"all {chunks:,} free chunks in {bins} are too small"
 
 
 def _growth(search: Search) -> str:
-    """What happened when nothing was taken, and what came of it."""
-    told = ""
+    """How the heap made room when no chunk was taken, and the result."""
+    steps = ""
     if search.released:
         regions = "region" if search.released == 1 else "regions"
-        told += f"; {search.released} wholly free {regions} went back to the sub-allocator"
-    told += f"; the pool grew by {format_bytes(search.extended)}" if search.extended else ""
+        steps += f"; the heap released {search.released} free {regions} to the sub-allocator"
+    steps += f"; the pool grew by {format_bytes(search.extended)}" if search.extended else ""
     if search.taken is not None:
-        return f"{told}; then it took {_place(search.taken)}, in bin {search.taken.bin}"
-    return f"{told}; still nothing fits" if search.extended else f"{told}; the pool did not grow"
+        return f"{steps}; then the search took {_place(search.taken)} in bin {search.taken.bin}"
+    return f"{steps}; still no chunk fits" if search.extended else f"{steps}; the pool did not grow"
 
 
-def _best(taken: Taken, chunks: int, where: str) -> str:
+def _best_fit(taken: Taken, chunks: int, number: int) -> str:
     if chunks == 1:
-        return f"it took the one free chunk in {where}, {_place(taken)}"
-    return f"it took the best fit of {chunks:,} free chunks in {where}, {_place(taken)}"
+        return f"it took the only free chunk in bin {number}, {_place(taken)}"
+    return f"it took the best fit of {chunks:,} free chunks in bin {number}, {_place(taken)}"
 
 
 def _place(taken: Taken) -> str:
@@ -76,43 +80,45 @@ def _place(taken: Taken) -> str:
 
 def _passed_over(chunks: int) -> str:
     if chunks == 1:
-        return "1 free chunk that fits was passed over: an alignment or a timestamp can rule it out."
-    return f"{chunks:,} free chunks that fit were passed over: an alignment or a timestamp can rule them out."
+        return "1 free chunk that fits was skipped: an alignment or a timestamp can exclude it."
+    return f"{chunks:,} free chunks that fit were skipped: an alignment or a timestamp can exclude them."
 
 
-def _cutting(search: Search, taken: Taken) -> str:
+def _split(search: Search, taken: Taken) -> str:
     padding = ""
     if taken.padding:
         padding = f"{format_bytes(taken.padding)} of alignment padding stay free before it. "
-    return padding + _CUTS[taken.cut](search, taken)
+    return padding + _SPLIT_REASONS[taken.cut](search, taken)
 
 
 def _exact(_: Search, __: Taken) -> str:
-    return "Nothing is left over to split off."
+    return "The chunk fits exactly and was not split."
 
 
 def _halves(_: Search, taken: Taken) -> str:
-    return f"It was split, being at least twice the request: {format_bytes(taken.rest)} stay free."
+    return f"The chunk was split, as it has at least twice the request: {format_bytes(taken.rest)} stay free."
 
 
 def _waste(search: Search, taken: Taken) -> str:
     return (
-        f"It was split: the {format_bytes(taken.rest)} left over reach the limit for waste, "
+        f"The chunk was split, as the {format_bytes(taken.rest)} left over reach the waste limit of "
         f"{format_bytes(search.max_waste or 0)}."
     )
 
 
 def _whole(search: Search, taken: Taken) -> str:
-    known = "" if search.max_waste is None else f" and the limit for waste, {format_bytes(search.max_waste)}"
-    return f"It was not split: the {format_bytes(taken.rest)} left over are less than the request{known}."
+    limit = "" if search.max_waste is None else f" and the waste limit of {format_bytes(search.max_waste)}"
+    return (
+        f"The chunk was not split: the {format_bytes(taken.rest)} left over are less than the request{limit}."
+    )
 
 
 def _not_shown(_: Search, taken: Taken) -> str:
-    done = "was split" if taken.split else "was not split"
-    return f"It {done}, with {format_bytes(taken.rest)} left over; the events do not show why."
+    verb = "was split" if taken.split else "was not split"
+    return f"The chunk {verb}, with {format_bytes(taken.rest)} left over; the events do not show why."
 
 
-_CUTS = {
+_SPLIT_REASONS = {
     Cut.EXACT: _exact,
     Cut.HALVES: _halves,
     Cut.WASTE: _waste,

@@ -1,10 +1,11 @@
-"""Searches in words, to the letter."""
+"""Searches in sentences: numbers and verdicts."""
 
 from dataclasses import replace
 
 import pytest
+from model.explain.text.facts import has_facts
 
-from bfcviz.model.explain.search_result import Cut, Search, Taken
+from bfcviz.model.explain.search import Cut, Search, Taken
 from bfcviz.model.explain.text.search import search_words
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -23,104 +24,86 @@ SEARCH = Search(
     max_waste=128 * MiB,
     taken=TAKEN,
 )
-SPLIT = "It was split, being at least twice the request: 38.0 KiB stay free."
 PLACE = "0x…34567800 (40.0 KiB)"
-FROM_BIN_3 = "Looked for 2.0 KiB from bin 3 up"
 
 
-def told(**changes):
+def sentences(**changes):
     return search_words(replace(SEARCH, **changes))
 
 
-def test_bins_below_that_hold_nothing():
-    text = f"{FROM_BIN_3}: nothing is free in bins 3 to 6; it took the best fit of 3 free chunks in bin 7, {PLACE}."
-    assert told() == f"{text} {SPLIT}"
-    assert "nothing is free in bin 6; it took the one free chunk in bin 7, 0x" in told(
-        first_bin=6, free_chunks=(0, 1)
-    )
+def test_lower_bins_without_a_free_chunk():
+    facts = ("2.0 KiB", "bin 3", "bins 3 to 6", "no free chunk", "best fit of 3", "bin 7", PLACE, "38.0 KiB")
+    assert has_facts(sentences(), *facts)
+    facts = ("bin 6 has no free chunk", "only free chunk in bin 7", "0x")
+    assert has_facts(sentences(first_bin=6, free_chunks=(0, 1)), *facts)
 
 
-def test_bins_below_that_hold_too_little():
-    assert "all 4 free chunks in bins 3 to 6 are too small;" in told(free_chunks=(4, 0, 0, 0, 3), too_small=4)
-    assert "the one free chunk in bin 6 is too small;" in told(first_bin=6, free_chunks=(1, 3), too_small=1)
+def test_lower_bins_with_chunks_that_are_too_small():
+    text = sentences(free_chunks=(4, 0, 0, 0, 3), too_small=4)
+    assert has_facts(text, "all 4", "bins 3 to 6", "too small;")
+    text = sentences(first_bin=6, free_chunks=(1, 3), too_small=1)
+    assert has_facts(text, "only free chunk in bin 6", "too small;")
 
 
-def test_the_first_bin_has_it():
+def test_the_first_bin_has_the_chunk():
     here = {"last_bin": 3, "taken": replace(TAKEN, bin=3)}
-    assert told(**here, free_chunks=(12,), too_small=4) == (
-        f"{FROM_BIN_3}: it took the best fit of 12 free chunks in that bin, {PLACE}, 4 of them too small. {SPLIT}"
-    )
-    assert told(**here, free_chunks=(1,)).startswith(
-        f"{FROM_BIN_3}: it took the one free chunk in that bin, "
-    )
+    text = sentences(**here, free_chunks=(12,), too_small=4)
+    assert has_facts(text, "bin 3:", "best fit of 12", "bin 3", PLACE, "4 of them too small", "38.0 KiB")
+    assert has_facts(sentences(**here, free_chunks=(1,)), "bin 3:", "only free chunk in bin 3")
 
 
-def test_what_was_asked_for_is_told_where_it_was_rounded():
-    assert told(requested=1900).startswith("Looked for 2.0 KiB (1.9 KiB, rounded up) from bin 3 up:")
-    assert told(requested=2047).startswith("Looked for 2.0 KiB (1 B less, rounded up) from bin 3 up:")
+def test_the_size_before_rounding_is_said():
+    assert has_facts(sentences(requested=1900), "2.0 KiB", "1.9 KiB rounded up", "bin 3")
+    assert has_facts(sentences(requested=2047), "2.0 KiB", "2,047 B rounded up", "bin 3")
+    assert "rounded" not in sentences()
 
 
 def test_the_pool_grew():
     grown = {"last_bin": 20, "extended": 4 * MiB}
-    assert told(**grown, free_chunks=(5, *[0] * 17), too_small=5) == (
-        f"{FROM_BIN_3}: all 5 free chunks there are too small; the pool grew by 4.0 MiB; then it took {PLACE}, in "
-        f"bin 7. {SPLIT}"
+    text = sentences(**grown, free_chunks=(5, *[0] * 17), too_small=5)
+    assert has_facts(
+        text, "all 5", "bins 3 to 20", "too small", "grew by 4.0 MiB", PLACE, "bin 7", "38.0 KiB"
     )
-    text = told(**grown, free_chunks=(0,) * 18, released=2)
-    assert (
-        "nothing is free there; 2 wholly free regions went back to the sub-allocator; the pool grew" in text
-    )
-    assert "; 1 wholly free region went back" in told(**grown, free_chunks=(0,) * 18, released=1)
+    text = sentences(**grown, free_chunks=(0,) * 18, released=2)
+    assert has_facts(text, "no free chunk", "released 2 free regions", "grew by 4.0 MiB")
+    assert "released 1 free region " in sentences(**grown, free_chunks=(0,) * 18, released=1)
+    last = sentences(first_bin=20, last_bin=20, extended=MiB, free_chunks=(0,))
+    assert has_facts(last, "bin 20 has no free chunk", "grew by 1.0 MiB")
 
 
 def test_a_request_that_failed():
     failed = {"last_bin": 20, "taken": None, "free_chunks": (2, *[0] * 17), "too_small": 2}
-    assert told(**failed) == f"{FROM_BIN_3}: all 2 free chunks there are too small; the pool did not grow."
-    assert told(**failed, extended=MiB).endswith("; the pool grew by 1.0 MiB; still nothing fits.")
+    assert has_facts(sentences(**failed), "all 2", "bins 3 to 20", "too small", "did not grow")
+    assert has_facts(sentences(**failed, extended=MiB), "grew by 1.0 MiB", "still no chunk fits")
 
 
-def test_chunks_passed_over():
-    text = told(free_chunks=(3, 0, 0, 1, 3), too_small=2, passed_over=2)
-    assert "none of the 4 free chunks in bins 3 to 6 was taken; it took" in text
-    assert (
-        "2 free chunks that fit were passed over: an alignment or a timestamp can rule them out. It was"
-        in text
+def test_chunks_that_the_search_skipped():
+    text = sentences(free_chunks=(3, 0, 0, 1, 3), too_small=2, passed_over=2)
+    assert has_facts(
+        text, "none of the 4", "bins 3 to 6", "2 free chunks", "skipped", "alignment", "timestamp"
     )
-    text = told(first_bin=6, free_chunks=(1, 3), passed_over=1)
-    assert "the one free chunk in bin 6 was not taken;" in text
-    assert "1 free chunk that fits was passed over: an alignment or a timestamp can rule it out." in text
+    text = sentences(first_bin=6, free_chunks=(1, 3), passed_over=1)
+    assert has_facts(text, "only free chunk in bin 6", "not taken", "1 free chunk", "skipped")
 
 
 @pytest.mark.parametrize(
-    ("taken", "text"),
+    ("taken", "facts"),
     [
-        (
-            replace(TAKEN, padding=512),
-            f"512 B of alignment padding stay free before it. {SPLIT}",
-        ),
-        (replace(TAKEN, rest=0, split=False, cut=Cut.EXACT), "Nothing is left over to split off."),
-        (
-            replace(TAKEN, rest=130 * MiB, cut=Cut.WASTE),
-            "It was split: the 130.0 MiB left over reach the limit for waste, 128.0 MiB.",
-        ),
+        (replace(TAKEN, padding=512), ("512 B of alignment padding", "was split", "twice", "38.0 KiB")),
+        (replace(TAKEN, rest=0, split=False, cut=Cut.EXACT), ("exactly", "not split")),
+        (replace(TAKEN, rest=130 * MiB, cut=Cut.WASTE), ("was split", "130.0 MiB", "128.0 MiB")),
         (
             replace(TAKEN, rest=1024, split=False, cut=Cut.WHOLE),
-            "It was not split: the 1.0 KiB left over are less than the request and the limit for waste, 128.0 MiB.",
+            ("not split", "1.0 KiB", "less than the request", "128.0 MiB"),
         ),
-        (
-            replace(TAKEN, rest=1024, cut=Cut.NOT_SHOWN),
-            "It was split, with 1.0 KiB left over; the events do not show why.",
-        ),
-        (
-            replace(TAKEN, rest=1024, split=False, cut=Cut.NOT_SHOWN),
-            "It was not split, with 1.0 KiB left over; the events do not show why.",
-        ),
+        (replace(TAKEN, rest=1024, cut=Cut.NOT_SHOWN), ("was split", "1.0 KiB", "not show why")),
+        (replace(TAKEN, rest=1024, split=False, cut=Cut.NOT_SHOWN), ("not split", "1.0 KiB", "not show why")),
     ],
 )
-def test_why_it_was_split_or_not(taken, text):
-    assert told(taken=taken).endswith(f". {text}")
+def test_why_the_chunk_was_split_or_not(taken, facts):
+    assert has_facts(sentences(taken=taken), PLACE, *facts)
 
 
-def test_a_limit_that_is_not_known_is_not_told():
+def test_an_unknown_limit_is_not_mentioned():
     taken = replace(TAKEN, rest=1024, split=False, cut=Cut.WHOLE)
-    assert told(taken=taken, max_waste=None).endswith("the 1.0 KiB left over are less than the request.")
+    assert "limit" not in sentences(taken=taken, max_waste=None)

@@ -1,4 +1,4 @@
-"""The regions of one pool: rows by slot, and the slots in order of address."""
+"""The regions of one pool: one row a slot, and the slots by ascending address."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from bfcviz.model.state import array_access, row_storage
 
 
-class RegionTable:
-    """Regions that do not overlap; each method that can contradict that returns a code of `raw`.
+class RegionRows:
+    """Regions that do not overlap. Methods that can find a contradiction return a code of `array_access`.
 
     Attributes:
-        count: how many there are.
+        count: number of regions.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class RegionTable:
         return row_storage.exported(self._region_store, row_storage.REGION_ROW)[slots.astype(np.intp)], slots
 
     def load(self, region_rows: NDArray[np.void], slots: NDArray[np.uint64]) -> None:
-        """Fill an empty table with what another has exported."""
+        """Fill empty rows with what another `RegionRows` exported."""
         if len(slots) > 0:
             self._reserve(int(slots.max()))
             row_storage.put(self._region_store, slots.astype(np.intp), region_rows)
@@ -38,7 +38,7 @@ class RegionTable:
         self.count = len(slots)
 
     def add(self, slot: int, address: int, size: int) -> int:
-        """A new region."""
+        """Add a region."""
         self._reserve(slot)
         r = array_access.region(self._regions, slot)
         if r.state != array_access.NOTHING:
@@ -58,7 +58,7 @@ class RegionTable:
         return array_access.FINE
 
     def lengthen(self, slot: int, address: int, size: int) -> int:
-        """Add to the end of a region what begins at `address`."""
+        """Extend a region at its end, `address`, by `size` bytes."""
         if slot >= self._slots or array_access.region(self._regions, slot).state == array_access.NOTHING:
             return array_access.SLOT_EMPTY
         r = array_access.region(self._regions, slot)
@@ -71,7 +71,7 @@ class RegionTable:
         return array_access.FINE
 
     def shorten(self, slot: int, address: int, size: int) -> int:
-        """The inverse of `lengthen`."""
+        """Undo `lengthen`."""
         r = array_access.region(self._regions, slot)
         if address + size != r.address + r.size or size >= r.size:
             return array_access.NOT_AT_END
@@ -79,7 +79,7 @@ class RegionTable:
         return array_access.FINE
 
     def remove(self, slot: int, address: int, size: int) -> int:
-        """Take away a region that is just that."""
+        """Remove a region that has this address and size."""
         r = array_access.region(self._regions, slot)
         if r.address != address or r.size != size:
             return array_access.OTHER_PLACE
@@ -114,7 +114,7 @@ class RegionTable:
         return end
 
     def _place(self, address: int) -> int:
-        """How many regions begin at or below `address`."""
+        """Number of regions that begin at or below `address`."""
         low = 0
         high = self.count
         while low < high:

@@ -4,11 +4,11 @@ from libc.stdint cimport int64_t, uint64_t
 from bfcviz.model.state cimport array_access
 from bfcviz.model.state.chunk_rows cimport ChunkRows
 from bfcviz.model.timelines.extremes cimport Extremes
-from bfcviz.model.state.region_table cimport RegionTable
-from bfcviz.model.state.max_tree cimport Tournament
+from bfcviz.model.state.region_rows cimport RegionRows
+from bfcviz.model.state.max_tree cimport MaxTree
 
 @cython.final
-cdef class ChunkTable:
+cdef class PoolState:
     cdef readonly int pool
     cdef readonly int pools
     cdef readonly uint64_t wanted
@@ -25,7 +25,7 @@ cdef class ChunkTable:
     cdef readonly uint64_t peak_pool_bytes
     cdef readonly uint64_t largest_alloc_size
     cdef ChunkRows _chunks
-    cdef RegionTable _regions
+    cdef RegionRows _regions
     cdef Extremes _extremes
 
     @cython.locals(count=Py_ssize_t, i=Py_ssize_t, code=int)
@@ -54,21 +54,21 @@ cdef class ChunkTable:
     @cython.locals(high=uint64_t, born=uint64_t)
     cdef uint64_t _born(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
-    cdef int _owned(self, array_access.Event* e, uint64_t born) noexcept
-    cdef void _hand_out(self, array_access.Event* e, uint64_t born) noexcept
-    cdef void _take_back(self, array_access.Event* e) noexcept
+    cdef int _matches_owner(self, array_access.Event* e, uint64_t born) noexcept
+    cdef void _mark_in_use(self, array_access.Event* e, uint64_t born) noexcept
+    cdef void _mark_free(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
-    cdef int _cut(self, array_access.Event* e) except -1
+    cdef int _split_off(self, array_access.Event* e) except -1
     @cython.locals(code=int)
-    cdef int _join(self, array_access.Event* e) noexcept
+    cdef int _append(self, array_access.Event* e) noexcept
 
     @cython.locals(code=int)
-    cdef int _grant(self, array_access.Event* e) except -1
+    cdef int _add_bytes(self, array_access.Event* e) except -1
     @cython.locals(code=int)
-    cdef int _withdraw(self, array_access.Event* e) noexcept
-    cdef int _grantable(self, array_access.Event* e) noexcept
+    cdef int _remove_bytes(self, array_access.Event* e) noexcept
+    cdef int _addable(self, array_access.Event* e) noexcept
     @cython.locals(code=int)
     cdef int _free_here(self, array_access.Event* e) noexcept
 
-    @cython.locals(free_sizes=Tournament)
+    @cython.locals(free_sizes=MaxTree)
     cdef void _note(self, int64_t time) noexcept

@@ -1,23 +1,23 @@
-"""Events -> the chunk table of one pool, forwards and back; compiled where there is a compiler.
+"""Apply and undo events on the state of one pool; compiled where there is a compiler.
 
 ::
 
     address   0x1000                             0x5000
               |--------- region, slot 0 ---------|
               [ in use 7 ][        free 2        ]
-    SPLIT     [ in use 7 ][ free 2 ][   free 9   ]    undone: 9 goes back onto the end of 2
+    SPLIT     [ in use 7 ][ free 2 ][   free 9   ]    undone: 9 merges back into 2
     ALLOCATE  [ in use 7 ][in use 2][   free 9   ]    undone: 2 is free again
-    FREE      [ in use 7 ][ free 2 ][   free 9   ]    undone: 2 is in use, by whom the record says
-    MERGE     [ in use 7 ][        free 2        ]    undone: 9 comes off the end of 2, as by SPLIT
+    FREE      [ in use 7 ][ free 2 ][   free 9   ]    undone: 2 is in use, as the record says
+    MERGE     [ in use 7 ][        free 2        ]    undone: 9 is split off the end of 2
 
-Chunks lie in rows by their handle, so an event touches one or two rows and no search is needed. Every event
-is checked against the rows it names before anything changes: a contradiction raises and leaves the table at
-the step before. `undo` needs nothing but the records themselves.
+A chunk has the row of its handle, so an event changes one or two rows and needs no search. Every event is checked
+against its rows before anything changes: a contradiction raises and leaves the state at the step before. `undo`
+needs only the records.
 
-Peaks cannot be undone from records. They are kept for the furthest step applied (`peaks_step`); `replay`
-works them out again from a snapshot when the table stands before that.
+Peaks cannot be undone from records. They hold for the furthest step applied (`peaks_step`); `Model` computes them
+again from a snapshot where the state is before that step.
 
-The C types are in `reduce.pxd`, what the two languages spell differently is in `raw`.
+The C types are in `pool_state.pxd`; `array_access` has what C and Python write differently.
 """
 
 from typing import Any, Never
@@ -27,19 +27,19 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events
-from bfcviz.model.seeking.snapshot import Snapshot
+from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state import array_access, consistency, row_storage
 from bfcviz.model.state.chunk_rows import ChunkRows
-from bfcviz.model.state.region_table import RegionTable
+from bfcviz.model.state.region_rows import RegionRows
 from bfcviz.model.timelines.extremes import Extremes
 
 
-class ChunkTable:
+class PoolState:
     """The chunks, regions and totals of one pool after the first `step` events of a trace.
 
     Attributes (read only):
-        pool, pools, wanted: which pool this is, how many the trace has, and what `watch` was told.
-        step: events applied so far, those of other pools included.
+        pool, pools, wanted: index of this pool, number of pools of the trace, and the size given to `watch`.
+        step: events applied, including those of other pools.
         bytes_in_use, requested_bytes_in_use, pool_bytes, free_bytes: totals, in bytes.
         num_allocs, ooms, chunks_in_use, chunks_free: counts.
         peak_bytes_in_use, peak_pool_bytes, largest_alloc_size: the largest up to `peaks_step`.
@@ -58,34 +58,34 @@ class ChunkTable:
         self.bytes_in_use = self.requested_bytes_in_use = self.pool_bytes = self.free_bytes = 0
         self.num_allocs = self.ooms = self.chunks_in_use = 0
         self.peak_bytes_in_use = self.peak_pool_bytes = self.largest_alloc_size = 0
-        self._chunks, self._regions, self._extremes = ChunkRows(), RegionTable(), Extremes()
+        self._chunks, self._regions, self._extremes = ChunkRows(), RegionRows(), Extremes()
         self._chunks.free_sizes.watch(self.wanted)
 
     def watch(self, wanted: int) -> None:
-        """From now on measure the bytes in free chunks smaller than `wanted` bytes, too."""
+        """Also measure the bytes in free chunks smaller than `wanted` bytes from now on."""
         self.wanted = wanted
         self._chunks.free_sizes.watch(wanted)
 
     @property
     def chunks_free(self) -> int:
-        """How many chunks are free."""
+        """Number of free chunks."""
         return self._chunks.free
 
     @property
     def largest_free_chunk(self) -> int:
-        """Size of the largest free chunk, 0 where nothing is free."""
+        """Size of the largest free chunk in bytes, 0 where nothing is free."""
         return self._chunks.free_sizes.largest()
 
     def apply(self, block: Events) -> None:
-        """Take the table forward over `block`, the events from `step` on.
+        """Apply `block`, the events from `step` on.
 
         Raises:
-            TraceError: an event contradicts the table, which stays at the step before that event.
+            TraceError: an event contradicts the state, which stays at the step before that event.
         """
         self._run(block, noting=False)
 
     def measure(self, block: Events) -> None:
-        """As `apply`, and note the extremes of every series after each event; `extremes` hands them out."""
+        """As `apply`, and record the extremes of every series after each event; `extremes` returns them."""
         self._run(block, noting=True)
 
     def _run(self, block: Events, *, noting: bool) -> None:
@@ -103,10 +103,10 @@ class ChunkTable:
                 self._note(e.time)
 
     def undo(self, block: Events) -> None:
-        """Take the table back over `block`, the events up to `step`; the inverse of `apply`.
+        """Undo `block`, the events up to `step`; the inverse of `apply`.
 
         Raises:
-            TraceError: these are not the events that led here; the table stays where that shows.
+            TraceError: these are not the events that led to this state; it stays at the step where that was found.
         """
         block = row_storage.contiguous(block)
         count = len(block)
@@ -119,17 +119,17 @@ class ChunkTable:
                 self._refuse(code, block[i])
 
     def extremes(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """What `measure` saw since the last call; see `Extremes.taken`."""
+        """The extremes of `measure` since the last call; see `Extremes.taken`."""
         return self._extremes.taken()
 
-    # -- the whole table, out and in ---------------------------------------------------------------------
+    # -- export and restore the whole state ---------------------------------------------------------------------
 
     def chunk_rows(self) -> NDArray[np.void]:
-        """Every chunk, in no order: a copy, of CHUNK_ROW."""
+        """A copy of every chunk, in no order, of CHUNK_ROW."""
         return self._chunks.exported()
 
     def rows_by_handle(self) -> NDArray[np.void]:
-        """The row of each handle, of CHUNK_ROW, also of those that are no chunk now; good until the next event."""
+        """The row of each handle, of CHUNK_ROW, including handles without a chunk; valid until the next event."""
         return self._chunks.by_handle()
 
     def region_rows(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
@@ -137,7 +137,7 @@ class ChunkTable:
         return self._regions.exported()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go to a state that `snapshot_of` or `keyframes.decode` has made."""
+        """Restore a state that `snapshot_of` or `keyframes.decode` returned."""
         self.clear()
         self._chunks.load(snapshot.chunk_rows)
         self._regions.load(snapshot.region_rows, snapshot.slots)
@@ -153,7 +153,7 @@ class ChunkTable:
         self.recall_peaks(snapshot.peak_bytes_in_use, snapshot.peak_pool_bytes, snapshot.largest_alloc_size)
 
     def recall_peaks(self, peak_bytes_in_use: int, peak_pool_bytes: int, largest_alloc_size: int) -> None:
-        """Set the peaks up to `step`, which the caller has worked out."""
+        """Set the peaks up to `step`, which the caller computed."""
         self.peaks_step = self.step
         self.peak_bytes_in_use = peak_bytes_in_use
         self.peak_pool_bytes = peak_pool_bytes
@@ -192,13 +192,13 @@ class ChunkTable:
         elif kind == array_access.FREE:
             code = self._free(e)
         elif kind == array_access.SPLIT:
-            code = self._cut(e)
+            code = self._split_off(e)
         elif kind == array_access.MERGE:
-            code = self._join(e)
+            code = self._append(e)
         elif kind == array_access.EXTEND:
-            code = self._grant(e)
+            code = self._add_bytes(e)
         elif kind == array_access.RELEASE:
-            code = self._withdraw(e)
+            code = self._remove_bytes(e)
         elif kind == array_access.OOM:
             self.ooms += 1
         return code
@@ -210,13 +210,13 @@ class ChunkTable:
         elif kind == array_access.FREE:
             code = self._undo_free(e)
         elif kind == array_access.SPLIT:
-            code = self._join(e)
+            code = self._append(e)
         elif kind == array_access.MERGE:
-            code = self._cut(e)
+            code = self._split_off(e)
         elif kind == array_access.EXTEND:
-            code = self._withdraw(e)
+            code = self._remove_bytes(e)
         elif kind == array_access.RELEASE:
-            code = self._grant(e)
+            code = self._add_bytes(e)
         elif kind == array_access.OOM:
             self.ooms -= 1
         return code
@@ -227,29 +227,29 @@ class ChunkTable:
             return code
         if e.requested > e.size:
             return array_access.SHORT
-        self._hand_out(e, e.seq)
+        self._mark_in_use(e, e.seq)
         self.num_allocs += 1
         self.peak_bytes_in_use = max(self.peak_bytes_in_use, self.bytes_in_use)
         self.largest_alloc_size = max(self.largest_alloc_size, e.size)
         return array_access.FINE
 
     def _undo_allocate(self, e: Any) -> int:
-        code = self._owned(e, e.seq)
+        code = self._matches_owner(e, e.seq)
         if code == array_access.FINE:
-            self._take_back(e)
+            self._mark_free(e)
             self.num_allocs -= 1
         return code
 
     def _free(self, e: Any) -> int:
-        code = self._owned(e, self._born(e))
+        code = self._matches_owner(e, self._born(e))
         if code == array_access.FINE:
-            self._take_back(e)
+            self._mark_free(e)
         return code
 
     def _undo_free(self, e: Any) -> int:
         code = self._free_here(e)
         if code == array_access.FINE:
-            self._hand_out(e, self._born(e))
+            self._mark_in_use(e, self._born(e))
         return code
 
     def _born(self, e: Any) -> int:
@@ -260,8 +260,8 @@ class ChunkTable:
         born: int = (high << 32) + e.other
         return born
 
-    def _owned(self, e: Any, born: int) -> int:
-        """FINE when the chunk is in use exactly as the record says: else undoing it would lose something."""
+    def _matches_owner(self, e: Any, born: int) -> int:
+        """FINE where the chunk is in use exactly as the record says; otherwise undoing would lose information."""
         code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_IN_USE)
         if code != array_access.FINE:
             return code
@@ -274,7 +274,7 @@ class ChunkTable:
             return array_access.OTHER_OWNER
         return array_access.FINE
 
-    def _hand_out(self, e: Any, born: int) -> None:
+    def _mark_in_use(self, e: Any, born: int) -> None:
         c = array_access.chunk(self._chunks.chunks, e.chunk)
         c.state = array_access.CHUNK_IN_USE
         c.requested = e.requested
@@ -289,7 +289,7 @@ class ChunkTable:
         self.chunks_in_use += 1
         self._chunks.free -= 1
 
-    def _take_back(self, e: Any) -> None:
+    def _mark_free(self, e: Any) -> None:
         c = array_access.chunk(self._chunks.chunks, e.chunk)
         c.state = array_access.CHUNK_FREE
         c.requested = c.born = c.label = c.thread = c.stream = 0
@@ -300,8 +300,8 @@ class ChunkTable:
         self.chunks_in_use -= 1
         self._chunks.free += 1
 
-    def _cut(self, e: Any) -> int:
-        """SPLIT, or MERGE undone: chunk `other` comes off the end of `chunk`."""
+    def _split_off(self, e: Any) -> int:
+        """SPLIT, or MERGE undone: chunk `other` is split off the end of `chunk`."""
         code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
         if code == array_access.FINE:
             code = self._chunks.vacant(e.other, e.seq)
@@ -320,8 +320,8 @@ class ChunkTable:
         self._chunks.free_sizes.set(e.chunk, c.size)
         return array_access.FINE
 
-    def _join(self, e: Any) -> int:
-        """MERGE, or SPLIT undone: chunk `other` goes back onto the end of `chunk`."""
+    def _append(self, e: Any) -> int:
+        """MERGE, or SPLIT undone: chunk `other` is appended to the end of `chunk`."""
         code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
         if code == array_access.FINE:
             code = self._chunks.look(e.other, e.region, array_access.CHUNK_FREE)
@@ -338,9 +338,9 @@ class ChunkTable:
         self._chunks.free_sizes.set(e.chunk, c.size)
         return array_access.FINE
 
-    def _grant(self, e: Any) -> int:
-        """EXTEND, or RELEASE undone: a region comes, or grows, by a free chunk."""
-        code = self._grantable(e)
+    def _add_bytes(self, e: Any) -> int:
+        """EXTEND, or RELEASE undone: a region is added, or extended, by a free chunk."""
+        code = self._addable(e)
         if code == array_access.FINE:
             if e.kind == array_access.EXTEND and e.flags & array_access.GREW:
                 code = self._regions.lengthen(e.region, e.address, e.size)
@@ -354,8 +354,8 @@ class ChunkTable:
             self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
         return code
 
-    def _withdraw(self, e: Any) -> int:
-        """RELEASE, or EXTEND undone: a region goes, or shrinks, by a free chunk."""
+    def _remove_bytes(self, e: Any) -> int:
+        """RELEASE, or EXTEND undone: a region is removed, or shortened, by a free chunk."""
         code = self._free_here(e)
         if code == array_access.FINE:
             if e.kind == array_access.EXTEND and e.flags & array_access.GREW:
@@ -368,7 +368,7 @@ class ChunkTable:
             self.free_bytes -= e.size
         return code
 
-    def _grantable(self, e: Any) -> int:
+    def _addable(self, e: Any) -> int:
         if e.size == 0:
             return array_access.EMPTY
         if array_access.passes_end(e.address, e.size):
@@ -376,23 +376,23 @@ class ChunkTable:
         return self._chunks.vacant(e.chunk, e.seq)
 
     def _free_here(self, e: Any) -> int:
-        """FINE when the chunk is free and where the record says."""
+        """FINE where the chunk is free and has the address and size of the record."""
         code = self._chunks.look(e.chunk, e.region, array_access.CHUNK_FREE)
         if code != array_access.FINE:
             return code
         c = array_access.chunk(self._chunks.chunks, e.chunk)
         return array_access.FINE if c.address == e.address and c.size == e.size else array_access.OTHER_PLACE
 
-    # -- measuring, and saying what is wrong -------------------------------------------------------------
+    # -- measure, and report contradictions -------------------------------------------------------------
 
     def _note(self, time: int) -> None:
-        """Fold the values after this event into the extremes."""
+        """Add the values after this event to the extremes."""
         free_sizes = self._chunks.free_sizes
         self._extremes.begin(self.step, time)
         self._extremes.fold_use(self.bytes_in_use, self.requested_bytes_in_use, self.pool_bytes)
         self._extremes.fold_free(self.free_bytes, free_sizes.largest(), free_sizes.below)
 
     def _refuse(self, code: int, record: np.void) -> Never:
-        """Raise what `contradictions` says about the record and the rows it names."""
+        """Raise the sentence of `consistency` about the record and the rows it names."""
         chunk, other = (self._chunks.row(int(record[name])) for name in ("chunk", "other"))
         raise TraceError(consistency.text(code, record, self.step, chunk, other))

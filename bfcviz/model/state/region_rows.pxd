@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from bfcviz.model.state cimport array_access
 
 @cython.final
-cdef class RegionTable:
+cdef class RegionRows:
     cdef readonly uint64_t count
     cdef uint64_t _slots
     # Stores (NumPy arrays) and the pointers into them; a pointer is valid as long as its store is not replaced.

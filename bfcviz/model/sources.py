@@ -1,4 +1,4 @@
-"""What can be watched: a heap, its log, a recording, a trace or its path, each as a Trace."""
+"""Open any source as a Trace: a heap, its log, a recording, a trace, or a path."""
 
 import os
 import weakref
@@ -13,22 +13,22 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.storage.folder_reader import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
-from bfcviz.model import keyframes
+from bfcviz.model.seeking.keyframes import keyframes
 from bfcviz.model.seeking.window_start import beginning
 
-# The allocator is told by what it has: pictures must not import it.
+# A heap is recognised by its attributes: model must not import the allocator.
 _HEAP: Final = ("log", "labels", "name", "limit", "options", "moment")
 
 
 def trace_of(source: Any, keep: int = KEEP) -> Trace:
-    """A trace that grows with the source, where that still grows.
+    """The trace of a source; it grows with a source that still grows.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or the path of a recording or trace.
-        keep: events to keep at most of a heap that only has a ring in memory.
+        keep: the most events to keep of a heap whose log is a ring in memory.
 
     Raises:
-        BfcvizError: it is none of these, or cannot be read.
+        BfcvizError: `source` is none of these, or cannot be read.
     """
     if isinstance(source, Trace):
         return source
@@ -49,14 +49,14 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
 
 
 def name_of(source: Any, trace: Trace) -> str:
-    """What to call it in a menu."""
+    """The name of a source, for a menu."""
     if isinstance(name := getattr(source, "name", None), str) and not isinstance(source, os.PathLike):
         return name
     return trace.origin.source or trace.origin.pools[0].name
 
 
 def _recorded(log: EventLog) -> Trace | None:
-    """The recording that the log belongs to, which has everything."""
+    """The trace of the recording that the log belongs to, which has every event; None where there is none."""
     if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
         return None
     return Trace.open(log.path.parent)
@@ -64,15 +64,15 @@ def _recorded(log: EventLog) -> Trace | None:
 
 def _heap(heap: Any, keep: int) -> Trace:
     pool = Pool(heap.name, heap.limit, vars(heap.options))
-    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_asking(heap), keep=keep)
+    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_state_of(heap), keep=keep)
 
 
-def _asking(heap: Any) -> Callable[[], Beginning | None]:
-    """Asks the heap for its state, without keeping it alive: its memory is not ours to hold."""
-    where, log = weakref.ref(heap), heap.log
+def _state_of(heap: Any) -> Callable[[], Beginning | None]:
+    """A function that returns the state of the heap at some event, without keeping the heap alive."""
+    reference, log = weakref.ref(heap), heap.log
 
-    def ask() -> Beginning | None:
-        there = where()
-        return None if there is None else beginning(there.moment(), log)
+    def state() -> Beginning | None:
+        alive = reference()
+        return None if alive is None else beginning(alive.moment(), log)
 
-    return ask
+    return state

@@ -7,12 +7,12 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard.sources import name_of, trace_of
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
+from bfcviz.model.sources import name_of, trace_of
 
 
 def same(one, other):

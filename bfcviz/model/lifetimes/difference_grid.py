@@ -1,7 +1,7 @@
-"""Corners: a grid built from its second differences.
+"""A grid of sums, built from its second differences: cheap additions of large rectangles.
 
-A point with a weight is a corner: from there on, up and to the right, every cell has that much more. A point that
-falls inside a cell is shared out among the corners around it, so that the cell gets its part.
+A point with a weight adds that weight to every cell above and to the right of it. A point inside a cell is divided
+among the four grid points around it, so that the cell receives its share.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ Floats = NDArray[np.float64]
 _AROUND: Final = ((0, 0), (0, 1), (1, 0), (1, 1))  # lines up, columns to the right
 
 _SPARSE: Final = 12
-"""Cells for each point, from which on points are added one by one (measured)."""
+"""From this many cells for each point on, points are added one by one (measured)."""
 
 
-class Corners:
-    """Sheets of cells, each with one line and column more for what begins at the far edges.
+class DifferenceGrid:
+    """Sheets of cells; each has one extra line and column for points on the far edges.
 
     Args:
-        sheets: how many there are.
+        sheets: how many grids.
         lines: cells up.
         columns: cells across.
     """
@@ -30,7 +30,7 @@ class Corners:
         self._cells = np.zeros((sheets, lines + 2, columns + 2))
 
     def add(self, x: Floats, y: Floats, weights: Floats, sheets: NDArray[np.integer] | None = None) -> None:
-        """Take in points: places in columns and lines from the lower left, on the grid or on its edges."""
+        """Add points: `x` in columns and `y` in lines from the lower left, inside the grid or on its edges."""
         if not len(x):
             return
         column, line = x.astype(np.intp), y.astype(np.intp)
@@ -46,7 +46,7 @@ class Corners:
             self._add_sums((sheet, line, column - first), shares, first, last - first + 1)
 
     def sums(self) -> Floats:
-        """What each cell has, (sheets, lines, columns); to be called once."""
+        """The sum of each cell, (sheets, lines, columns). Call it once: it sums in place."""
         np.cumsum(self._cells, axis=1, out=self._cells)
         np.cumsum(self._cells, axis=2, out=self._cells)
         return self._cells[:, :-2, :-2]
@@ -61,10 +61,10 @@ class Corners:
     def _add_sums(
         self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...], first: int, width: int
     ) -> None:
-        """Many points fall on few columns, those of a short part of a long trace: sum them up there."""
+        """Sum points by cell first: a short part of a long trace puts many points in few columns."""
         sheets, lines, _ = self._cells.shape
         place = (at[0] * lines + at[1]) * width + at[2]
         for (up, right), share in zip(_AROUND, shares, strict=True):
             sums = np.bincount(place, share, sheets * lines * width).reshape(sheets, lines, width)
-            # No point lies on the last line, which is there for what is one up.
+            # No point lies on the last line: it receives the shares of points one line below.
             self._cells[:, up:, first + right : first + right + width] += sums[:, : lines - up]

@@ -1,0 +1,20 @@
+"""Short forms of addresses and labels for sentences and lists."""
+
+from typing import Final
+
+from bfcviz.events.trace import Trace
+
+_LONGEST_NAME: Final = 80
+
+
+def short_address(address: int) -> str:
+    """The last eight hexadecimal digits (unique within 4 GiB), as in `0x…04c0ff00`; below 4 GiB the whole address."""
+    return f"{address:#x}" if address < 1 << 32 else f"0x…{address & 0xFFFFFFFF:08x}"
+
+
+def short_name(trace: Trace, label: int) -> str:
+    """The name of a label, cut to 80 characters; `an unnamed request` for label 0."""
+    if label == 0:
+        return "an unnamed request"
+    name = trace.labels.name(label)
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
