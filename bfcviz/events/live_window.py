@@ -124,14 +124,21 @@ class WindowSource(Source):
 
     def read(self, start: int, stop: int) -> Events:
         """Events [start, stop), copied only where they lie in several pieces."""
+        if start == stop:
+            return np.empty(0, EVENT)  # the piece may not exist yet
         parts = [
             self._pieces[number][max(start - number * self.block, 0) : stop - number * self.block]
             for number in range(start // self.block, -(-stop // self.block))
         ]
         if len(parts) != 1:
-            parts = [joined(parts) if parts else np.empty(0, EVENT)]
+            parts = [joined(parts)]
         parts[0].flags.writeable = False
         return parts[0]
+
+    @property
+    def capacity(self) -> int:
+        """Events that the pieces in memory have room for."""
+        return len(self._pieces) * self.block
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The state at `first`, unless that is the empty heap."""

@@ -32,11 +32,12 @@ class Trace:
     time, so that opening costs the same whatever the length.
 
     Attributes:
-        path: of the file or folder that it was opened from, absolute; None where it came about in memory.
+        source: reads the events from where they are stored.
+        path: of the file or folder that it was opened from, absolute; None for events in memory.
     """
 
     def __init__(self, source: Source) -> None:
-        self._source = source
+        self.source = source
         self.path = None if source.path is None else source.path.absolute()
 
     @classmethod
@@ -79,12 +80,12 @@ class Trace:
     @property
     def labels(self) -> Labels:
         """The names that events carry numbers of."""
-        return self._source.labels
+        return self.source.labels
 
     @property
     def origin(self) -> Origin:
         """Where the trace comes from and how far it can be trusted, as far as is known now."""
-        return self._source.origin
+        return self.source.origin
 
     @property
     def first(self) -> int:
@@ -92,15 +93,15 @@ class Trace:
 
         Where it is not 0, `keyframe_before(first)` gives the state there.
         """
-        return self._source.first
+        return self.source.first
 
     @property
     def following(self) -> bool:
         """Whether more events may come: `refresh`."""
-        return self._source.following
+        return self.source.following
 
     def __len__(self) -> int:
-        return self._source.length
+        return self.source.length
 
     def __repr__(self) -> str:
         name = f" of {self.origin.source}" if self.origin.source else ""
@@ -118,13 +119,13 @@ class Trace:
             raise TraceError(
                 f"events [{start}, {stop}) were asked for, of a trace {_extent(self.first, len(self))}"
             )
-        return self._source.read(start, stop)
+        return self.source.read(start, stop)
 
     def blocks(self, start: int | None = None, stop: int | None = None) -> Iterator[Events]:
         """Events [start, stop), by default all there are now, up to 65,536 at a time. Raises as `read`."""
         start = self.first if start is None else start
         stop = len(self) if stop is None else stop
-        block = self._source.block
+        block = self.source.block
         while start < stop:
             end = min((start // block + 1) * block, stop)
             yield self.read(start, end)
@@ -135,23 +136,23 @@ class Trace:
 
         Once `following` is false there will be no more. Only folders and windows ever grow.
         """
-        return self._source.refresh()
+        return self.source.refresh()
 
     @property
     def slack(self) -> int | None:
         """Events that may come between two calls of `fetch` before any is lost; None: none ever is."""
-        return self._source.slack
+        return self.source.slack
 
     def fetch(self) -> int:
         """Put new events where they are not lost before the next `refresh`, which shows them; returns how many.
 
         From any thread: nothing that can be seen changes.
         """
-        return self._source.fetch()
+        return self.source.fetch()
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
         """The last stored keyframe at or before `step`: the step it is the state at, and its bytes."""
-        return self._source.keyframe_before(step)
+        return self.source.keyframe_before(step)
 
     def save(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, keyframes: Keyframes | None = None

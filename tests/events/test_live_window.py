@@ -113,7 +113,7 @@ def test_lapped_it_goes_on_where_the_heap_tells_its_state(turns, before):
             gaps += 1
             missed += watched.trace.first - seen
         assert_same(watched.trace, watched.recorded(), model, peaks=False)
-    assert (watched.trace._source.gaps, watched.trace._source.missed) == (gaps, missed)
+    assert (watched.trace.source.gaps, watched.trace.source.missed) == (gaps, missed)
     assert (watched.trace.origin.status is Status.DEGRADED) == (gaps > 0)
     assert not gaps or f"{missed:,} events were overwritten" in " ".join(watched.trace.origin.reasons)
 
@@ -140,9 +140,8 @@ def test_memory_stays_within_bounds_and_steps_only_leave_at_the_front():
         watched.work(50)
         watched.trace.refresh()
         firsts.append(watched.trace.first)
-        source = watched.trace._source
         assert len(watched.trace) - watched.trace.first <= KEEP
-        assert sum(len(piece) for piece in source._pieces.values()) <= KEEP + PIECE
+        assert watched.trace.source.capacity <= KEEP + PIECE
     assert all(one <= other for one, other in pairwise(firsts))
     assert len(watched.trace) - watched.trace.first > KEEP - 2 * PIECE
     assert "no longer kept" in watched.trace.origin.reasons[0]
@@ -221,6 +220,12 @@ def test_what_was_read_stays_what_it_was():
     assert np.array_equal(events, before)
     with pytest.raises(ValueError, match="read-only"):
         events["seq"] = 0
+
+
+def test_an_empty_range_is_empty_where_nothing_was_written():
+    trace = Watched().trace
+    assert len(trace.read(0, 0)) == 0
+    assert [len(trace.source.read(step, step)) for step in (0, 1, PIECE - 1, PIECE, PIECE + 1)] == [0] * 5
 
 
 def test_a_window_cannot_be_too_small_nor_be_saved_when_it_is_not_whole(tmp_path):
