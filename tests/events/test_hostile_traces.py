@@ -73,8 +73,8 @@ def test_decoded_row_groups_are_kept_by_their_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_reader, "CACHED_BYTES", BLOCK * EVENT.itemsize)
     trace = Trace.open(repacked(tmp_path / "t.parquet", alike(4 * BLOCK), group=BLOCK // 2))
     for _ in trace.blocks():
-        assert sum(events.nbytes for events in trace._source._decoded.values()) <= BLOCK * EVENT.itemsize
-    assert trace._source._cached == BLOCK * EVENT.itemsize
+        assert trace.source.cached_bytes <= BLOCK * EVENT.itemsize
+    assert trace.source.cached_bytes == BLOCK * EVENT.itemsize
 
 
 def test_many_tiny_row_groups_are_refused(tmp_path):

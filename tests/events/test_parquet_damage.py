@@ -155,7 +155,7 @@ def test_events_that_cannot_be_right(good, tmp_path, name, value, why):
 
 
 def test_labels_that_are_not_there(good, tmp_path):
-    few = parquet_writer._packed(fabricate_labels(5))
+    few = parquet_writer.pack_labels(fabricate_labels(5))
     origin = (
         pq.ParquetFile(good).metadata.metadata[ORIGIN_KEY.encode()].replace(b'"labels": 800', b'"labels": 5')
     )
@@ -166,7 +166,7 @@ def test_labels_that_are_not_there(good, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "labels", ["", "not base64!", "AAAA", parquet_writer._packed(fabricate_labels())[:-40]]
+    "labels", ["", "not base64!", "AAAA", parquet_writer.pack_labels(fabricate_labels())[:-40]]
 )
 def test_a_label_table_that_cannot_be_unpacked(good, tmp_path, labels):
     with pytest.raises(FileError, match="labels"):

@@ -21,7 +21,7 @@ from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.arrow import FIELDS
 from bfcviz.events.storage.files import open_regular
-from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpacked
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpack_labels
 from bfcviz.events.validation import Fault
 
 FIELD_NAMES = list(EVENT.names or ())
@@ -50,6 +50,9 @@ class ParquetSource(Source):
     Opening reads the footer. A row group is decoded, its checksums compared and its events checked when one
     of them is first read.
 
+    Attributes:
+        cached_bytes: memory of the decoded row groups that are kept.
+
     Raises:
         FileError: the file is not one of ours, or its footer contradicts itself.
     """
@@ -69,7 +72,7 @@ class ParquetSource(Source):
         self._num_labels = _count(path, more)
         self._lock = RLock()
         self._decoded: OrderedDict[int, Events] = OrderedDict()
-        self._cached = 0  # bytes of `_decoded`
+        self.cached_bytes = 0
         super().__init__(self._unpack_labels(), origin, meta.num_rows)
 
     def read(self, start: int, stop: int) -> Events:
@@ -121,9 +124,9 @@ class ParquetSource(Source):
                     self.degrade("some events name a label that is not there: they are shown without one")
                 events.flags.writeable = False
                 self._decoded[group] = events
-                self._cached += events.nbytes
-                while self._cached > CACHED_BYTES and len(self._decoded) > 1:
-                    self._cached -= self._decoded.popitem(last=False)[1].nbytes
+                self.cached_bytes += events.nbytes
+                while self.cached_bytes > CACHED_BYTES and len(self._decoded) > 1:
+                    self.cached_bytes -= self._decoded.popitem(last=False)[1].nbytes
             self._decoded.move_to_end(group)
             return events
 
@@ -154,7 +157,7 @@ class ParquetSource(Source):
 
     def _unpack_labels(self) -> Labels:
         try:
-            labels = unpacked(self._file.metadata.metadata[LABELS_KEY.encode()])
+            labels = unpack_labels(self._file.metadata.metadata[LABELS_KEY.encode()])
         except _ERRORS as error:
             raise FileError(self.path, "labels", str(error)) from error
         if len(labels) != self._num_labels:

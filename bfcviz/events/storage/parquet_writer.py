@@ -85,7 +85,7 @@ def pack(trace: "Trace", path: Path, *, overwrite: bool, keyframes: Keyframes | 
                 stored.append(start)
         more = {"events": length, "labels": len(trace.labels), "keyframes": stored}
         writer.add_key_value_metadata(
-            {ORIGIN_KEY: trace.origin.to_json(**more), LABELS_KEY: _packed(trace.labels)}
+            {ORIGIN_KEY: trace.origin.to_json(**more), LABELS_KEY: pack_labels(trace.labels)}
         )
 
 
@@ -125,7 +125,12 @@ def _keyframes(trace: "Trace", length: int, make: Keyframes | None) -> Iterator[
         yield keyframe
 
 
-def _packed(labels: Labels) -> str:
+def pack_labels(labels: Labels) -> str:
+    """The labels as text for a Parquet footer: compressed JSON in base64.
+
+    Raises:
+        TraceError: the labels do not fit in one file.
+    """
     table = labels.to_json().encode()
     if len(table) > MAX_UNPACKED_LABELS:
         raise TraceError(
@@ -162,8 +167,8 @@ def _most_values(packed: int) -> int:
     return max(MAX_JSON_VALUES, VALUES_A_BYTE * packed)
 
 
-def unpacked(text: bytes) -> Labels:
-    """The labels that `pack` wrote.
+def unpack_labels(text: bytes) -> Labels:
+    """The labels that `pack_labels` wrote.
 
     Raises:
         ValueError: they are not, or need more memory than so long a text may need.

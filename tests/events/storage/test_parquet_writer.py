@@ -66,7 +66,7 @@ def test_blocks_stream_more_than_the_cache_holds(packed, monkeypatch):
     for _ in range(2):
         joined = np.concatenate(list(trace.blocks(7)))
         assert np.array_equal(joined, fabricate(COUNT)[7:])
-    assert len(trace._source._decoded) == 2
+    assert BLOCK * EVENT.itemsize < trace.source.cached_bytes <= 2 * BLOCK * EVENT.itemsize
 
 
 def test_check_finds_nothing_wrong(packed):
@@ -261,4 +261,4 @@ def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
     tight = base64.b64encode(zlib.compress(table))
     assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
     with pytest.raises(ValueError, match="needs more than"):
-        parquet_writer.unpacked(tight)
+        parquet_writer.unpack_labels(tight)
