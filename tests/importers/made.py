@@ -10,14 +10,14 @@ from shared import SHARED
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.requests import REQUEST, Recorded, Requests
+from bfcviz.importers.tensorflow.requests import REQUEST, RecordedRequests, Requests
 from bfcviz.importers.tensorflow.xplane import collect
 from bfcviz.importers.tensorflow.xspace import read_space
 
 REAL = SHARED / "real" / "tensorflow"
 
 
-def recorded(name: str) -> Recorded:
+def recorded(name: str) -> RecordedRequests:
     path: Path = REAL / f"{name}.xplane.pb.gz"
     return collect(read_space(Wire(path, read_content(path).data)), path)
 

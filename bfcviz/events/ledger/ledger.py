@@ -57,7 +57,7 @@ class ChunkInUse(NamedTuple):
     rest: tuple[int, ...] | None
 
 
-class Region(NamedTuple):
+class ObservedRegion(NamedTuple):
     """`size` in bytes; `granted`: it was reported; else it is a run of addresses that were covered or in use."""
 
     size: int
@@ -91,7 +91,7 @@ class Ledger:
         self.inconsistencies = Inconsistencies()
         self.in_use: dict[int, ChunkInUse] = {}
         self.free_chunks: dict[int, FreeChunk] = {}
-        self.regions: dict[int, Region] = {}
+        self.regions: dict[int, ObservedRegion] = {}
         self.num_allocs = self.largest_alloc_size = 0
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
@@ -230,7 +230,7 @@ class Ledger:
 
     def _extend(self, address: int, size: int, *, requested: int, granted: bool) -> None:
         slot = self._slots.take()
-        self.regions[address] = Region(size, slot, granted)
+        self.regions[address] = ObservedRegion(size, slot, granted)
         self._region_starts.add(address)
         self._add(address, size, slot, requested, Flag(0))
 

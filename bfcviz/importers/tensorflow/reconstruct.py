@@ -14,8 +14,8 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.schema import Events
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.interleave import step_marks, weave
-from bfcviz.importers.tensorflow.replay import Replayed, replay
-from bfcviz.importers.tensorflow.requests import ABSENT, Recorded, Requests
+from bfcviz.importers.tensorflow.replay import ReplayedRequests, replay
+from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
 from bfcviz.importers.tensorflow.tiling import Tiled, tile
 from bfcviz.units import format_bytes
 
@@ -66,7 +66,7 @@ class _Heap:
     facts: dict[str, int | None] = field(default_factory=dict)
 
 
-def reconstruct(recorded: Recorded) -> Reconstruction:
+def reconstruct(recorded: RecordedRequests) -> Reconstruction:
     """The events of every heap in `recorded`, woven together, with a MARK where a step begins."""
     before = recorded.labels.intern("in use before the profile began")
     heaps = []
@@ -141,7 +141,7 @@ def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
     return places, int(unmatched)
 
 
-def _differences(name: str, checks: Checks, replayed: Replayed, unmatched: int) -> list[str]:
+def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatched: int) -> list[str]:
     """Why the replay is not what was recorded, where it is not."""
     reasons = []
     if unmatched:

@@ -39,7 +39,7 @@ class _RecordedSubAllocator(PythonSubAllocator):
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedRequests:
     """What the heap made of the requests.
 
     Attributes:
@@ -56,7 +56,7 @@ class Replayed:
 
 def replay(
     requests: Requests, allocations: NDArray[np.int64], bytes_limit: int, *, allow_growth: bool
-) -> Replayed:
+) -> ReplayedRequests:
     """Let an empty heap serve the requests, as TensorFlow 2.21 would.
 
     Args:
@@ -88,4 +88,4 @@ def replay(
     )
     events = Reader(log, 0).read(log.head)
     refused = events["kind"] == Kind.OOM
-    return Replayed(events[~refused], rebuilt, int(np.count_nonzero(refused)))
+    return ReplayedRequests(events[~refused], rebuilt, int(np.count_nonzero(refused)))

@@ -34,7 +34,7 @@ Requests = NDArray[np.void]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRequests:
     """All heaps of one file.
 
     Attributes:

@@ -15,8 +15,8 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.tensorflow.dtypes import dtype_name
-from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Recorded, Requests
-from bfcviz.importers.tensorflow.xspace import Line, Plane, Space, as_text
+from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.xspace import Line, Plane, XSpace, as_text
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
 
@@ -81,7 +81,7 @@ def has_memory_events(plane: Plane) -> bool:
     return not _EVENTS.keys().isdisjoint(plane.event_names.values())
 
 
-def collect(space: Space, path: object) -> Recorded:
+def collect(space: XSpace, path: object) -> RecordedRequests:
     """All memory events of a profile, in order of time.
 
     Raises:
@@ -111,7 +111,7 @@ def collect(space: Space, path: object) -> Recorded:
     requests = _requests(table)
     requests["label"] = _labels(table["key"], list(rows.keys), labels)
     requests["pool"], pool_names = _pools(table["pool"], list(rows.pools), space.planes)
-    return Recorded(requests, pool_names, labels, names, dict(rows.left_out))
+    return RecordedRequests(requests, pool_names, labels, names, dict(rows.left_out))
 
 
 class _Reader:

@@ -158,14 +158,14 @@ class Plane:
             yield Line(self.wire, span, f"a line of plane {self.name!r}")
 
 
-class Space(NamedTuple):
+class XSpace(NamedTuple):
     """A profile's planes in file order; `cut` says what is missing at its end, None when nothing is."""
 
     planes: list[Plane]
     cut: str | None
 
 
-def read_space(wire: Wire) -> Space:
+def read_space(wire: Wire) -> XSpace:
     """What the profile holds; of a plane that is cut off, what comes before the cut.
 
     Raises:
@@ -182,7 +182,7 @@ def read_space(wire: Wire) -> Space:
         if found.missing:
             lost = f"{found.missing} or more bytes{what} are missing"
             cut = f"the profile is cut off at byte {len(wire.data)}: {lost}"
-    return Space(planes, cut)
+    return XSpace(planes, cut)
 
 
 def _plane(wire: Wire, found: Field) -> Plane:

@@ -8,14 +8,14 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.requests import ABSENT, Recorded
+from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
 from bfcviz.importers.tensorflow.xplane import collect
 from bfcviz.importers.tensorflow.xspace import read_space
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 
 
-def read(*planes: PlaneMaker) -> Recorded:
+def read(*planes: PlaneMaker) -> RecordedRequests:
     data = b"".join(plane.to_bytes() for plane in planes)
     return collect(read_space(Wire("host.xplane.pb", data)), "host.xplane.pb")
 
