@@ -31,7 +31,7 @@ def step_marks(requests: Requests, label: int) -> Events:
     return marks
 
 
-def weave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
+def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) -> Events:
     """One stream from the logs of pool 0, 1, ... and the marks.
 
     Args:

@@ -1,4 +1,4 @@
-"""`landed`: the windows that `bfcviz.live.tensorflow` records, each opened as it lands in the folder."""
+"""`open_windows`: the windows that `bfcviz.live.tensorflow` records, each opened as it lands in the folder."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.tensorflow import whole_windows
 
 
-class Landed(NamedTuple):
+class ProfilerWindow(NamedTuple):
     """A window: its folder, and its trace, or why there is none."""
 
     path: Path
@@ -20,9 +20,9 @@ class Landed(NamedTuple):
     error: FileError | None
 
 
-def landed(
+def open_windows(
     folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
-) -> Iterator[Landed]:
+) -> Iterator[ProfilerWindow]:
     """The windows in a folder, the oldest first, and then each new one, until `ended` is set and all are there.
 
     Args:
@@ -43,12 +43,12 @@ def landed(
             ended.wait(every_s)
 
 
-def _opened(window: Path) -> Landed:
+def _opened(window: Path) -> ProfilerWindow:
     """The profile in a window; one process writes one."""
     found = sorted(window.rglob("*.xplane.pb"))
     if not found:
-        return Landed(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))
+        return ProfilerWindow(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))
     try:
-        return Landed(window, open_trace(found[0]), None)
+        return ProfilerWindow(window, open_trace(found[0]), None)
     except FileError as error:
-        return Landed(window, None, error)
+        return ProfilerWindow(window, None, error)

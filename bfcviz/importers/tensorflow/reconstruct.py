@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bfcviz.events.origin import Pool
 from bfcviz.events.schema import Events
 from bfcviz.importers.tensorflow.comparison import Checks, compare
-from bfcviz.importers.tensorflow.interleave import step_marks, weave
+from bfcviz.importers.tensorflow.interleave import interleave, step_marks
+from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
 from bfcviz.importers.tensorflow.replay import ReplayedRequests, replay
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
-from bfcviz.importers.tensorflow.tiling import Tiled, tile
 from bfcviz.units import format_bytes
 
 _TRUSTED = 0.99
@@ -75,7 +75,7 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
         heaps.append(_heap(recorded.requests[places], places, name, before))
     marks = step_marks(recorded.requests, recorded.labels.intern("step"))
     return Reconstruction(
-        events=weave([heap.events for heap in heaps], marks, recorded.requests["time"]),
+        events=interleave([heap.events for heap in heaps], marks, recorded.requests["time"]),
         pools=tuple(heap.pool for heap in heaps),
         checks=tuple(heap.check for heap in heaps),
         facts=tuple(heap.facts for heap in heaps),
@@ -108,7 +108,7 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
         "frees_without_allocation": unmatched,
     }
     if checks.fields["addr"] > len(requests) * (1 - _TRUSTED):
-        tiled = tile(requests, label_before)
+        tiled = place_chunks(requests, label_before)
         if tiled is not None:
             return _tiled(tiled, places, Pool(name, limit), check, _facts(requests))
     events = replayed.events
@@ -173,7 +173,7 @@ def _facts(requests: Requests) -> dict[str, int | None]:
 
 
 def _tiled(
-    tiled: Tiled,
+    tiled: PlacedChunks,
     places: NDArray[np.intp],
     pool: Pool,
     check: dict[str, object],

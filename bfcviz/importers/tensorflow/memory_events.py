@@ -81,7 +81,7 @@ def has_memory_events(plane: Plane) -> bool:
     return not _EVENTS.keys().isdisjoint(plane.event_names.values())
 
 
-def collect(space: XSpace, path: object) -> RecordedRequests:
+def collect_requests(space: XSpace, path: object) -> RecordedRequests:
     """All memory events of a profile, in order of time.
 
     Raises:

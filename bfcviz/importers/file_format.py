@@ -26,7 +26,7 @@ _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
 _PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
 
 
-def sniff(path: Path) -> Format:
+def detect_format(path: Path) -> Format:
     """The format of a file or folder.
 
     Raises:
@@ -37,18 +37,18 @@ def sniff(path: Path) -> Format:
     except OSError as error:  # a name too long, a folder on the way that may not be entered
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     if is_folder:
-        return _sniff_folder(path)
+        return _format_of_folder(path)
     head = read_head(path)
     if not head:
         raise FileError(path, "", "the file is empty")
-    for format_, recognises in _BY_CONTENT.items():
-        if recognises(head):
+    for format_, matches in _BY_CONTENT.items():
+        if matches(head):
             return format_
     what = "a text file" if _is_text(head) else "of a format not known"
     raise FileError(path, "", f"this is {what}; {READABLE}")
 
 
-def _sniff_folder(path: Path) -> Format:
+def _format_of_folder(path: Path) -> Format:
     try:
         if any((path / name).is_file() for name in _TRACE_FILES):
             return Format.FOLDER

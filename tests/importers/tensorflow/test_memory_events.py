@@ -7,9 +7,9 @@ from importers.profile_maker import PlaneMaker, chunk, memory, number
 from shared import needs_shared
 
 from bfcviz.errors import FileError
+from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
-from bfcviz.importers.tensorflow.xplane import collect
 from bfcviz.importers.tensorflow.xspace import read_space
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
@@ -17,7 +17,7 @@ ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 
 def read(*planes: PlaneMaker) -> RecordedRequests:
     data = b"".join(plane.to_bytes() for plane in planes)
-    return collect(read_space(Wire("host.xplane.pb", data)), "host.xplane.pb")
+    return collect_requests(read_space(Wire("host.xplane.pb", data)), "host.xplane.pb")
 
 
 @needs_shared
@@ -168,7 +168,7 @@ def test_a_cut_profile_keeps_its_complete_planes() -> None:
         space = read_space(Wire("f", first + second[:keep]))
         assert space.cut is not None
         assert f"cut off at byte {len(first) + keep}: " in space.cut
-        assert len(collect(space, "f").requests) in (1, 2)
+        assert len(collect_requests(space, "f").requests) in (1, 2)
     for keep in range(1, len(first) - 60):
         with pytest.raises(FileError, match=f"cut off at byte {keep}: "):
-            collect(read_space(Wire("f", first[:keep])), "f")
+            collect_requests(read_space(Wire("f", first[:keep])), "f")

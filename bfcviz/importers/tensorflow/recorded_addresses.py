@@ -22,7 +22,7 @@ _MOST_EVENTS = 3  # of one request: SPLIT, SPLIT, ALLOCATE or FREE, MERGE, MERGE
 _BLOCK = 8192  # requests
 
 
-class Tiled(NamedTuple):
+class PlacedChunks(NamedTuple):
     """One pool's events, and how far they agree with what was recorded.
 
     Attributes:
@@ -40,7 +40,7 @@ class Tiled(NamedTuple):
     bytes_differing: int
 
 
-def tile(requests: Requests, label_before: int) -> Tiled | None:
+def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     """Events of one pool from where its chunks were recorded.
 
     Args:
@@ -75,7 +75,7 @@ def tile(requests: Requests, label_before: int) -> Tiled | None:
     # The log wrote this process's thread.
     events["by"][:first] = 0
     events["by"][first:] = requests["thread"][events["time"][first:]]
-    return Tiled(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
+    return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
 
 
 def _rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
