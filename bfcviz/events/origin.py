@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from bfcviz.errors import TraceError
-from bfcviz.events.storage.files import loads
-from bfcviz.events.storage.origin_details import check_details
+from bfcviz.events.storage.strict_json import loads
 from bfcviz.units import parse_bytes
 
 T = TypeVar("T")
@@ -19,6 +18,8 @@ VERSION = 1
 
 MAX_ORIGIN_BYTES = 1 << 24
 MAX_POOLS = 256
+_MAX_NUMBER = 1 << 63
+_FRACTION = "external_fragmentation"
 
 
 class Status(StrEnum):
@@ -119,7 +120,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         pools=tuple(_pool(pool) for pool in pools),
         details=_get(entry, "details", dict),
     )
-    check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
+    _check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
     return origin, entry
 
 
@@ -152,3 +153,59 @@ def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:
 def _plain(value: object) -> object:
     """NumPy's numbers and enums as JSON has them; anything else as its text."""
     return value.item() if hasattr(value, "item") else str(value)
+
+
+def _check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -> None:
+    """Check `facts`, `checks` and `threads`, where they are there.
+
+    Args:
+        details: of an origin.
+        pools: how many heaps the trace has.
+        guessed: whether the trace says that something is missing or was guessed. Otherwise the events tell
+            everything, and facts could only contradict them.
+
+    Raises:
+        ValueError: one of them is of a wrong type, out of range, or of more heaps than there are.
+    """
+    for entry in _entries(details, "facts", pools):
+        for name, value in entry.items():
+            if not _is_fact(name, value):
+                raise ValueError(f"has an impossible fact {name[:40]!r}: {str(value)[:40]}")
+        if entry and not guessed:
+            raise ValueError("states facts beside the events, though the events tell everything")
+    for entry in _entries(details, "checks", pools):
+        _check_check(entry)
+    threads = details.get("threads", {})
+    if not isinstance(threads, dict) or not all(isinstance(name, str) for name in threads.values()):
+        raise ValueError("has threads that are not a table of names")
+
+
+def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
+    """The list of one object a pool, which need not be there."""
+    entries = details.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"has {name} that are not a list of objects")
+    if len(entries) > pools:
+        raise ValueError(f"has {name} of {len(entries)} heaps, but the trace has {pools}")
+    return entries
+
+
+def _is_fact(name: str, value: object) -> bool:
+    if value is None:
+        return True
+    if name == _FRACTION:
+        return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator]
+    return _is_count(value)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MAX_NUMBER
+
+
+def _check_check(entry: Mapping[str, object]) -> None:
+    if "checked" not in entry:
+        return
+    if not _is_count(entry["checked"]) or not _is_count(entry.get("differing")):
+        raise ValueError("has checks without the numbers of requests that were compared and that differ")
+    if not isinstance(entry.get("pool"), str):
+        raise ValueError("has checks of a heap without a name")

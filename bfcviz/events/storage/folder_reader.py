@@ -1,56 +1,36 @@
-"""A recording's folder, read: while it grows, after it ended, or after its writer was killed.
+"""Read a recording's folder: while it grows, after it ended, or after its writer was killed.
 
-::
-
-    origin.json     written first and, when the recording ends, once more with `events`: replaced as a whole
-    labels.jsonl    one label a line, written before the first event that names it; locked while recording
-    events.bin      [ events: kind != 0, seq = 0, 1, 2 ... | a half-written one | zeros, allocated ahead ]
-
-So the events are looked at first and the labels after them: every label an event names is there.
+`recording_files` says what its files hold. A label is written before the first event that names it, so the reader
+looks at the events first and at the labels after them: it then finds the label of every event.
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from bfcviz.errors import FileError
 from bfcviz.events.event_source import BLOCK, ArraySource
 from bfcviz.events.labels import MAX_LABEL_BYTES, SHORTEST_LINE, Labels
-from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, Status, origin_from_json
+from bfcviz.events.origin import Origin, Status
 from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.storage.files import OpenFile, open_regular, read_small, reading
+from bfcviz.events.storage.files import OpenFile, open_regular, reading
+from bfcviz.events.storage.recording_files import (
+    EVENTS_FILE,
+    LABELS_FILE,
+    RECORD,
+    find_end,
+    read_origin,
+)
 from bfcviz.events.storage.writer_lock import is_locked
 from bfcviz.events.validation import Fault
 
-ORIGIN_FILE = "origin.json"
-LABELS_FILE = "labels.jsonl"
-EVENTS_FILE = "events.bin"
-RECORD = EVENT.itemsize
 MAX_LABELS_BYTES = 1 << 30
-
-LAST_LOOK = 4096
-"""Events before the end that are looked at one by one when a folder is opened."""
 
 MAX_TAIL = 1 << 24
 """Bytes behind the last event that are searched for what is left of others."""
-
-
-def files_of(folder: Path) -> list[Path]:
-    """The files of a recording that are in the folder, in the order of their removal: the origin last."""
-    parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
-    names = (folder / name for name in (EVENTS_FILE, LABELS_FILE, ORIGIN_FILE))
-    return [path for path in (*parts, *names) if path.is_symlink() or path.is_file()]
-
-
-def remove_files(folder: Path) -> None:
-    """Remove the files of a recording from the folder, and nothing else."""
-    for path in files_of(folder):
-        path.unlink(missing_ok=True)
 
 
 _GONE = "is not there any more: the file became shorter"
@@ -199,35 +179,6 @@ class FolderSource(ArraySource):
         self.origin = replace(origin, status=status, reasons=(*reasons, *damage))
 
 
-def find_end(fd: int, known: int) -> int:
-    """The number of events in a file of records, of which the first `known` were seen before.
-
-    Valid records are a prefix (see `EventLog`), so a few of them tell where it ends; the last ones are then
-    looked at each, for a file that was damaged may not keep to that.
-    """
-    records = os.fstat(fd).st_size // RECORD
-    low, step = known, 1
-    while low + step <= records and _is_event(fd, low + step - 1):
-        low += step
-        step *= 2
-    high = min(low + step - 1, records)  # records low .. high - 1 are not decided yet
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if _is_event(fd, middle) else (low, middle)
-    start = max(known, low - LAST_LOOK)
-    last = np.frombuffer(os.pread(fd, (low - start) * RECORD, start * RECORD), EVENT)
-    bad = (last["kind"] == 0) | (last["seq"] != np.arange(start, start + len(last), dtype=np.uint64))
-    return start + int(bad.argmax()) if bad.any() else start + len(last)
-
-
-def _is_event(fd: int, number: int) -> bool:
-    data = os.pread(fd, RECORD, number * RECORD)
-    if len(data) < RECORD:
-        return False  # the file became shorter
-    record = np.frombuffer(data, EVENT)[0]
-    return bool(record["kind"] != 0 and record["seq"] == number)
-
-
 def _left_over(fd: int, start: int) -> int:
     tail = np.frombuffer(os.pread(fd, MAX_TAIL, start), np.uint8)
     used = np.flatnonzero(tail)
@@ -242,34 +193,3 @@ def _shortfall(found: int, written: int | None, left_over: int) -> str:
 
 def _rest(num_bytes: int) -> str:
     return f"; {num_bytes} byte{'s' * (num_bytes > 1)} behind them: no whole event" if num_bytes else ""
-
-
-class StoredOrigin(NamedTuple):
-    """What `origin.json` says: how many events and labels the recording ended with, None if it did not end."""
-
-    origin: Origin
-    events: int | None
-    labels: int | None  # also None where an older bfcviz recorded
-
-
-def read_origin(folder: Path) -> StoredOrigin:
-    """What the origin of a recording says."""
-    path = folder / ORIGIN_FILE
-    if not os.path.lexists(path):
-        raise FileError(folder, "", f"is not a recording: it has no {ORIGIN_FILE}")
-    try:
-        origin, rest = origin_from_json(read_small(path, MAX_ORIGIN_BYTES))
-    except ValueError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(path, "", str(error)) from error
-    return StoredOrigin(origin, _number(path, rest, "events"), _number(path, rest, "labels"))
-
-
-def _number(path: Path, rest: Mapping[str, object], name: str) -> int | None:
-    number = rest.get(name)
-    if number is None:
-        return None
-    if type(number) is not int or not 0 <= number < 1 << 63:
-        raise FileError(path, name, f"is not a number of {name}")
-    return number

@@ -28,7 +28,8 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.arrow import SCHEMA, LabelNames, table_of
-from bfcviz.events.storage.files import MAX_JSON_VALUES, num_values, replacing
+from bfcviz.events.storage.files import replacing
+from bfcviz.events.storage.strict_json import MAX_JSON_VALUES, num_values
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace

@@ -15,7 +15,13 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.storage.files import open_regular, replacing
-from bfcviz.events.storage.folder_reader import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, find_end, remove_files
+from bfcviz.events.storage.recording_files import (
+    EVENTS_FILE,
+    LABELS_FILE,
+    ORIGIN_FILE,
+    find_end,
+    remove_files,
+)
 from bfcviz.events.storage.writer_lock import lock
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.files import reading
-from bfcviz.events.storage.folder_reader import LABELS_FILE, ORIGIN_FILE
+from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE
 
 _LOOK_S: Final = 0.05
 

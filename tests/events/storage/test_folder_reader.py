@@ -12,7 +12,7 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage import folder_reader as folder_module
-from bfcviz.events.storage.folder_reader import find_end
+from bfcviz.events.storage.recording_files import find_end
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import BLOCK, Trace
 
