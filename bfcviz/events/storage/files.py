@@ -64,7 +64,7 @@ def read_small(path: Path, limit: int) -> bytes:
     with open_regular(path) as file, reading(path):
         size = os.fstat(file.fileno()).st_size
         if size > limit:
-            raise FileError(path, "", f"has {size} bytes, where at most {limit} make sense")
+            raise FileError(path, "", f"has {size} bytes, the limit is {limit}")
         return os.pread(file.fileno(), size, 0)
 
 

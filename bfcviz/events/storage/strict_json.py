@@ -17,7 +17,7 @@ def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
     """JSON in UTF-8, where every way to be wrong, and more than `most` values, is a ValueError."""
     values = num_values(text, most)
     if values > most:
-        raise ValueError(f"holds about {values:,} values, where at most {most:,} make sense")
+        raise ValueError(f"holds about {values:,} values, the limit is {most:,}")
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:

@@ -118,7 +118,7 @@ def test_other_files(tmp_path):
 
 def test_a_parquet_file_of_someone_else(tmp_path):
     pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "x.parquet")
-    with pytest.raises(FileError, match="this Parquet file is no trace that"):
+    with pytest.raises(FileError, match=r"Trace\.save"):
         Trace.open(tmp_path / "x.parquet")
 
 
@@ -233,7 +233,7 @@ def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
     path = repacked(
         tmp_path / "t.parquet", alike(parquet_reader.MAX_GROUP + 1), group=parquet_reader.MAX_GROUP + 1
     )
-    with pytest.raises(FileError, match="impossible sizes") as caught:
+    with pytest.raises(FileError, match="row groups") as caught:
         open_trace(path)
     assert f"{parquet_reader.MAX_GROUP:,}" in str(caught.value)
 
@@ -255,7 +255,7 @@ def test_many_tiny_row_groups_are_refused(tmp_path):
 def test_more_events_than_the_file_can_hold_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_reader, "FEW_EVENTS", 1000)
     monkeypatch.setattr(parquet_reader, "EVENTS_A_BYTE", 0.01)
-    with pytest.raises(FileError, match="events a byte"):
+    with pytest.raises(FileError, match="2,000 events"):
         open_trace(repacked(tmp_path / "t.parquet", alike(2000)))
 
 
