@@ -1,14 +1,14 @@
-"""Closing: for what has a `close`, as a context manager."""
+"""A base class that makes objects with `close` context managers."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Closing:
-    """Closes itself at the end of a `with`; a subclass has `close`."""
+    """Calls `close` at the end of a `with`; subclasses define `close`."""
 
     def close(self) -> None:
-        """Give back what it has."""
+        """Release its resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -3,27 +3,27 @@
 ::
 
     BfcvizError
-    ├── OutOfMemory        (also MemoryError)   no chunk, no growth, nothing to collect
+    ├── OutOfMemory        (also MemoryError)   no free chunk fits, the pool cannot grow, no garbage to collect
     ├── AllocatorError
-    │   ├── InvalidRequest (also ValueError)    a size, alignment or option that cannot be served
+    │   ├── InvalidRequest (also ValueError)    an impossible size, alignment or option
     │   ├── InvalidFree    (also ValueError)
-    │   │   ├── DoubleFree                      the chunk at this address is free already
+    │   │   ├── DoubleFree                      the chunk at this address is already free
     │   │   ├── InteriorPointer                 inside a chunk in use, not at its start
     │   │   └── ForeignPointer                  in no region of this heap
-    │   ├── SubAllocatorError                   a sub-allocator broke its promise
+    │   ├── SubAllocatorError                   a sub-allocator returned invalid memory
     │   ├── GuardOverrun                    guard words around a chunk were overwritten
     │   ├── DeviceError                         CUDA failed, or there is no driver or device
-    │   └── BrokenInvariant                     the heap's own books do not balance: a bug in bfcviz
-    ├── DevicesError                        a device or a memory setting that cannot be; all is as it was
-    │   ├── SettingError   (also ValueError)    a value that cannot be, or one that contradicts another
-    │   ├── SettingTooLate (also RuntimeError)  the devices are made already
+    │   └── BrokenInvariant                     the heap's state is inconsistent: a bug in bfcviz
+    ├── DevicesError                        an impossible device or memory setting; nothing was changed
+    │   ├── SettingError   (also ValueError)    an invalid value, or one that contradicts another
+    │   ├── SettingTooLate (also RuntimeError)  the devices exist already
     │   └── UnknownDevice  (also ValueError)    no device has this name
-    ├── LiveError                           a framework cannot be watched this way now; it is as it was
-    ├── Lapped                                  a reader was overtaken by the ring's writer
+    ├── LiveError                           a framework cannot be watched in this way; it was not changed
+    ├── Lapped                                  the ring's writer overtook a reader
     ├── TraceError                              events that contradict each other
-    ├── FileError          (also ValueError)    a file that cannot be read: names file, place and cause
-    │   ├── OtherFiles                          a folder to be emptied holds more than a recording
-    │   └── FolderTaken                         the folder for a recording already holds something
+    ├── FileError          (also ValueError)    a file that cannot be read: names file, position and cause
+    │   ├── OtherFiles                          a folder to empty holds more than a recording
+    │   └── FolderTaken                         the folder for a recording is not empty
     └── MissingExtra       (also ImportError)   an optional package is not installed
 """
 
@@ -34,31 +34,31 @@ from bfcviz.units import format_bytes
 
 
 class BfcvizError(Exception):
-    """The root of every error of this package."""
+    """The base of every error of this package."""
 
 
 class Totals(Protocol):
-    """What `OutOfMemory.of` reads of a heap, in bytes; an allocator's `Stats` have it."""
+    """What `OutOfMemory.of` reads of a heap, in bytes; an allocator's `Stats` have these fields."""
 
     @property
     def pool_bytes(self) -> int:
-        """Bytes got from the sub-allocator."""
+        """Bytes granted by the sub-allocator."""
 
     @property
     def bytes_in_use(self) -> int:
-        """Those of them that are in use."""
+        """Bytes in chunks in use."""
 
     @property
     def largest_free_chunk(self) -> int:
-        """The largest piece of the others."""
+        """Bytes of the largest free chunk."""
 
     @property
     def bytes_limit(self) -> int:
-        """What the pool may grow to."""
+        """The memory limit of the pool."""
 
 
 class PoolTotals(NamedTuple):
-    """`Totals` of a heap that has no `Stats` at hand, in bytes."""
+    """`Totals` of a heap without `Stats`, in bytes."""
 
     pool_bytes: int
     bytes_in_use: int
@@ -67,19 +67,19 @@ class PoolTotals(NamedTuple):
 
 
 class OutOfMemory(BfcvizError, MemoryError):
-    """A request no chunk could serve; carries the numbers of that moment, all in bytes.
+    """A request failed because no chunk could serve it; carries the numbers of that moment, all in bytes.
 
     Attributes:
-        requested: what the caller asked for.
+        requested: size that the caller asked for.
         rounded: `requested` rounded up to a multiple of 256.
         free_bytes: free bytes in the pool.
-        largest_free_chunk: the largest piece of them.
-        pool_bytes: bytes got from the sub-allocator.
+        largest_free_chunk: size of the largest free chunk.
+        pool_bytes: bytes granted by the sub-allocator.
         bytes_limit: the heap's memory limit.
-        others: the heaps that share the limit and hold some of it: name, pool bytes, bytes in use of each.
+        others: name, pool bytes and bytes in use of each other heap that shares the limit.
     """
 
-    def __init__(  # noqa: PLR0913  these numbers are what this error is for
+    def __init__(  # noqa: PLR0913  the error carries these numbers
         self,
         *,
         requested: int,
@@ -97,12 +97,12 @@ class OutOfMemory(BfcvizError, MemoryError):
         self.pool_bytes = pool_bytes
         self.bytes_limit = bytes_limit
         self.others = tuple(others)
-        # Not super(): a framework's own error, with other arguments, may be a base of a class derived from this one.
+        # Not super(): a subclass may also derive from a framework's error, whose arguments differ.
         Exception.__init__(
             self,
-            f"out of memory: {format_bytes(requested)} asked for (rounded to {rounded} bytes); "
-            f"{format_bytes(free_bytes)} free, in pieces of at most {format_bytes(largest_free_chunk)}; "
-            f"pool {format_bytes(pool_bytes)} of a limit of {format_bytes(bytes_limit)}. "
+            f"out of memory: {format_bytes(requested)} requested (rounded to {rounded} bytes); "
+            f"{format_bytes(free_bytes)} free, largest free chunk {format_bytes(largest_free_chunk)}; "
+            f"pool {format_bytes(pool_bytes)}, limit {format_bytes(bytes_limit)}. "
             + _others(self.others)
             + _advice(rounded, free_bytes, pool_bytes + sum(other[1] for other in self.others), bytes_limit),
         )
@@ -116,13 +116,13 @@ class OutOfMemory(BfcvizError, MemoryError):
         rounded: int | None = None,
         others: Iterable[tuple[str, Totals]] = (),
     ) -> "OutOfMemory":
-        """Memory ran out for a request; how every allocator and observer here makes this error.
+        """The error for a failed request; every allocator and observer makes it here.
 
         Args:
-            requested: what the caller asked for, in bytes.
+            requested: bytes that the caller asked for.
             totals: of the heap that failed.
-            rounded: what that was rounded up to; by default a multiple of 256.
-            others: name and totals of the heaps that share its limit.
+            rounded: `requested` after rounding up; by default to a multiple of 256.
+            others: name and totals of each other heap that shares its limit.
         """
         return cls(
             requested=requested,
@@ -135,7 +135,7 @@ class OutOfMemory(BfcvizError, MemoryError):
         )
 
     def numbers(self) -> dict[str, Any]:
-        """Its attributes by name: the arguments that make an equal error."""
+        """Its attributes by name, as arguments that make an equal error."""
         return {
             "requested": self.requested,
             "rounded": self.rounded,
@@ -147,15 +147,15 @@ class OutOfMemory(BfcvizError, MemoryError):
         }
 
     def detached(self) -> "OutOfMemory":
-        """An equal error without traceback and context: one that is kept must not keep the program's frames alive."""
+        """An equal error without traceback and context, to store: those would keep the program's frames alive."""
         return OutOfMemory(**self.numbers())
 
     def for_request(self, requested: int) -> "OutOfMemory":
-        """The same failure of what the caller of a wrapper asked for; what it was rounded to stays."""
+        """The same failure with the size that the caller of a wrapper requested; `rounded` stays."""
         return OutOfMemory(**{**self.numbers(), "requested": requested})
 
     def beside(self, others: Iterable[tuple[str, Totals]]) -> "OutOfMemory":
-        """The same failure of a heap that shares its limit with `others`: name and totals of each."""
+        """The same failure with the heaps that share the limit: name and totals of each."""
         return OutOfMemory(**{**self.numbers(), "others": _holders(others)})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -167,7 +167,7 @@ def _out_of_memory(numbers: dict[str, Any]) -> OutOfMemory:
 
 
 def _holders(heaps: Iterable[tuple[str, Totals]]) -> list[tuple[str, int, int]]:
-    """Those that hold some of their limit, as `OutOfMemory.others` has them."""
+    """The heaps whose pool is not empty, as in `OutOfMemory.others`."""
     return [(name, totals.pool_bytes, totals.bytes_in_use) for name, totals in heaps if totals.pool_bytes]
 
 
@@ -178,14 +178,14 @@ def _others(others: tuple[tuple[str, int, int], ...]) -> str:
     most = sorted(others, key=lambda other: -other[1])
     names = ", ".join(f"{name} {format_bytes(pool)}" for name, pool, _ in most[:3])
     return (
-        f"The heaps of other streams hold {format_bytes(pools)} of this limit, {format_bytes(in_use)} of it in use "
+        f"Heaps of other streams hold {format_bytes(pools)} of this limit, {format_bytes(in_use)} in use "
         f"({names}{', ...' if len(most) > 3 else ''}). "
     )
 
 
 def _advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) -> str:
     if free_bytes >= rounded:
-        return "The free memory is fragmented: see which chunks lie between its pieces."
+        return "The free memory is fragmented: look at the chunks in use between the free chunks."
     if pool_bytes + rounded <= bytes_limit:
         return (
             "The limit allows more, but the sub-allocator gave none: free device memory or lower the limit."
@@ -194,15 +194,15 @@ def _advice(rounded: int, free_bytes: int, pool_bytes: int, bytes_limit: int) ->
 
 
 class AllocatorError(BfcvizError):
-    """A call the heap could not carry out; the heap is as it was before."""
+    """A call to the heap failed; the heap was not changed."""
 
 
 class InvalidRequest(AllocatorError, ValueError):
-    """A size, alignment or option that no heap can serve."""
+    """An impossible size, alignment or option."""
 
 
 class InvalidFree(AllocatorError, ValueError):
-    """An address that `free` cannot take; carries it as `address`."""
+    """An address that `free` cannot accept; carries it as `address`."""
 
     def __init__(self, address: int, message: str) -> None:
         self.address = address
@@ -210,7 +210,7 @@ class InvalidFree(AllocatorError, ValueError):
 
 
 class DoubleFree(InvalidFree):
-    """The chunk that begins at this address is free already."""
+    """The chunk that begins at this address is already free."""
 
 
 class InteriorPointer(InvalidFree):
@@ -222,11 +222,11 @@ class ForeignPointer(InvalidFree):
 
 
 class SubAllocatorError(AllocatorError):
-    """A sub-allocator returned memory that breaks its promise (overlapping, misaligned, too small)."""
+    """A sub-allocator returned invalid memory: overlapping, misaligned or too small."""
 
 
 class GuardOverrun(AllocatorError):
-    """Guard words were overwritten: somebody wrote outside his chunk; carries what was found as `damages`."""
+    """Guard words were overwritten: a program wrote out of bounds of its chunk; carries what was found as `damages`."""
 
     def __init__(self, damages: Sequence[object]) -> None:
         self.damages = tuple(damages)
@@ -234,7 +234,7 @@ class GuardOverrun(AllocatorError):
 
 
 class DeviceError(AllocatorError):
-    """CUDA failed, or is not there; carries the driver's `status`, 0 where it did not come to that."""
+    """CUDA failed or is missing; carries the driver's `status`, 0 if no driver was called."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -242,19 +242,19 @@ class DeviceError(AllocatorError):
 
 
 class BrokenInvariant(AllocatorError):
-    """The heap's own books do not balance: a bug in bfcviz, found by `check_invariants()`."""
+    """The heap's state is inconsistent: a bug in bfcviz, found by `check_invariants()`."""
 
 
 class DevicesError(BfcvizError):
-    """Something about a device or a memory setting that cannot be; all settings are as they were."""
+    """An impossible device or memory setting; no setting was changed."""
 
 
 class SettingError(DevicesError, ValueError):
-    """A memory setting that cannot be, or that contradicts another one."""
+    """A memory setting that is invalid, or that contradicts another one."""
 
 
 class SettingTooLate(DevicesError, RuntimeError):
-    """A memory setting was to change after the devices were made."""
+    """A memory setting was changed after the devices were made."""
 
 
 class UnknownDevice(DevicesError, ValueError):
@@ -262,17 +262,17 @@ class UnknownDevice(DevicesError, ValueError):
 
 
 class LiveError(BfcvizError):
-    """A framework cannot be served or watched as was asked; it works on as it did."""
+    """A framework cannot be served or watched as requested; it works as before."""
 
 
 class Lapped(BfcvizError):
-    """The ring's writer overtook this reader; `missed` events are gone, reading goes on at `resume_at`."""
+    """The ring's writer overtook this reader; `missed` events are lost, the next readable event is `resume_at`."""
 
     def __init__(self, missed: int, resume_at: int) -> None:
         self.missed = missed
         self.resume_at = resume_at
         super().__init__(
-            f"{missed} events were overwritten before they were read; call resync() to go on at event "
+            f"{missed} events were overwritten before they were read; call resync() to continue at event "
             f"{resume_at}, read more often, give the log more capacity, or record to a folder"
         )
 
@@ -282,7 +282,7 @@ class TraceError(BfcvizError):
 
 
 class FileError(BfcvizError, ValueError):
-    """A file that cannot be read: `path`, where in it (`place`) and why (`cause`)."""
+    """A file cannot be read: carries its `path`, the position in it (`place`) and the `cause`."""
 
     def __init__(self, path: object, place: str, cause: str) -> None:
         self.path = str(path)
@@ -292,7 +292,7 @@ class FileError(BfcvizError, ValueError):
 
 
 class OtherFiles(FileError):
-    """A folder to be emptied holds more than a recording: `names` are the others. Nothing was removed."""
+    """A folder to empty holds more than a recording: `names` are the other files. Nothing was removed."""
 
     def __init__(self, path: object, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -305,11 +305,11 @@ class OtherFiles(FileError):
 
 
 class FolderTaken(FileError):
-    """The folder for a recording already holds something, such as another process's recording."""
+    """The folder for a recording is not empty; it may hold the recording of another process."""
 
 
 class MissingExtra(BfcvizError, ImportError):
-    """An optional package is not installed; says which feature needs it and the exact command."""
+    """An optional package is not installed; the message names the feature and the install command."""
 
     def __init__(self, feature: str, package: str, extra: str) -> None:
         super().__init__(f"{feature} needs {package}: pip install 'bfcviz[{extra}]'")

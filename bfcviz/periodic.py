@@ -1,4 +1,4 @@
-"""Periodic: calls a function again and again beside the program, which never waits for it."""
+"""Call a function periodically in the background; the program does not wait for it."""
 
 import asyncio
 import atexit
@@ -10,11 +10,11 @@ from typing import Final
 from bfcviz import _forks
 
 PATIENCE_S: Final = 5.0
-"""Seconds that the end of Python waits for a call under way."""
+"""Seconds that the exit of Python waits for a running call."""
 
 
 class _Run:
-    """From one start to its end: what carries it out."""
+    """One run, from its start to its end: the thread or task."""
 
     def __init__(self) -> None:
         self.thread: threading.Thread | None = None
@@ -23,30 +23,30 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still call; no thread goes on in a forked process."""
+        """Whether it can still call; threads do not survive a fork."""
         if self.task is not None:
             return not self.task.done()
         return self.thread is not None and self.thread.is_alive()
 
 
 class Periodic:
-    """Calls a function again and again, one call after the other, until it is stopped or has nothing more to do.
+    """Calls a function repeatedly, one call at a time, until it is stopped or the function returns None.
 
-    It runs in a daemon thread (`start`), or between other tasks of an event loop (`start_task`), in the context of
-    its caller. In a forked process it is stopped, and can be started. Python's end does not wait for it, unless
-    `at_exit` is true.
+    It runs in a daemon thread (`start`) or as a task of an event loop (`start_task`), with the caller's context
+    variables. In a forked process it is stopped, and can be started again. The exit of Python does not wait for it,
+    unless `at_exit` is true.
 
     Args:
-        call: what to do; returns the seconds to wait until the next call, None where there shall be none.
+        call: the function; returns the seconds until the next call, None to end.
         name: of the thread.
-        failed: is told what a call raised; there are no more calls after it. Without it, the error is raised in the
-            thread or task.
-        ended: is called in the thread or task when it comes to its end, whatever the reason.
-        at_exit: whether Python's end stops it, and waits for a call under way: a thread that is in a framework's C++
-            then would abort the process.
+        failed: receives the exception of a call, which ends the run. Without it, the thread or task raises the
+            exception.
+        ended: called in the thread or task when the run ends, for any reason.
+        at_exit: whether the exit of Python stops it and waits for a running call: a thread inside a framework's C++
+            code would otherwise abort the process.
 
     Attributes:
-        thread: of the last start; None before it, and after a stop.
+        thread: of the last `start`; None before it and after `stop`.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Periodic:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and has neither been stopped nor come to its end."""
+        """Whether it was started and has not ended."""
         run = self._run
         return run is not None and run.is_alive
 
     def start(self, after_s: float = 0.0) -> None:
-        """Begin in a thread, after so many seconds; nothing changes where it runs already."""
+        """Start in a thread after `after_s` seconds; no effect if it is running."""
         if self.running:
             return
         run = self._run = _Run()
@@ -88,7 +88,7 @@ class Periodic:
             atexit.register(self.stop, PATIENCE_S)
 
     def start_task(self) -> None:
-        """Begin on the event loop of this thread; nothing changes where it runs already.
+        """Start on the event loop of this thread; no effect if it is running.
 
         Raises:
             RuntimeError: no event loop runs in this thread.
@@ -99,17 +99,17 @@ class Periodic:
         self.thread = None
         run = self._run = _Run()
         run.task = loop.create_task(self._loop_task(run))
-        run.task.add_done_callback(lambda _: self._end(run))  # also of one that is cancelled before it begins
+        run.task.add_done_callback(lambda _: self._end(run))  # also if the task is cancelled before it begins
 
     def stop(self, patience_s: float | None = None) -> bool:
-        """End it; it can be started again.
+        """Stop; it can be started again.
 
         Args:
-            patience_s: how long to wait for a call under way in the thread, None: until it is over. A call that stops
-                it is not waited for.
+            patience_s: seconds to wait for a running call of the thread; None: until it returns. If the call itself
+                stops it, there is no wait.
 
         Returns:
-            Whether no call of the thread is under way any more.
+            Whether no call of the thread is running.
         """
         if self._at_exit:
             atexit.unregister(self.stop)
@@ -125,7 +125,7 @@ class Periodic:
         return not thread.is_alive()
 
     def sleep(self, seconds: float) -> bool:
-        """Within a call in the thread: sleep, but no longer than it runs; returns whether it still does."""
+        """Sleep within a call in the thread, at most until `stop`; returns whether it still runs."""
         return self._sleep(self._run, seconds)
 
     def _sleep(self, run: _Run | None, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Thresholds: numbers that a measure of a heap may not go past, and when passing one is told."""
+"""Thresholds: limits for the measures of a heap, and when to report a crossing."""
 
 import math
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ Unit = Literal["bytes", "share", "count"]
 
 @dataclass(frozen=True)
 class Threshold:
-    """A measure may not go above, or below, a number.
+    """A limit that a measure of a heap must not go above, or below.
 
     Attributes:
         measure: one of `UNITS`.
-        above: bytes, or text such as `400MiB`; of a share, 0..1; of a count, a number.
-        below: likewise; one of the two is given.
+        above: bytes, or text such as `400MiB`; for a share, 0..1; for a count, a number.
+        below: likewise; exactly one of the two is given.
 
     Raises:
-        BfcvizError: (of class `REFUSAL`) there is no such measure, not exactly one of `above` and `below` was given,
-            or it is no number that a threshold can be.
-        ValueError: a text that is no size.
+        BfcvizError: (of class `REFUSAL`) the measure is unknown, not exactly one of `above` and `below` was given, or
+            the number is not finite or out of range.
+        ValueError: a text is not a size.
     """
 
     measure: str
@@ -58,18 +58,17 @@ class Threshold:
             )
         if self.UNITS[self.measure] == "share" and not 0 <= self.number <= 1:
             raise self.REFUSAL(
-                f"a threshold of {self.number:g} was given for {self.measure}, which is a share: give a number from "
-                "0 to 1"
+                f"a threshold of {self.number:g} was given for {self.measure}, a share: give a number from 0 to 1"
             )
 
     @cached_property
     def number(self) -> float:
-        """What may not be passed: bytes, a share or a count."""
+        """The limit: bytes, a share or a count."""
         return parse_bytes(self._given) if isinstance(self._given, str) else self._given
 
     @cached_property
     def is_upper(self) -> bool:
-        """Whether the measure may not go above it, rather than below."""
+        """Whether the limit is an upper one."""
         return self.above is not None
 
     @property
@@ -77,11 +76,11 @@ class Threshold:
         return self.above if self.above is not None else self.below or 0
 
     def is_past(self, value: float) -> bool:
-        """Whether a value lies on the wrong side."""
+        """Whether a value violates the limit."""
         return value > self.number if self.is_upper else value < self.number
 
     def told(self, value: float) -> str:
-        """A value of this measure as text."""
+        """A value of this measure as text, in its unit."""
         unit = self.UNITS[self.measure]
         if unit == "share":
             return f"{value:.0%}"
@@ -89,12 +88,12 @@ class Threshold:
 
     @property
     def bound(self) -> str:
-        """`above` or `below`, and the number."""
+        """`above` or `below`, and the number, as text."""
         return f"{'above' if self.is_upper else 'below'} {self.told(self.number)}"
 
     @property
     def words(self) -> str:
-        """Its measure and bound."""
+        """Measure and bound as text."""
         return f"{self.measure} {self.bound}"
 
     def __str__(self) -> str:
@@ -102,11 +101,11 @@ class Threshold:
 
 
 class Hysteresis:
-    """Whether passing a threshold is told: once, and again only after some looks in a row on the good side.
+    """Decides when to report a crossing: once, and again only after some good samples in a row.
 
     Args:
-        calm: how many looks.
-        is_past: whether the first value is on the wrong side: it has to have been on the good one first.
+        calm: number of good samples before the next report.
+        is_past: whether the threshold is violated at the start; the value must then return to the good side first.
     """
 
     def __init__(self, calm: int = 1, *, is_past: bool = False) -> None:
@@ -115,8 +114,8 @@ class Hysteresis:
         self._good = calm - 1
 
     def take(self, *, is_past: bool) -> bool:
-        """One look more; returns whether it is told now."""
-        told = is_past and self.armed
+        """Add a sample; returns whether to report it."""
+        is_reported = is_past and self.armed
         self._good = 0 if is_past else self._good + 1
         self.armed = not is_past and (self.armed or self._good >= self._calm)
-        return told
+        return is_reported

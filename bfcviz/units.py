@@ -1,4 +1,4 @@
-"""Bytes to text and back, the one way all texts and pictures use."""
+"""Convert bytes to text and back, in the same way for all texts and pictures."""
 
 import operator
 import re
@@ -14,10 +14,10 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGTPE]?)(i?B)?\s*", re.IGNORE
 
 
 def format_bytes(num_bytes: float) -> str:
-    """Text for a number of bytes in binary units: `0 B`, `256 B`, `1.2 MiB`, `-3.0 KiB`."""
+    """A number of bytes as text in binary units: `0 B`, `256 B`, `1.2 MiB`, `-3.0 KiB`."""
     value = float(abs(num_bytes))
     unit = 0
-    # 1023.95 and up would print as 1024.0 of its unit.
+    # 1023.95 and above would print as 1024.0.
     while value >= 1023.95 and unit < len(_UNITS) - 1:
         value /= 1024
         unit += 1
@@ -29,12 +29,12 @@ def parse_bytes(size: str | SupportsIndex, name: str = "size") -> int:
     """Bytes from an integer, or from text such as `512MiB`, `2 GiB`, `1.5g` or `4096` (all units are binary).
 
     Args:
-        size: what the user gave.
-        name: of the parameter it was given for, named in errors.
+        size: an integer or text.
+        name: of the parameter, for error messages.
 
     Raises:
-        ValueError: the text is not a size; the message shows the forms that are.
-        TypeError: it is neither text nor an integer.
+        ValueError: the text is not a size; the message shows valid forms.
+        TypeError: `size` is neither text nor an integer.
     """
     if not isinstance(size, str):
         try:

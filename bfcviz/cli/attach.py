@@ -84,12 +84,12 @@ def _has_windows(path: Path) -> bool:
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; read in a thread, shown by the kernel's own."""
     from bfcviz.dashboard.trace_series import Series  # noqa: PLC0415
-    from bfcviz.importers.tensorflow.profiler_windows import landed  # noqa: PLC0415
+    from bfcviz.importers.tensorflow.profiler_windows import open_windows  # noqa: PLC0415
 
     series, loop = Series("window", theme=theme), asyncio.get_running_loop()
 
     def read() -> None:
-        for window in landed(folder, ended=threading.Event()):
+        for window in open_windows(folder, ended=threading.Event()):
             if window.trace is None:
                 loop.call_soon_threadsafe(series.say, str(window.error))
             else:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.storage.folder_reader import ORIGIN_FILE, read_origin
+from bfcviz.events.storage.recording_files import ORIGIN_FILE, read_origin
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.process.record import CLAIM

@@ -1,9 +1,9 @@
-"""What happened to the heaps, in order: the one language all rooms speak.
+"""Events: what happened to the heaps, in order. Every other package works on them.
 
-Enters: 64-byte event records from a heap (`log`), labels (`labels`), or whole arrays from an importer.
-Leaves: a `Trace` (`trace`), in memory, in a folder that may still grow, or in one Parquet file.
-May import: errors, units and native of this package; numpy and pyarrow. It draws no conclusion about the
-heap: keyframes are bytes to it. Only `ledger` does: it derives events from another allocator's allocations and frees.
+In: 64-byte event records from a heap (`log`), labels (`labels`), or whole arrays from an importer.
+Out: a `Trace` (`trace`), in memory, in a folder that may still grow, or in one Parquet file.
+May import: errors, units and native of this package; numpy and pyarrow. It does not interpret the events: keyframes
+are bytes. One exception: `ledger` derives events from another allocator's allocations and frees.
 """
 
 from bfcviz import _compiled

@@ -21,13 +21,13 @@ typedef struct bfc_event {
     uint16_t stream;
     uint16_t region;
     uint16_t by;
-    uint8_t kind; /* written last: 0 is a place without an event */
+    uint8_t kind; /* written last: 0 means no event here */
     int8_t bin;
     uint8_t flags;
     uint8_t pool;
 } bfc_event;
 
-/* The parts of the sum: no padding anywhere. */
+/* The sum of the field sizes: there is no padding. */
 _Static_assert(
     sizeof(bfc_event) == 5 * 8 + 3 * 4 + 4 * 2 + 4 * 1, "an event record is 64 bytes, without padding"
 );

@@ -1,6 +1,6 @@
-"""The event record and its kinds, in plain Python what event_record.h is in C. `schema` says what they mean.
+"""The event record and its kinds in plain Python; event_record.h is the same in C. `schema` says what they mean.
 
-Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
+Used when bfcviz runs uncompiled. Internal to bfcviz.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ RECORD = EVENT.itemsize
 
 
 class Event(ctypes.Structure):
-    """One event record in memory, its fields as in `EVENT`."""
+    """One event record in memory, with the fields of `EVENT`."""
 
     _fields_ = tuple((name, np.ctypeslib.as_ctypes_type(EVENT[name])) for name in EVENT.names or ())
-    place: Any = None  # the file's window it lies in and its place there; see `log_window`
+    place: Any = None  # the window of the file that holds it, and its index there; see `log_window`

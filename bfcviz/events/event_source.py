@@ -1,4 +1,4 @@
-"""Sources: where a trace's events lie. Here what all have in common, and the one for an array in memory."""
+"""Sources read the events of a trace: the base class, and the source for an array in memory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,22 +13,22 @@ from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.validation import Fault
 
 BLOCK = 65_536
-"""Events that are checked, decoded and handed out together: 4 MiB."""
+"""Events that are checked, decoded and returned together: 4 MiB."""
 
 
 class Source:
     """Events in order, checked block by block when they are first read.
 
-    What cannot be right is an error that says where; an unknown label
-    is only forgotten, for a heap without names is still worth seeing.
+    An invalid event is an error that names its position. An unknown label is only replaced by none, because a heap
+    without names is still useful.
 
     Attributes:
         length: how many events there are.
         path: of the file or folder, None in memory.
         following: more events may come.
-        first: the first step that can be seen, 0 for all sources that keep everything.
-        slack: events that may come between two calls of `fetch` before any is lost; None: none ever is.
-        block: events that lie together, a power of two: `Trace.blocks` gives so many at a time, uncopied.
+        first: the first step that is kept; 0 for sources that keep everything.
+        slack: events that may arrive between two calls of `fetch` without loss; None: no event is ever lost.
+        block: events stored together, a power of two; `Trace.blocks` returns this many at a time, without a copy.
     """
 
     path: Path | None = None
@@ -44,38 +44,40 @@ class Source:
 
     @property
     def labels(self) -> Labels:
-        """The names that events carry numbers of."""
+        """The table of labels; events hold numbers of it."""
         return self._labels
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), which lie inside the source."""
+        """Events [start, stop); the caller checks the range."""
         raise NotImplementedError
 
     def refresh(self) -> int:
-        """Look for new events; returns how many came."""
+        """Look for new events; returns how many there are."""
         return 0
 
     def fetch(self) -> int:
-        """Put new events where they are not lost; returns how many. From any thread."""
+        """Copy new events before they are lost; returns how many. Any thread may call it."""
         return 0
 
-    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:  # noqa: ARG002  most have none
+    def keyframe_before(self, step: int) -> tuple[int, bytes] | None:  # noqa: ARG002  most sources have none
         """The last stored keyframe at or before `step`."""
         return None
 
     def cut_at_damage(self) -> None:
-        """Read everything once; end the trace before the first event that cannot be read."""
+        """Read everything once; end the trace before the first event that is invalid or cannot be read."""
         for start in range(0, self.length, BLOCK):
             fault = self._fault_in(start, min(start + BLOCK, self.length))
             if fault is not None:
                 lost = self.length - fault.event
                 self.length = fault.event
                 self.following = False
-                self.degrade(f"event {fault.event} {fault.why}; it and all later ones ({lost}) are left out")
+                self.degrade(
+                    f"event {fault.event} {fault.why}; it and all later events ({lost}) are left out"
+                )
                 return
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
-        """Say in the origin that something is wrong."""
+        """Record in the origin that something is wrong."""
         if reason not in self.origin.reasons:
             self.origin = replace(self.origin, status=status, reasons=(*self.origin.reasons, reason))
 
@@ -93,23 +95,23 @@ class ArraySource(Source):
     """Events in one array.
 
     Args:
-        events: shape (n,), dtype EVENT; not to be changed any more.
-        labels: the table that their `label` points into.
+        events: shape (n,), dtype EVENT; they must not change afterwards.
+        labels: the table of their labels.
         origin: where they come from.
     """
 
     def __init__(self, events: Events, labels: Labels, origin: Origin) -> None:
         if events.dtype != EVENT or events.ndim != 1:
             raise TraceError(
-                f"events are an array of dtype EVENT, not {events.dtype} of shape {events.shape}"
+                f"events must be a one-dimensional array of dtype EVENT; got {events.dtype} of shape {events.shape}"
             )
         super().__init__(labels, origin, len(events))
         self._events = events.view(np.ndarray)
-        self._checked: dict[int, int] = {}  # block -> events of it that were checked
+        self._checked: dict[int, int] = {}  # block -> number of its events that were checked
         self._unknown_labels = False
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop) without copying them."""
+        """Events [start, stop), without a copy."""
         fault = self._fault_in(start, stop)
         if fault is not None:
             self._raise(fault)
@@ -138,5 +140,5 @@ class ArraySource(Source):
         events = self._part(start, stop)
         if validation.has_unknown_label(events, len(self.labels)):
             self._unknown_labels = True
-            self.degrade("some events name a label that is not there: they are shown without one")
+            self.degrade("some events name a missing label: they are shown without one")
         return validation.first_fault(events, start, len(self.origin.pools))

@@ -1,4 +1,4 @@
-"""Reader: one of any number of readers of an EventLog, each at its own place."""
+"""Reader: reads an EventLog. A log can have any number of readers, each with its own position."""
 
 import numpy as np
 
@@ -23,10 +23,10 @@ class Reader:
         self.position = log.oldest if start is None else start
 
     def read(self, max_events: int = 65_536) -> Events:
-        """The next events, at most `max_events`, as a copy; empty when there are no new ones.
+        """The next events, at most `max_events`, as a copy; empty if there are no new ones.
 
         Raises:
-            Lapped: the writer overtook this reader; `resync()` goes on behind the gap.
+            Lapped: the writer overtook this reader; `resync()` continues after the gap.
         """
         events = np.empty(max(min(self._log.head - self.position, max_events), 0), EVENT)
         return events[: self.read_into(events)]
@@ -34,17 +34,17 @@ class Reader:
     def read_into(self, events: Events) -> int:
         """Copy the next events over the rows of `events`; returns how many. Raises as `read`.
 
-        Rows after those hold anything, and all rows where it raises.
+        The content of the other rows is undefined; if it raises, that of all rows.
         """
         count = max(min(self._log.head - self.position, len(events)), 0)
         self._raise_if_lapped()
         copied = self._log.copy_into(events[:count], self.position)
-        self._raise_if_lapped()  # what was copied may have been overwritten meanwhile
+        self._raise_if_lapped()  # the writer may have overwritten the rows during the copy
         self.position += copied
         return copied
 
     def resync(self) -> int:
-        """Go on at the oldest event that is still there; returns how many were missed."""
+        """Continue at the oldest event that is kept; returns how many were missed."""
         missed = max(self._log.oldest - self.position, 0)
         self.position += missed
         return missed

@@ -1,4 +1,4 @@
-"""Rows of structured arrays, moved whole: left to itself NumPy moves them field by field, forty times slower."""
+"""Copy rows of structured arrays as whole records: NumPy copies them field by field, forty times slower."""
 
 from collections.abc import Sequence
 
@@ -9,43 +9,43 @@ Rows = NDArray[np.void]
 
 
 def whole(table: Rows) -> Rows:
-    """The same memory, its rows without fields: what is copied from or into it goes whole."""
+    """A view of the same memory without fields: copies from or into it move whole rows."""
     return table.view(np.dtype((np.void, table.dtype.itemsize)))
 
 
 def taken(table: Rows, which: NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
-    """A copy of the rows where `which` is true, or at the places it lists."""
+    """A copy of the rows where the mask `which` is true, or of the rows with the indices `which`."""
     found: Rows = table.compress(which) if which.dtype == np.bool_ else table.take(which)
     return found
 
 
 def copied(table: Rows) -> Rows:
-    """A copy of all rows, side by side in memory."""
+    """A copy of all rows, contiguous in memory."""
     if _small(table):
         return np.frombuffer(bytearray(_bytes(table)), table.dtype)
     return whole(table).copy().view(table.dtype)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
-    """A copy of all rows of one or more tables of one type, one table after the other."""
+    """A copy of the rows of one or more tables of one dtype, concatenated."""
     if all(map(_small, parts)) and sum(part.nbytes for part in parts) <= _SMALL:
         return np.frombuffer(bytearray().join(map(_bytes, parts)), parts[0].dtype)
     return np.concatenate([whole(part) for part in parts]).view(parts[0].dtype)
 
 
 def move(table: Rows, into: Rows) -> None:
-    """Copies the rows of `table` over as many of another of its type."""
+    """Copy the rows of `table` over the rows of `into`, of the same dtype and length."""
     if _small(table) and _small(into):
         _bytes(into)[:] = _bytes(table)
     else:
         whole(into)[:] = whole(table)
 
 
-_SMALL = 1 << 20  # bytes, copied in 0.1 ms
+_SMALL = 1 << 20  # bytes; such a copy takes 0.1 ms
 
 
 def _small(table: Rows) -> bool:
-    """Whether to copy it under the interpreter's lock: NumPy gives it away, and beside a busy thread waits for it."""
+    """Whether to copy under the interpreter's lock: NumPy releases it, and then waits for it beside a busy thread."""
     return table.nbytes <= _SMALL and table.flags.c_contiguous
 
 

@@ -7,7 +7,7 @@ field        type  meaning; the number in a type is its size in bytes
 ===========  ====  ============================================================================================
 `seq`        u8    position in the log, from 0: the *step* before this event
 `time`       i8    nanoseconds, monotonic, from the origin's start
-`address`    u8    an address, but for OOM; see below
+`address`    u8    an address (not for OOM); see below
 `size`       u8    bytes; see below
 `requested`  u8    bytes the caller asked for
 `chunk`      u4    handle of the chunk the event is about
@@ -38,12 +38,12 @@ OOM       free bytes          largest free chunk     asked for   -              
 MARK      -                   the mark's value       -           -                           -1
 ========  ==================  =====================  ==========  ==========================  =================
 
-`chunk` is: EXTEND the new free chunk; SPLIT the parent, which keeps its address and loses `size` bytes off its
+`chunk` is: EXTEND the new free chunk; SPLIT the parent, which keeps its address and loses `size` bytes at its
 end; ALLOCATE and FREE the chunk; MERGE the survivor, whose end grows by `size`; RELEASE the region's one free
-chunk (chunks that were still apart are merged by MERGE events first). A freed chunk that coalesces writes FREE,
+chunk (MERGE events join separate chunks first). A freed chunk that coalesces writes FREE,
 then MERGE for the next neighbour, then MERGE into the previous one. An allocation that splits writes SPLIT
-(padding first, if any), then ALLOCATE. EXTEND with `Flag.GREW` lengthens the region in slot `region`; the new
-chunk may then be merged with the last one by a MERGE event.
+(padding first, if any), then ALLOCATE. EXTEND with `Flag.GREW` extends the region in slot `region`; a MERGE
+event may then join the new chunk with the last one.
 """
 
 from enum import IntEnum, IntFlag
@@ -75,14 +75,14 @@ EVENT = np.dtype(
         ("pool", "u1"),
     ]
 )
-"""One event; field names follow TensorFlow's own trace where it has one."""
+"""One event; field names follow TensorFlow's own trace where it has the field."""
 
 Events = NDArray[np.void]
 """An array of `EVENT`."""
 
 
 class Kind(IntEnum):
-    """What happened. 0 is no event: a place in the log that was never written."""
+    """What happened. 0 is no event: this record of the log was never written."""
 
     EXTEND = 1
     SPLIT = 2
@@ -97,9 +97,9 @@ class Kind(IntEnum):
 class Flag(IntFlag):
     """Bits of `flags`."""
 
-    GREW = 1  # EXTEND lengthened an existing region
-    PADDING = 2  # SPLIT cut alignment padding off the front: the remainder is what the request gets
-    HELD = 4  # FREE held the chunk back from merging until its timestamp is safe
+    GREW = 1  # EXTEND grew an existing region
+    PADDING = 2  # SPLIT cut alignment padding off the front: the request gets the remainder
+    HELD = 4  # FREE: the chunk is not merged until its timestamp is safe
     # Reserved for XLA's spatially partitioned heap: the tag of the chunk. None of them: lower.
     UPPER = 16
     CENTRAL_GAP = 32

@@ -1,4 +1,4 @@
-"""Check events before anything trusts them: a file can hold anything."""
+"""Check events before other code trusts them: a file can hold anything."""
 
 from typing import NamedTuple
 
@@ -14,20 +14,20 @@ LAST_KIND = max(Kind)
 
 
 class Fault(NamedTuple):
-    """The first event that cannot be right, and why."""
+    """The first invalid event, and why it is invalid."""
 
     event: int
     why: str
 
 
 def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
-    """The first of `events`, which begin with event `start`, that cannot be right; None if all may be.
+    """The first invalid one of `events`, of which the first is event number `start`; None if all are valid.
 
-    Looks at what readers use to find their way (`seq`, `kind`, `pool`, `bin`), in a few passes over arrays:
-    about 1 ms for 131,072 events. Whether they fit each other is for the model to say.
+    Checks the fields that readers use as indices (`seq`, `kind`, `pool`, `bin`), in a few passes over arrays: about
+    1 ms for 131,072 events. The model checks whether the events fit each other.
     """
     bad = _wrong_places(events, start)
-    # Unsigned, so that one comparison finds what lies below and above.
+    # Unsigned, so that one comparison finds values below and above the range.
     bad |= (events["kind"] - np.uint8(FIRST_KIND)) > LAST_KIND - FIRST_KIND
     bad |= (events["bin"].view(np.uint8) + np.uint8(1)) > NUM_BINS
     if num_pools <= 255:
@@ -39,19 +39,19 @@ def first_fault(events: Events, start: int, num_pools: int) -> Fault | None:
 
 
 def has_unknown_label(events: Events, num_labels: int) -> bool:
-    """Whether an event names a label that is not there."""
+    """Whether an event names a label that is not in the table."""
     return highest(events["label"]) >= num_labels
 
 
 def without_unknown_labels(events: Events, num_labels: int) -> Events:
-    """A copy in which the events that name a label that is not there name none."""
+    """A copy in which unknown labels are 0."""
     events = copied(events)
     forget_unknown_labels(events, num_labels)
     return events
 
 
 def forget_unknown_labels(events: Events, num_labels: int) -> None:
-    """Let the events that name a label that is not there name none."""
+    """Set unknown labels to 0, in place."""
     events["label"][events["label"] >= num_labels] = 0
 
 

@@ -1,9 +1,9 @@
-"""Foreign files in, `Trace` out.
+"""Read files of other programs as a `Trace`.
 
-`sniff` says what a file is by its content, `opening.open_trace` gives a Trace for every format, and there is
-one file a format (`xplane`). A format that only knows requests is replayed through our own heap by
-`reconstruct`, which checks every recorded number on the way and says what differs.
+`file_format` detects the format of a file from its content. `open_trace` opens every format that bfcviz reads. Each
+framework has a folder: `tensorflow` reads profiles. A profile holds only allocations and frees. `reconstruct` replays
+them in our own heap, compares every recorded number with the replay, and reports the differences.
 
-May import: errors, units, events, and of the allocator only what `reconstruct` replays through.
-Nothing here is loaded before the first file is opened.
+May import: errors, units, events; only `tensorflow.replay` imports the allocator.
+This package is loaded when the first file is opened.
 """

@@ -1,4 +1,4 @@
-"""`open_trace`: a Trace from any file or folder we read."""
+"""`open_trace`: open any file or folder that bfcviz reads as a Trace."""
 
 import os
 from collections.abc import Callable
@@ -8,28 +8,28 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.limits import Limits
-from bfcviz.importers.sniff import Format, sniff
+from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.reconstruct import reconstruct
-from bfcviz.importers.tensorflow.xplane import collect
 from bfcviz.importers.tensorflow.xspace import read_space
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace in a file or folder, whatever its format; see `sniff` for those we read.
+    """The trace in a file or folder; see `file_format` for the formats.
 
     Raises:
         FileError: the file cannot be read; says where in it and why.
     """
     path = Path(path)
     try:
-        trace = _READERS[sniff(path)](path)
+        trace = _READERS[detect_format(path)](path)
     except MemoryError:
         raise FileError(
             path,
             "",
-            "needs more memory than this process can get: close other programs, or open a shorter profile",
+            "needs more memory than is available: close other programs, or open a shorter profile",
         ) from None
     trace.path = path.absolute()
     return trace
@@ -45,16 +45,16 @@ def open_xplane(path: Path) -> Trace:
     content = read_content(path)
     space = read_space(Wire(path, content.data, limits))
     missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
-    recorded = collect(space, path)
+    recorded = collect_requests(space, path)
     rebuilt = reconstruct(recorded)
     left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
-    doubts = left_out + rebuilt.reasons
-    status = Status.DEGRADED if doubts else Status.TRUNCATED if missing else Status.COMPLETE
+    problems = left_out + rebuilt.reasons
+    status = Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE
     origin = Origin(
         format=Format.XPLANE.value,
         source=path.name,
         status=status,
-        reasons=missing + doubts,
+        reasons=missing + problems,
         pools=rebuilt.pools,
         details={
             "checks": list(rebuilt.checks),

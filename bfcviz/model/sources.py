@@ -10,8 +10,8 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.live_window import KEEP, Beginning, follow
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool
-from bfcviz.events.storage.folder_reader import ORIGIN_FILE
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_files import ORIGIN_FILE
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import keyframes
 from bfcviz.model.seeking.window_start import beginning

@@ -1,6 +1,7 @@
-"""Real runs that come with the package: `sample("lstm")` is a path for `bfcviz.open`.
+"""Profiles of real training runs, bundled with the package: `sample("lstm")` is a path for `bfcviz.open`.
 
-All are TensorFlow 2.21 training steps on its CPU device over the BFC pool, from the empty pool on (XLA profiles).
+All are XLA profiles of TensorFlow 2.21 training steps on its CPU device with the BFC pool.
+They begin with an empty pool.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ _SUFFIX = ".xplane.pb.gz"
 
 
 def names() -> list[str]:
-    """The samples there are."""
+    """Names of the bundled samples."""
     return sorted(path.name.removesuffix(_SUFFIX) for path in _FOLDER.glob(f"*{_SUFFIX}"))
 
 
@@ -20,8 +21,8 @@ def sample(name: str) -> Path:
     """Path of a bundled sample.
 
     Raises:
-        BfcvizError: there is none of that name; the message lists those there are.
+        BfcvizError: no sample has this name; the message lists the names.
     """
     if name not in names():
-        raise BfcvizError(f"no sample {name!r} is bundled; there are {', '.join(names())}")
+        raise BfcvizError(f"no sample {name!r} is bundled; samples: {', '.join(names())}")
     return _FOLDER / f"{name}{_SUFFIX}"

@@ -22,8 +22,8 @@ def test_out_of_memory_carries_its_numbers():
     assert (error.requested, error.rounded, error.free_bytes) == (3000, 3072, 4096)
     assert (error.largest_free_chunk, error.pool_bytes, error.bytes_limit) == (1024, 8192, 8192)
     text = str(error)
-    assert "2.9 KiB asked for (rounded to 3072 bytes)" in text
-    assert "4.0 KiB free, in pieces of at most 1.0 KiB" in text
+    assert "2.9 KiB requested (rounded to 3072 bytes)" in text
+    assert "4.0 KiB free, largest free chunk 1.0 KiB" in text
     assert heap.try_allocate(3000) is None
     last = Reader(heap.log).read()[-2:]
     assert last["kind"].tolist() == [Kind.OOM] * 2

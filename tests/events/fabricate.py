@@ -1,18 +1,25 @@
-"""Made-up events: plausible in every field, though no heap ever did this. For files, not for models."""
+"""Synthetic events: plausible in every field, but not from a heap. For tests of files, not of models."""
+
+import base64
+import json
+import zlib
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.trace import Trace
+from bfcviz.events.storage.arrow import LabelNames, table_of
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY
+from bfcviz.events.trace import BLOCK, Trace
 
 SLOTS = 4000
 NAMES = 800
 
 
 def fabricate(count, seed=0):
-    """`count` events that go round as a heap's would: split, allocate, free, merge; labels below NAMES."""
+    """`count` events in the usual order of a heap: split, allocate, free, merge; labels below NAMES."""
     rng = np.random.default_rng(seed)
     sizes = (rng.lognormal(9, 2.5, SLOTS).astype(np.int64) // 256 + 1) * 256
     starts = 0x7F00_0000_0000 + np.cumsum(sizes) - sizes
@@ -50,3 +57,23 @@ def fabricate_labels(count=NAMES):
 
 def fabricate_trace(count, seed=0, **origin):
     return Trace.from_events(fabricate(count, seed), fabricate_labels(), Origin(**origin))
+
+
+def repacked(path, rows, *, labels=None, group=BLOCK, **changes):
+    """A Parquet file of these events, packed by another program: `changes` replace what its origin says."""
+    labels = fabricate_labels() if labels is None else labels
+    origin = json.loads(Origin().to_json(events=len(rows), labels=len(labels), keyframes=[]))
+    table = table_of(rows, LabelNames(fabricate_labels()))
+    with pq.ParquetWriter(path, table.schema, use_dictionary=True) as writer:
+        writer.write_table(table, row_group_size=group)
+        packed = base64.b64encode(zlib.compress(labels.to_json().encode())).decode()
+        writer.add_key_value_metadata({ORIGIN_KEY: json.dumps({**origin, **changes}), LABELS_KEY: packed})
+    return path
+
+
+def alike(count):
+    """Equal events, which need almost no space in a file."""
+    events = np.zeros(count, EVENT)
+    events["seq"] = np.arange(count)
+    events["kind"] = Kind.MARK
+    return events

@@ -9,17 +9,17 @@ from importers.profile_maker import PlaneMaker, memory
 from shared import SHARED
 
 from bfcviz.importers.file_content import read_content
+from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.requests import REQUEST, Recorded, Requests
-from bfcviz.importers.tensorflow.xplane import collect
+from bfcviz.importers.tensorflow.requests import REQUEST, RecordedRequests, Requests
 from bfcviz.importers.tensorflow.xspace import read_space
 
 REAL = SHARED / "real" / "tensorflow"
 
 
-def recorded(name: str) -> Recorded:
+def recorded(name: str) -> RecordedRequests:
     path: Path = REAL / f"{name}.xplane.pb.gz"
-    return collect(read_space(Wire(path, read_content(path).data)), path)
+    return collect_requests(read_space(Wire(path, read_content(path).data)), path)
 
 
 def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -> Requests:
@@ -46,7 +46,7 @@ def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -
 
 
 def profile(count: int = 120) -> bytes:
-    """Two threads of one heap, and a plane without memory events behind them."""
+    """Two threads of one heap, then a plane without memory events."""
     plane = PlaneMaker()
     threads: list[list[tuple[str, int, dict[str, object]]]] = [[], []]
     for place, row in enumerate(requests_of(NaiveBFC(1 << 30), count, 5)):

@@ -9,7 +9,7 @@ import pytest
 from importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.importers.tensorflow.profiler_windows import landed
+from bfcviz.importers.tensorflow.profiler_windows import open_windows
 from bfcviz.live.tensorflow import windows
 
 
@@ -66,7 +66,7 @@ def test_windows_land_whole_and_are_opened(profiler, tmp_path):
     assert source.count >= 3
     assert names(tmp_path / "run")[:3] == ["window-000001", "window-000002", "window-000003"]
     assert profiler.options[0] == {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 0}
-    found = list(landed(tmp_path / "run"))
+    found = list(open_windows(tmp_path / "run"))
     assert [each.path.name for each in found] == names(tmp_path / "run")
     assert all(len(each.trace) > 0 and each.error is None for each in found)
     assert "in windows of 0.001 s, one every 0.001 s" in source.says
@@ -101,7 +101,7 @@ def test_each_window_is_given_once_as_it_lands(profiler, tmp_path):
     ended, found = threading.Event(), []
 
     def follow():
-        found.extend(landed(tmp_path / "run", every_s=0.001, ended=ended))
+        found.extend(open_windows(tmp_path / "run", every_s=0.001, ended=ended))
 
     thread = threading.Thread(target=follow)
     thread.start()
@@ -120,7 +120,7 @@ def test_a_window_without_memory_events_says_so(profiler, tmp_path):
             threading.Event().wait(0.001)
     (tmp_path / "window-7").mkdir()
     (tmp_path / "window-odd").mkdir()
-    first, second = landed(tmp_path)
+    first, second = open_windows(tmp_path)
     assert first.trace is None
     assert "a profile without events of a BFC heap" in str(first.error)
     assert "without a profile" in str(second.error)

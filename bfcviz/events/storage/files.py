@@ -1,27 +1,24 @@
-"""Files, carefully: read what a stranger wrote, and replace a file as a whole or not at all."""
+"""Read files of unknown origin safely, and replace a file atomically."""
 
-import json
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
-from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from bfcviz.errors import FileError
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file for reading, unbuffered; never waits, as opening a pipe would.
+    """Open a regular file for reading, unbuffered; never blocks, as opening a pipe would.
 
     Raises:
-        FileError: there is no such file, or it is a folder, a pipe, a device.
+        FileError: the file does not exist, or it is a folder, a pipe or a device.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening some devices already does something
+        if not stat.S_ISREG(path.stat().st_mode):  # opening some devices has side effects
             raise FileError(path, "", "is not a file")
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -38,7 +35,7 @@ def open_regular(path: Path) -> FileIO:
 
 
 class OpenFile:
-    """A file for reading. It is closed with its last reference, so that another thread can still read from it."""
+    """An open file for reading. It is closed with its last reference, so that other threads can still read from it."""
 
     def __init__(self, path: Path) -> None:
         with open_regular(path) as file:
@@ -49,7 +46,7 @@ class OpenFile:
             os.close(self.fd)
 
     def read_at(self, start: int, num_bytes: int) -> bytes:
-        """The bytes from `start` on: fewer where the file ends before. A system call reads 2 GiB at most."""
+        """Up to `num_bytes` bytes from `start` on; fewer if the file ends before. A system call reads at most 2 GiB."""
         parts = []
         while num_bytes and (part := os.pread(self.fd, num_bytes, start)):
             parts.append(part)
@@ -59,7 +56,7 @@ class OpenFile:
 
 
 def read_small(path: Path, limit: int) -> bytes:
-    """The whole of a file that has no reason to be larger than `limit` bytes.
+    """All bytes of a file of at most `limit` bytes.
 
     Raises:
         FileError: it cannot be read, or is larger.
@@ -67,7 +64,7 @@ def read_small(path: Path, limit: int) -> bytes:
     with open_regular(path) as file, reading(path):
         size = os.fstat(file.fileno()).st_size
         if size > limit:
-            raise FileError(path, "", f"has {size} bytes, where at most {limit} make sense")
+            raise FileError(path, "", f"has {size} bytes, the limit is {limit}")
         return os.pread(file.fileno(), size, 0)
 
 
@@ -82,13 +79,13 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A new file beside `path`, that takes its place when the block ends well and goes otherwise.
+    """A temporary file beside `path`, which replaces it if the block succeeds; otherwise it is removed.
 
     Raises:
-        FileError: `path` is there and `overwrite` is false, or the disk refuses.
+        FileError: `path` exists and `overwrite` is false, or the file cannot be written.
     """
     if not overwrite and path.exists():
-        raise FileError(path, "", "exists already; give another name, or overwrite=True")
+        raise FileError(path, "", "exists already; use another name, or overwrite=True")
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield made
@@ -104,7 +101,7 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
 def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         try:
-            os.link(made, path)  # unlike a rename it never takes the place of a file that came meanwhile
+            os.link(made, path)  # unlike a rename it never replaces a file created meanwhile
         except FileExistsError:
             raise
         except OSError:
@@ -115,67 +112,9 @@ def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    # A rename can reach the disk before the data does: a power cut would leave an empty file.
+    # A rename can reach the disk before the data: a power failure would leave an empty file.
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-MAX_JSON_VALUES = 1 << 20
-"""Values that one text may hold: each takes up to 100 bytes of memory, and the text as few as 3 for it."""
-
-
-_VALUE_MARKS = (b",", b"{", b"[")
-_NO_MARKS = bytes(set(range(256)) - set(b',{["'))
-_PIECE = 1 << 16
-
-
-def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
-    """JSON in UTF-8, where every way to be wrong, and more than `most` values, is a ValueError."""
-    values = num_values(text, most)
-    if values > most:
-        raise ValueError(f"holds about {values:,} values, where at most {most:,} make sense")
-    try:
-        return _DECODER.decode(text if isinstance(text, str) else text.decode())
-    except RecursionError as error:
-        raise ValueError("is nested too deeply") from error
-    except ValueError as error:
-        raise ValueError(f"is not JSON ({error})") from error
-
-
-def num_values(text: str | bytes, enough: int = 0) -> int:
-    """About how many values a JSON text holds; not counted exactly where that is `enough` or fewer.
-
-    Names of operations and shapes are full of commas and brackets, which are no values.
-    """
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    values = sum(map(data.count, _VALUE_MARKS))
-    if values <= enough:
-        return values
-    quotes = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_MARKS)
-    return sum(sum(map(part.count, _VALUE_MARKS)) for part in _outside_of_texts(quotes))
-
-
-def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
-    """The parts that stand between texts, some at a time."""
-    inside = False
-    for start in range(0, len(marks), _PIECE):
-        parts = marks[start : start + _PIECE].split(b'"')
-        yield b"".join(parts[inside::2])
-        inside ^= len(parts) % 2 == 0
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if isfinite(number) else _no_constant(text)
-
-
-_DECODER = json.JSONDecoder(
-    parse_constant=_no_constant, parse_float=_finite
-)  # json.loads would make one for each line of labels

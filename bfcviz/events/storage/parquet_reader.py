@@ -1,6 +1,6 @@
-"""A packed trace, read: one Parquet file, of which only the row groups asked for are read and decoded.
+"""Read a packed trace: one Parquet file. Only the requested row groups are read and decoded.
 
-It is not mapped: where another process truncated the file, a look at it would end this process by SIGBUS.
+The file is not mapped: if another process truncates it, reading a mapping would end this process by SIGBUS.
 """
 
 import os
@@ -21,34 +21,38 @@ from bfcviz.events.origin import MAX_ORIGIN_BYTES, Origin, origin_from_json
 from bfcviz.events.schema import EVENT, Events
 from bfcviz.events.storage.arrow import FIELDS
 from bfcviz.events.storage.files import open_regular
-from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpacked
+from bfcviz.events.storage.parquet_writer import LABELS_KEY, ORIGIN_KEY, keyframes_of, unpack_labels
 from bfcviz.events.validation import Fault
 
 FIELD_NAMES = list(EVENT.names or ())
 CACHED_BYTES = 1 << 26
-"""Of decoded row groups that are kept, beside the one that was read last; as we write them they have 4 MiB."""
+"""Memory for decoded row groups that are kept, beside the last one read; a row group that we write has 4 MiB."""
 
 MAX_GROUP = 1 << 20
-"""Events of a row group, which are decoded together: 64 MiB. We write 65,536; other programs up to this many."""
+"""Events of a row group, which are decoded together: 64 MiB. We write 65,536; other programs write up to this many."""
 
 MANY_GROUPS = 1024
 LEAST_GROUP = 256
-"""A file of more than `MANY_GROUPS` row groups has this many events in each on average: finding one takes 1 ms."""
+"""A file with more than `MANY_GROUPS` row groups must have this many events in each on average, because finding one
+takes 1 ms."""
 
 FEW_EVENTS = 1 << 20
 EVENTS_A_BYTE = 16
-"""A file of more than `FEW_EVENTS` has no more than this many for each of its bytes; ours have 1/15, and up to 3.3
-where all events are alike."""
+"""A file with more than `FEW_EVENTS` may have this many events per byte. Ours have 1/15, and up to 3.3 if all events
+are equal."""
 
 _ERRORS = (OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError, pa.ArrowException)
-"""What Arrow raises for damage."""
+"""Exceptions that Arrow raises for damaged files."""
 
 
 class ParquetSource(Source):
     """The events of a Parquet file that `pack` wrote.
 
-    Opening reads the footer. A row group is decoded, its checksums compared and its events checked when one
-    of them is first read.
+    Opening reads the footer. The first read of an event decodes its row group, compares the checksums and checks the
+    events.
+
+    Attributes:
+        cached_bytes: memory of the decoded row groups that are kept.
 
     Raises:
         FileError: the file is not one of ours, or its footer contradicts itself.
@@ -69,11 +73,11 @@ class ParquetSource(Source):
         self._num_labels = _count(path, more)
         self._lock = RLock()
         self._decoded: OrderedDict[int, Events] = OrderedDict()
-        self._cached = 0  # bytes of `_decoded`
+        self.cached_bytes = 0
         super().__init__(self._unpack_labels(), origin, meta.num_rows)
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop): a view of one decoded row group, or copies out of several."""
+        """Events [start, stop): a view of one decoded row group, or a copy from several."""
         if start == stop:
             return np.zeros(0, EVENT)
         first, last = self._group_of(start), self._group_of(stop - 1)
@@ -95,7 +99,7 @@ class ParquetSource(Source):
             return None
         at = self._keyframes[place]
         group = self._group_of(at)
-        if at != self._starts[group]:  # ours stand first in a row group: the others are not decoded
+        if at != self._starts[group]:  # ours are first in a row group; others would need decoding
             return None
         try:
             with self._lock:
@@ -118,12 +122,12 @@ class ParquetSource(Source):
                     self._raise(fault)
                 if validation.has_unknown_label(events, self._num_labels):
                     events = validation.without_unknown_labels(events, self._num_labels)
-                    self.degrade("some events name a label that is not there: they are shown without one")
+                    self.degrade("some events name a missing label: they are shown without one")
                 events.flags.writeable = False
                 self._decoded[group] = events
-                self._cached += events.nbytes
-                while self._cached > CACHED_BYTES and len(self._decoded) > 1:
-                    self._cached -= self._decoded.popitem(last=False)[1].nbytes
+                self.cached_bytes += events.nbytes
+                while self.cached_bytes > CACHED_BYTES and len(self._decoded) > 1:
+                    self.cached_bytes -= self._decoded.popitem(last=False)[1].nbytes
             self._decoded.move_to_end(group)
             return events
 
@@ -154,7 +158,7 @@ class ParquetSource(Source):
 
     def _unpack_labels(self) -> Labels:
         try:
-            labels = unpacked(self._file.metadata.metadata[LABELS_KEY.encode()])
+            labels = unpack_labels(self._file.metadata.metadata[LABELS_KEY.encode()])
         except _ERRORS as error:
             raise FileError(self.path, "labels", str(error)) from error
         if len(labels) != self._num_labels:
@@ -163,12 +167,14 @@ class ParquetSource(Source):
 
 
 def _check_footer(file: pq.ParquetFile, size: int) -> tuple[Origin, dict[str, Any]]:
-    """The origin, when the footer is that of a trace."""
+    """The origin and what is stored beside it.
+
+    Raises:
+        ValueError: the footer is not that of a trace.
+    """
     meta, entries = file.metadata, file.metadata.metadata or {}
     if ORIGIN_KEY.encode() not in entries or LABELS_KEY.encode() not in entries:
-        raise ValueError(
-            "says nothing of bfcviz: this Parquet file is no trace that `Trace.save` has written"
-        )
+        raise ValueError("has no bfcviz entries: this Parquet file was not written by `Trace.save`")
     for field in FIELDS:
         index = file.schema_arrow.get_field_index(field.name)
         if index < 0 or file.schema_arrow.field(index).type != field.type:
@@ -176,29 +182,29 @@ def _check_footer(file: pq.ParquetFile, size: int) -> tuple[Origin, dict[str, An
     _check_groups(meta, size)
     text = entries[ORIGIN_KEY.encode()]
     if len(text) > MAX_ORIGIN_BYTES:
-        raise ValueError(f"has an origin of {len(text)} bytes, where at most {MAX_ORIGIN_BYTES} make sense")
+        raise ValueError(f"has an origin of {len(text)} bytes, the limit is {MAX_ORIGIN_BYTES}")
     origin, more = origin_from_json(text)
     if type(more.get("events")) is not int or more["events"] != meta.num_rows:
-        raise ValueError(f"has {meta.num_rows} rows, where {str(more.get('events'))[:20]} were written")
+        raise ValueError(f"has {meta.num_rows} rows, but {str(more.get('events'))[:20]} were written")
     return origin, more
 
 
 def _check_groups(meta: pq.FileMetaData, size: int) -> None:
-    """Raise ValueError where row groups are too many, too large, or more than the file can hold."""
+    """Raise ValueError if row groups are too many, too large, or more than the file can hold."""
     groups, events = meta.num_row_groups, meta.num_rows
     if groups > max(MANY_GROUPS, events // LEAST_GROUP):
         raise ValueError(
-            f"has {groups:,} row groups of {events / groups:.1f} events on average; at most {MANY_GROUPS:,}, or "
-            f"{LEAST_GROUP} events in each, can be read in time: write it again with larger ones"
+            f"has {groups:,} row groups of {events / groups:.1f} events on average; the limit is {MANY_GROUPS:,} "
+            f"groups, or {LEAST_GROUP} events in each: write the file again with larger row groups"
         )
     if events > max(FEW_EVENTS, EVENTS_A_BYTE * size):
         raise ValueError(
-            f"has {events:,} events in {size:,} bytes; at most {EVENTS_A_BYTE} events a byte make sense"
+            f"has {events:,} events in {size:,} bytes; the limit is {EVENTS_A_BYTE} events per byte"
         )
     rows = [meta.row_group(group).num_rows for group in range(groups)]
     if any(not 0 < count <= MAX_GROUP for count in rows) or sum(rows) != events:
         raise ValueError(
-            f"has row groups of impossible sizes: {min(rows, default=0):,} to {max(rows, default=0):,} events, "
+            f"has row groups of invalid sizes: {min(rows, default=0):,} to {max(rows, default=0):,} events, "
             f"{sum(rows):,} together; give them 1 to {MAX_GROUP:,} each, {events:,} together"
         )
 
@@ -206,10 +212,10 @@ def _check_groups(meta: pq.FileMetaData, size: int) -> None:
 def _count(path: Path, more: dict[str, Any]) -> int:
     count = more.get("labels")
     if type(count) is not int or count < 1:
-        raise FileError(path, "footer", "does not tell how many labels there are")
+        raise FileError(path, "footer", "does not say how many labels there are")
     return count
 
 
 def _unreadable(path: Path, place: str, error: Exception) -> FileError:
-    # The first line: what Arrow adds below it is where in its own source it gave up.
+    # Only the first line: Arrow adds positions in its own source code below it.
     return FileError(path, place, f"{str(error).splitlines()[0] if str(error) else type(error).__name__}")

@@ -1,4 +1,4 @@
-"""`landed`: the windows that `bfcviz.live.tensorflow` records, each opened as it lands in the folder."""
+"""Open the profiler windows that `bfcviz.live.tensorflow` records, as they appear in the folder."""
 
 import os
 import threading
@@ -12,23 +12,23 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.tensorflow import whole_windows
 
 
-class Landed(NamedTuple):
-    """A window: its folder, and its trace, or why there is none."""
+class ProfilerWindow(NamedTuple):
+    """A profiler window: its folder, and its trace or the error."""
 
     path: Path
     trace: Trace | None
     error: FileError | None
 
 
-def landed(
+def open_windows(
     folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
-) -> Iterator[Landed]:
-    """The windows in a folder, the oldest first, and then each new one, until `ended` is set and all are there.
+) -> Iterator[ProfilerWindow]:
+    """Yield the windows in a folder, the oldest first, then each new one, until `ended` is set.
 
     Args:
-        folder: where they land; it may come later.
-        every_s: seconds between two looks into it.
-        ended: set by whoever knows that no more will come; by default there is no waiting for more.
+        folder: of the windows; it may not exist yet.
+        every_s: seconds between two checks of the folder.
+        ended: the caller sets it when no more windows will appear; by default there is no waiting.
     """
     seen: set[Path] = set()
     while True:
@@ -43,12 +43,12 @@ def landed(
             ended.wait(every_s)
 
 
-def _opened(window: Path) -> Landed:
-    """The profile in a window; one process writes one."""
+def _opened(window: Path) -> ProfilerWindow:
+    """Open the profile in a window; a process writes one profile."""
     found = sorted(window.rglob("*.xplane.pb"))
     if not found:
-        return Landed(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))
+        return ProfilerWindow(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))
     try:
-        return Landed(window, open_trace(found[0]), None)
+        return ProfilerWindow(window, open_trace(found[0]), None)
     except FileError as error:
-        return Landed(window, None, error)
+        return ProfilerWindow(window, None, error)

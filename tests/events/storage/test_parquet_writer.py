@@ -36,7 +36,7 @@ def packed(tmp_path_factory):
 
 
 def stamps(size):
-    """Keyframes that can be told apart, each of `size` bytes."""
+    """Distinct keyframes, each of `size` bytes."""
     return lambda _, steps: (str(step).encode().ljust(size) for step in steps)
 
 
@@ -66,7 +66,7 @@ def test_blocks_stream_more_than_the_cache_holds(packed, monkeypatch):
     for _ in range(2):
         joined = np.concatenate(list(trace.blocks(7)))
         assert np.array_equal(joined, fabricate(COUNT)[7:])
-    assert len(trace._source._decoded) == 2
+    assert BLOCK * EVENT.itemsize < trace.source.cached_bytes <= 2 * BLOCK * EVENT.itemsize
 
 
 def test_check_finds_nothing_wrong(packed):
@@ -137,7 +137,7 @@ def test_keyframes_are_kept_when_a_packed_trace_is_packed_again(tmp_path):
 
 
 def test_files_of_larger_row_groups_open(tmp_path, monkeypatch):
-    """As packed before row groups had 65,536 events."""
+    """A file with other row groups than 65,536 events, as an older version wrote it."""
     monkeypatch.setattr(parquet_writer, "BLOCK", 2 * BLOCK)
     path = fabricate_trace(COUNT).save(tmp_path / "t.parquet", keyframes=stamps(50))
     monkeypatch.undo()
@@ -238,7 +238,7 @@ def test_labels_larger_than_a_file_holds_are_refused_when_it_is_saved(tmp_path, 
 
 
 def saved_again(path, labels):
-    """What is read of labels that were saved."""
+    """Save labels and read them back."""
     Trace.from_events(fabricate(10), labels, Origin()).save(path)
     again = Trace.open(path).labels
     return [again[number] for number in range(len(again))]
@@ -261,4 +261,4 @@ def test_stacks_that_pack_very_tightly_are_opened_again(tmp_path, monkeypatch):
     tight = base64.b64encode(zlib.compress(table))
     assert saved_again(tmp_path / "t.parquet", labels) == [labels[number] for number in range(len(labels))]
     with pytest.raises(ValueError, match="needs more than"):
-        parquet_writer.unpacked(tight)
+        parquet_writer.unpack_labels(tight)

@@ -75,7 +75,7 @@ def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 20)
     seen = active_memory_window(trace)
     panel = active_memory_panel(seen, None, Look())
-    count = len(lifetimes(trace))
+    count = len(find(trace).lifetimes)
     assert panel.traces[0]["name"] == f"{count - 20:,} smaller allocations"
     assert "the 20 largest allocations" in panel.caption
     assert len(polygons(panel)) == 20
@@ -95,7 +95,7 @@ def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
 def test_a_click_finds_the_band_and_none_above_them():
     trace = three_steps()
     seen = active_memory_window(trace)
-    a, b, c = lifetimes(trace)
+    a, b, c = find(trace).lifetimes
     x = seen.step_axis.position(int(c["born"]) + 1)
     for life, megabytes in ((a, 1), (b, 4), (c, 5.5)):
         found = allocation_at(seen, x, megabytes * MiB / seen.divisor)
@@ -107,7 +107,7 @@ def test_a_click_finds_the_band_and_none_above_them():
 
 def test_the_selected_band_is_outlined_and_the_step_marked(trace):
     seen = active_memory_window(trace)
-    life = lifetimes(trace)[3]
+    life = find(trace).lifetimes[3]
     look = Look(selected=Selected(int(life["address"]), int(life["born"])))
     still, moved = active_memory_panel(seen, None, Look()), active_memory_panel(seen, 300, look)
     assert all(a is b for a, b in zip(still.traces[:-2], moved.traces[:-2], strict=True))

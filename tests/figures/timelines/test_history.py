@@ -61,9 +61,9 @@ def test_only_what_is_new_is_read_again(coarse, monkeypatch):
     trace = busy_trace(2000)
     events = trace.read(0, len(trace))
     grown = trace_of(events, trace.labels)
-    grown._source.length = 2000
+    grown.source.length = 2000
     before = measure_history(grown)
-    grown._source.length = len(events)
+    grown.source.length = len(events)
     read = []
     blocks = grown.blocks
     monkeypatch.setattr(grown, "blocks", lambda a, b: read.append((a, b)) or blocks(a, b))

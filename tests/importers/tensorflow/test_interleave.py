@@ -1,7 +1,7 @@
 import numpy as np
 
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.tensorflow.interleave import step_marks, weave
+from bfcviz.importers.tensorflow.interleave import interleave, step_marks
 from bfcviz.importers.tensorflow.requests import REQUEST, Requests
 
 
@@ -42,7 +42,7 @@ def test_logs_are_woven_in_the_order_of_the_requests() -> None:
     first = log((Kind.EXTEND, 0, 0), (Kind.ALLOCATE, 0, 1), (Kind.ALLOCATE, 2, 2), (Kind.FREE, 4, 2))
     second = log((Kind.EXTEND, 1, 0), (Kind.ALLOCATE, 1, 1), (Kind.FREE, 3, 1))
     marks = step_marks(steps((0, False), (5, False), (5, False), (0, True), (0, True)), 9)
-    woven = weave([first, second], marks, np.array([0, 15, 25, 35, 45]))
+    woven = interleave([first, second], marks, np.array([0, 15, 25, 35, 45]))
     assert woven["seq"].tolist() == list(range(8))
     assert woven["time"].tolist() == [0, 0, 15, 15, 15, 25, 35, 45]
     assert woven["pool"].tolist() == [0, 0, 0, 1, 1, 0, 1, 0]

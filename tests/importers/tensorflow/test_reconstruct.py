@@ -8,7 +8,7 @@ from shared import needs_shared
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
 from bfcviz.importers.tensorflow.reconstruct import Reconstruction, reconstruct
-from bfcviz.importers.tensorflow.requests import ABSENT, Recorded, Requests
+from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
 
 SEEDS = range(4)
 
@@ -18,7 +18,7 @@ def rebuilt(*pools: Requests) -> Reconstruction:
     requests["pool"] = np.repeat(range(len(pools)), [len(pool) for pool in pools])
     requests = requests[np.argsort(requests["time"], kind="stable")]
     names = tuple(f"GPU_{number}_bfc" for number in range(len(pools)))
-    return reconstruct(Recorded(requests, names, Labels(), {1: "one"}, {}))
+    return reconstruct(RecordedRequests(requests, names, Labels(), {1: "one"}, {}))
 
 
 @needs_shared
@@ -50,7 +50,7 @@ def test_every_event_of_the_real_profiles_is_matched(name: str, events: int, reg
 @needs_shared
 def test_events_of_a_real_profile_fit_each_other() -> None:
     found = recorded("lstm")
-    found = Recorded(found.requests[:6000], found.pools, found.labels, found.threads, {})
+    found = RecordedRequests(found.requests[:6000], found.pools, found.labels, found.threads, {})
     result = reconstruct(found)
     view = view_of(result.events)
     assert view.bytes_in_use == found.requests["bytes_in_use"][-1]
