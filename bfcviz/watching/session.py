@@ -20,7 +20,7 @@ from bfcviz.watching.dashboard import WatchDashboard
 from bfcviz.watching.monitor import Lookout
 from bfcviz.watching.oom_report import Failure, is_for_want_of_memory, last_failure
 from bfcviz.watching.report import Report, report
-from bfcviz.watching.settings import Settings, begin, in_order, recorded
+from bfcviz.watching.sources import Settings, begin, in_order, recorded
 
 _GUARDED: Final = 1 << 17  # events kept for alerts, which look at each once
 

@@ -24,7 +24,7 @@ from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert, check_alerts
 from bfcviz.watching.plan import Asked, Capture, plan
 from bfcviz.watching.session import Watch
-from bfcviz.watching.settings import Settings
+from bfcviz.watching.sources import Settings
 
 
 def watch(  # noqa: PLR0913  how, and every framework by its name
