@@ -17,7 +17,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import printable, say
-from bfcviz.watching.oom_report import Failure
+from bfcviz.watching.oom_report import OomReport
 from bfcviz.watching.report import report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
@@ -118,4 +118,4 @@ def test_reports_and_failures_are_harmless_as_text(evil_file):
     text = str(report(bfcviz.open(evil_file), says=EVIL))
     assert_quiet(text)
     assert "owned" in text
-    assert_quiet(str(Failure(1, EVIL, [(EVIL, EVIL)])))
+    assert_quiet(str(OomReport(1, EVIL, [(EVIL, EVIL)])))

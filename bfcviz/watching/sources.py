@@ -1,9 +1,7 @@
-"""How to watch, and the sources that follow from it: each with where it writes to, begun one after the other."""
+"""Make and start the heap providers that a plan names, each with the log that it writes to."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import BfcvizError, LiveError
@@ -13,49 +11,64 @@ from bfcviz.frameworks.wish import Wish
 from bfcviz.live import adapters
 from bfcviz.live.capture import marks
 from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.watching.alerts import Alert
-from bfcviz.watching.plan import Plan, source_of, title_of, unwatchable
+from bfcviz.watching.plan import WatchSettings, title_of
 
-RING: Final = 1 << 18
+RING_EVENTS: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to watch; the arguments of `bfcviz.watch`, checked."""
+def make_source(wish: Wish, settings: WatchSettings, undo: ExitStack, discard: ExitStack) -> HeapProvider:
+    """Make the heap provider of a framework, not started, and the log that it writes to.
 
-    plan: Plan
-    path: Path | None
-    dashboard: bool
-    alerts: tuple[Alert, ...]
-    keep: int
-
-
-def recorded(wish: Wish, settings: Settings, undo: ExitStack, spoilt: ExitStack) -> HeapProvider:
-    """What watches a framework, not begun yet, with where it writes to, which `undo` closes and `spoilt` takes away."""
+    Args:
+        wish: the framework and how to watch it.
+        settings: of the watch.
+        undo: closes the log.
+        discard: removes the recording, for a watch that cannot start.
+    """
     wish = adapters.complete(wish)
-    log: Recording | EventLog | None = EventLog(RING) if adapters.is_on_host(wish) else None
+    log: Recording | EventLog | None = EventLog(RING_EVENTS) if adapters.is_on_host(wish) else None
     if settings.path is not None:
         if "log" in wish.options:
-            raise LiveError(f"{title_of(wish)} was given a log, and path={settings.path}: give one of them")
+            raise LiveError(f"{title_of(wish)} has its own log and path={settings.path}: give one of them")
         folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / wish.framework
         details = {"framework": wish.framework, **adapters.details_of(wish)}
         log = undo.enter_context(Recording(folder, [adapters.pool_of(wish)], details=details))
-        spoilt.callback(log.discard)
-    return source_of(wish, log)
+        discard.callback(log.discard)
+    return open_source(wish, log)
 
 
-def in_order(sources: Sequence[HeapProvider], wishes: Sequence[Wish]) -> list[tuple[HeapProvider, str]]:
-    """Sources as they are to begin, and what their frameworks are called.
+def open_source(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
+    """The heap provider of a framework, not started.
 
-    NumPy's is the last: the threads of the others are not the workload's.
+    Args:
+        wish: the framework and how to watch it.
+        log: where it writes events; None: to a ring that it makes.
+
+    Raises:
+        LiveError: the framework cannot be watched here; the message says why.
+        BfcvizError: another error of its module.
+    """
+    try:
+        source: HeapProvider = adapters.source_of(wish, log)
+    except (BfcvizError, TypeError, ValueError):
+        raise
+    except Exception as error:  # frameworks raise many kinds without a GPU, driver or matching build
+        raise unwatchable(title_of(wish), error) from error
+    return source
+
+
+def start_order(sources: Sequence[HeapProvider], wishes: Sequence[Wish]) -> list[tuple[HeapProvider, str]]:
+    """The sources in the order to start them, each with the name of its framework.
+
+    NumPy's is the last, so that threads which the others start are not served.
     """
     pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: adapters.is_on_host(pair[1]))
     return [(source, title_of(wish)) for source, wish in pairs]
 
 
-def begin(source: HeapProvider, name: str, undo: ExitStack) -> None:
-    """Begin to watch the framework called `name`, until `undo`; marks of the program go there as well."""
+def start_source(source: HeapProvider, name: str, undo: ExitStack) -> None:
+    """Start to watch the framework called `name`, until `undo`; the program's marks go to its heaps too."""
     try:
         undo.enter_context(source)
     except BfcvizError:
@@ -64,3 +77,9 @@ def begin(source: HeapProvider, name: str, undo: ExitStack) -> None:
         raise unwatchable(name, error) from error
     marks.begin(source)
     undo.callback(marks.end, source)
+
+
+def unwatchable(name: str, error: Exception) -> LiveError:
+    """The error for a framework that failed to start with an error of its own."""
+    text = str(error).partition("\n")[0]
+    return LiveError(f"{name} cannot be watched here and stays unchanged: {type(error).__name__}: {text}")
