@@ -1,6 +1,6 @@
-"""For all tests: Hypothesis without deadlines (machines are noisy), and the same examples every time under CI.
+"""For all tests: Hypothesis without deadlines (machines are noisy), and the same examples in every run under CI.
 
-Where bfcviz is not compiled the tests pass as well, in their time; who runs them need not be told so by every process.
+The tests also pass, more slowly, if bfcviz is not compiled; BFCVIZ_UNCOMPILED stops each process from warning about it.
 """
 
 import os
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import settings
 
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for every process below, and tests send it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes every child ignore it, and tests send it
 
 if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
@@ -23,7 +23,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
 
 @pytest.fixture(autouse=True)
 def _close_widgets():
-    """Close what a test left open: else it stays until Python ends, and closes itself while modules go."""
+    """Close the dashboards that a test left open: else they close while Python unloads its modules."""
     yield
     if "bfcviz.dashboard.lifetime" in sys.modules:
         from ipywidgets.widgets.widget import _instances  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""The `bfcviz` command: words of a command line come in, an exit status goes out.
+"""The `bfcviz` command: takes a command line, returns an exit status.
 
-One file a subcommand, each with `add_arguments(parser)` and `run(arguments)`; only the one that is asked for is
-imported, so that `bfcviz --help` is instant. May import everything.
+Each subcommand is a module of its name with `add_arguments(parser)` and `run(arguments)`. Only the module of the given
+subcommand is imported, so that `bfcviz --help` is fast. May import everything.
 """
 
 from bfcviz.cli.command import main

@@ -1,4 +1,4 @@
-"""`bfcviz attach`: the heap of another process as a live page, from the recording which that one is writing."""
+"""`bfcviz attach`: show the heap of another process as a live page, from the recording that it is writing."""
 
 import argparse
 import asyncio
@@ -19,16 +19,18 @@ WAIT_S = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `bfcviz attach` takes."""
+    """Add the arguments of `bfcviz attach`."""
     parser.add_argument(
-        "file", metavar="FOLDER", help="what `bfcviz record -o FOLDER` writes, now, soon or in the past"
+        "file",
+        metavar="FOLDER",
+        help="the folder of `bfcviz record -o FOLDER`, before, during or after the recording",
     )
     parser.add_argument(
         "--wait",
         type=_seconds,
         default=WAIT_S,
         metavar="SECONDS",
-        help=f"how long to wait for a recording that has not begun (default: {WAIT_S:g})",
+        help=f"how long to wait for the recording to start (default: {WAIT_S:g})",
     )
     view.add_page_arguments(parser)
 
@@ -39,7 +41,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} seconds cannot be waited; give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; give 0 or more")
     return seconds
 
 
@@ -48,20 +50,20 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         MissingExtra: Voila is not installed.
-        FileError: the path is no recording.
-        BfcvizError: none has begun in time, or nothing can listen at that address.
+        FileError: the path is not a recording.
+        BfcvizError: no recording started in time, or the server cannot listen at that address.
     """
     view.need_voila("bfcviz attach")
     path = Path(arguments.file)
     if not _has_begun(path):
-        say(f"Waiting for a recording in {path}; Ctrl-C ends it.", file=sys.stderr)
+        say(f"Waiting for a recording in {path}; press Ctrl-C to stop.", file=sys.stderr)
     await_recording(path, arguments.wait, _has_begun)
     view.serve_page(view.page_code(arguments.file, arguments.theme, __name__), arguments)
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """The page: a LiveDashboard of the recording, or TensorFlow's windows; or why there is none."""
-    from bfcviz.dashboard.follow import follow  # noqa: PLC0415  widgets; the server needs none
+    """Make the page: a LiveDashboard, or a view of TensorFlow's windows. None after an error, which is printed."""
+    from bfcviz.dashboard.follow import follow  # noqa: PLC0415  the server needs no widgets
 
     try:
         return (
@@ -77,12 +79,12 @@ def _has_begun(path: Path) -> bool:
 
 
 def _has_windows(path: Path) -> bool:
-    """Whether TensorFlow is recorded there, in windows, or was."""
+    """Whether the folder holds, or will hold, windows of TensorFlow's profiler."""
     return (path / CLAIM).exists() or bool(whole_windows(path))
 
 
 def _windows(folder: Path, theme: str) -> Any:
-    """A view of the newest window; read in a thread, shown by the kernel's own."""
+    """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
     from bfcviz.dashboard.trace_series import Series  # noqa: PLC0415
     from bfcviz.importers.tensorflow.profiler_windows import open_windows  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""A program run in our place: its input and output are ours, so are its signals, and its exit status becomes ours."""
+"""Run a program with the input, output and signals of this process, and return its exit status."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from typing import Final
 
 from bfcviz.errors import BfcvizError
 
-_PASSED_ON: Final = (
+_FORWARDED: Final = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -17,18 +17,18 @@ _PASSED_ON: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-_PYTHONS_OWN: Final = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores, and what it starts would inherit that."""
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these signals, and a program that it starts would inherit that."""
 
 
 @contextmanager
-def signals_kept() -> Iterator[set[int]]:
-    """Keep signals pending for `run` to pass on; yields the signal mask from before.
+def signals_blocked() -> Iterator[set[int]]:
+    """Block signals so that they stay pending for `run` to forward; yields the previous signal mask.
 
-    Threads that begin inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
-    would take a signal, and `run` would wait for it for ever.
+    Threads that start inside inherit the mask. Without it a thread of a library (NumPy starts some when it is imported)
+    would receive a signal, and `run` would wait for it forever.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD})
     try:
         yield before
     finally:
@@ -36,24 +36,25 @@ def signals_kept() -> Iterator[set[int]]:
 
 
 def run(words: Sequence[str], environment: Mapping[str, str], mask: set[int] | None = None) -> int:
-    """Start a program, wait for its end, and return its exit status as a shell counts it (128 + a signal).
+    """Start a program, wait for its end, and return its exit status as shells report it (128 + a signal).
 
-    Ctrl-C reaches the program through the terminal, as it would without us; signals that somebody sends to this
-    process alone are passed on.
+    Ctrl-C reaches the program through the terminal; signals sent to this process alone are forwarded.
 
     Args:
         words: the program and its arguments.
         environment: its environment.
-        mask: its signal mask, where the caller is inside `signals_kept`; None: that of this process.
+        mask: its signal mask, if the caller is inside `signals_blocked`; None: that of this process.
 
     Raises:
-        BfcvizError: it cannot be started.
+        BfcvizError: the program cannot be started.
     """
-    with signals_kept() as before:
+    with signals_blocked() as before:
         own = before if mask is None else mask
         try:
-            process = os.posix_spawnp(words[0], [*words], environment, setsigmask=own, setsigdef=_PYTHONS_OWN)
-            status = os.waitstatus_to_exitcode(_wait(process, {*_PASSED_ON, signal.SIGCHLD}))
+            process = os.posix_spawnp(
+                words[0], [*words], environment, setsigmask=own, setsigdef=_IGNORED_BY_PYTHON
+            )
+            status = os.waitstatus_to_exitcode(_wait(process, {*_FORWARDED, signal.SIGCHLD}))
         except OSError as error:
             raise BfcvizError(f"cannot start {words[0]}: {_why(words[0], error)}") from error
         return status if status >= 0 else 128 - status
@@ -61,13 +62,13 @@ def run(words: Sequence[str], environment: Mapping[str, str], mask: set[int] | N
 
 def _why(program: str, error: OSError) -> str:
     known = error.errno in {errno.ENOENT, errno.EACCES, errno.ENOEXEC}
-    if known and program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  as it was typed
-        return f"that is a Python file; write: python {program}"
+    if known and program.endswith(".py") and os.path.isfile(program):  # noqa: PTH113  the path as typed
+        return f"it is a Python file; write: python {program}"
     return error.strerror or str(error)
 
 
 def _wait(process: int, signals: set[signal.Signals]) -> int:
-    """What `waitpid` says of the process once it ended."""
+    """Wait for the end of the process, forward signals to it, and return its status from `waitpid`."""
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
@@ -78,9 +79,9 @@ def _wait(process: int, signals: set[signal.Signals]) -> int:
 
 
 def _next(signals: set[signal.Signals]) -> tuple[int, bool]:
-    """The next signal that comes, and whether it was typed: then the terminal has sent it to the program too."""
+    """Wait for a signal; also whether it was typed: then the terminal has sent it to the program too."""
     if hasattr(signal, "sigwaitinfo"):
-        came = signal.sigwaitinfo(signals)
-        return came.si_signo, came.si_code > 0  # from the kernel, not from a process
+        info = signal.sigwaitinfo(signals)
+        return info.si_signo, info.si_code > 0  # from the kernel, not from a process
     number = signal.sigwait(signals)
     return number, number in {signal.SIGINT, signal.SIGQUIT} and os.isatty(0)

@@ -1,6 +1,6 @@
-"""From the words of a command line to an exit status: 0 done, 1 could not be done (and why), 2 not understood.
+"""Parse a command line and run its subcommand. Exit status: 0 success, 1 error (with a message), 2 usage error.
 
-A subcommand that runs another program returns that one's.
+A subcommand that runs a program returns the program's exit status.
 """
 
 import argparse
@@ -18,58 +18,58 @@ from bfcviz.terminal import printable, say
 PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
     "demo": "step through a bundled training run in JupyterLab",
-    "info": "what a file holds, and its heap after the last event",
+    "info": "show what a file contains, and its heap after the last event",
     "record": "run a program and record its heap, without changing its code",
-    "attach": "the live page of a recording that another process is writing",
-    "view": "the dashboard of a file as a page in your browser, without a notebook",
-    "export": "one picture of a heap at one step, as HTML, PNG, SVG or PDF, or its numbers as CSV or Parquet",
+    "attach": "show the live page of a recording that another process is writing",
+    "view": "show the dashboard of a file as a page in your browser, without a notebook",
+    "export": "write one picture of a heap at one step, as HTML, PNG, SVG or PDF, or its numbers as CSV or Parquet",
 }
-"""Subcommand -> what it does; each is a module of its own beside this one."""
+"""Subcommand -> what it does; each is a module in this folder."""
 
 DONE: Final = 0
 FAILED: Final = 1
-INTERRUPTED: Final = 130  # as a shell counts it: 128 + SIGINT
+INTERRUPTED: Final = 130  # as shells report it: 128 + SIGINT
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out one command line (by default this process's own) and return its exit status.
+    """Run a command line (by default that of this process) and return its exit status.
 
     Raises:
         SystemExit: after `--help`, `--version` or a usage error, as argparse does.
     """
-    asked = sys.argv[1:] if words is None else list(words)
+    given = sys.argv[1:] if words is None else list(words)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            arguments = make_parser(asked).parse_args(asked)
+            arguments = make_parser(given).parse_args(given)
             status: int | None = arguments.run(arguments)
-            sys.stdout.flush()  # a reader that left shows here, not while Python ends
+            sys.stdout.flush()  # raises here, not while Python exits, if the reader has closed the pipe
         except BfcvizError as error:
             _say(f"error: {error}")
             return FAILED
         except KeyboardInterrupt:
             return INTERRUPTED
-        except BrokenPipeError:  # `bfcviz info FILE | head`: who read has seen enough
+        except BrokenPipeError:  # `bfcviz info FILE | head`: the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
     return DONE if status is None else status
 
 
-class _Parser(argparse.ArgumentParser):
-    """Repeats words of the command line in its errors, and those may have come from anywhere."""
+class _CommandParser(argparse.ArgumentParser):
+    """A parser that escapes its errors: they repeat words of the command line, which can hold control characters."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))
 
 
-def make_parser(asked: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of every subcommand, with the arguments of those named among the words asked."""
-    parser = _Parser(prog="bfcviz", description=PURPOSE)
+def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of every subcommand, with the arguments of those that the given words name."""
+    parser = _CommandParser(prog="bfcviz", description=PURPOSE)
     parser.add_argument("--version", action="version", version=f"bfcviz {bfcviz.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, purpose in COMMANDS.items():
         command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
-        if name in asked:
+        if name in given:
             module = import_module(f"bfcviz.cli.{name}")
             module.add_arguments(command)
             command.set_defaults(run=module.run)
@@ -88,6 +88,6 @@ def _show_warning(  # noqa: PLR0913, PLR0917  the signature is Python's
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning is one line too; where in our code it was raised helps nobody at a prompt."""
+    """Print a warning as one line, without its place in the code: that does not help at a prompt."""
     del category, filename, lineno, file, line
     _say(f"warning: {message}")

@@ -1,4 +1,4 @@
-"""`bfcviz export`: one picture of a heap at one step, written to a file."""
+"""`bfcviz export`: write one picture of a heap at one step to a file."""
 
 import argparse
 from collections.abc import Callable
@@ -17,11 +17,11 @@ NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
     "peak": peak,
     "last": lambda trace, _: len(trace),
 }
-"""Name -> the step it stands for, of a pool of a trace."""
+"""Name -> a function that finds the step in a pool of a trace."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `bfcviz export` takes."""
+    """Add the arguments of `bfcviz export`."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     parser.add_argument(
         "--figure",
@@ -31,9 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda name: name.replace("-", "_"),
         help=f"one of {', '.join(FIGURES)}",
     )
-    parser.add_argument("--out", required=True, metavar="PATH", help=f"ends in one of {', '.join(FORMATS)}")
-    moment = parser.add_mutually_exclusive_group()
-    moment.add_argument(
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="PATH",
+        help=f"the file to write; it ends in one of {', '.join(FORMATS)}",
+    )
+    step = parser.add_mutually_exclusive_group()
+    step.add_argument(
         "--step",
         type=parse_step,
         default="worst",
@@ -41,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many events have happened, from 0; or `worst` (highest external fragmentation; the default), "
         "`peak` (most bytes in use) or `last`",
     )
-    moment.add_argument(
+    step.add_argument(
         "--event",
         type=parse_event,
         dest="step",
@@ -49,20 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="index of an event, from 0: the heap just after it, which is step I + 1",
     )
     parser.add_argument(
-        "--pool", type=int, default=0, metavar="N", help="which allocator of the file, from 0"
+        "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Draw the picture asked for and write it.
+    """Draw the picture and write it.
 
     Raises:
-        FileError: the picture would take the place of the file it is drawn from.
+        FileError: the picture would replace the file that it is drawn from.
     """
     out = Path(arguments.out)
     if out.exists() and Path(arguments.file).exists() and out.samefile(arguments.file):
-        raise FileError(out, "", "is the file to draw from, and would be lost; give another --out")
+        raise FileError(out, "", "is the file to draw from and would be overwritten; give another --out")
     trace = open_trace(arguments.file)
     step = arguments.step
     if step in NAMED_STEPS:
@@ -73,22 +78,24 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def parse_event(text: str) -> int:
-    """The step that an event leads to."""
+    """The step just after an event."""
     try:
         event = int(text.replace(",", ""))
     except ValueError:
         event = -1
     if event < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no event: give its index, from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not the index of an event: give a number from 0")
     return event + 1
 
 
 def parse_step(text: str) -> int | str:
-    """A step's number, or one of `NAMED_STEPS`."""
+    """The number of a step, or one of `NAMED_STEPS`."""
     if text in NAMED_STEPS:
         return text
     try:
-        return int(text.replace(",", ""))  # as we print them: 10,479
+        return int(text.replace(",", ""))  # bfcviz prints 10,479
     except ValueError:
         names = ", ".join(NAMED_STEPS)
-        raise argparse.ArgumentTypeError(f"{text!r} is no step: give a number, or one of {names}") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a step: give a number, or one of {names}"
+        ) from None

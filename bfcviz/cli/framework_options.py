@@ -1,4 +1,4 @@
-"""The part of `bfcviz record`'s command line that the table of frameworks gives: which one, its way and its options."""
+"""The arguments of `bfcviz record` that come from the table of frameworks: the framework, its way and its options."""
 
 import argparse
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from bfcviz.frameworks.table import FRAMEWORKS, Framework, Option
 from bfcviz.frameworks.wish import resolve, takes
 
 _DEFAULTS = [each for each in FRAMEWORKS.values() if each.is_default]
-_LAST = next(each for each in _DEFAULTS if each.memory == "host")
-"""The framework that can be recorded on any machine."""
+_FALLBACK = next(each for each in _DEFAULTS if each.memory == "host")
+"""The default framework on a machine without a GPU."""
 
 
 class Selection(NamedTuple):
-    """What to record, as words for the recorded process.
+    """What to record, as JSON values for the recorded process.
 
     Attributes:
-        framework: by its name; None: the first of `defaults` that is there.
-        way: None: the usual one.
+        framework: its name; None: the first of `defaults` that the process can use.
+        way: `serve` or `observe`; None: the usual way.
         options: of that way's function.
         defaults: frameworks that take these options, each with whether it needs a GPU.
     """
@@ -29,7 +29,7 @@ class Selection(NamedTuple):
 
 
 def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each framework, and one for each option of any."""
+    """Add a flag for each framework, and one for each option."""
     which = parser.add_mutually_exclusive_group()
     for name, framework in FRAMEWORKS.items():
         which.add_argument(
@@ -39,14 +39,14 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--way",
         choices=tuple(ways),
-        help="serve the framework from a heap of ours, or observe its own allocator (default: the first that it has)",
+        help="serve the framework from bfcviz's own heap, or observe its own allocator (default: its first way)",
     )
     parser.add_argument(
         "--stack",
         dest="capture",
         action="store_const",
         const="stack",
-        help="record the Python stack of each allocation: for NumPy 60 ns and 8 to 35 ns a frame more",
+        help="record the Python stack of each allocation: for NumPy this costs 60 ns, plus 8 to 35 ns per frame",
     )
     for option, takers in _options():
         text = f"{option.help} ({', '.join(takers)})".replace("%", "%%")
@@ -56,14 +56,14 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def selection_of(arguments: argparse.Namespace) -> Selection:
-    """What the flags ask for.
+    """The selection that the flags make.
 
     Raises:
-        LiveError: a way or option that the framework does not have; errors name the flags.
+        LiveError: the framework does not have this way or option; the message names the flags.
     """
     names = ["capture", *(option.name for option, _ in _options())]
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    wish = resolve(arguments.framework or _LAST.name, arguments.way, options, for_command=True)
+    wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
     if arguments.framework is not None:
         return Selection(wish.framework, wish.way, wish.options, [])
     defaults = [
@@ -81,13 +81,13 @@ def _help(framework: Framework) -> str:
     ways = "; or ".join(f"{way.name}: {way.help}" for way in framework.ways)
     needs = "; or ".join(dict.fromkeys(way.needs for way in framework.ways if way.needs))
     default = ", the default where it is installed and there is a GPU" if framework.is_default else ""
-    if framework is _LAST:
+    if framework is _FALLBACK:
         default = ", otherwise the default"
     return f"{framework.title}{default}. {ways}" + (f" (needs {needs})" if needs else "")
 
 
 def _options() -> list[tuple[Option, list[str]]]:
-    """Every option that the command line has, with who takes it."""
+    """Every option of the command line, with the frameworks and ways that take it."""
     found: dict[str, tuple[Option, list[str]]] = {}
     for framework in FRAMEWORKS.values():
         for way in framework.ways:

@@ -1,31 +1,35 @@
-"""`bfcviz info`: one object about any trace, the same for every format; as JSON, or as text for people."""
+"""`bfcviz info`: the format, status and last state of any trace, as a JSON object or as text."""
 
 import argparse
 import json
 from collections.abc import Mapping
+from typing import Any, Final
 
-from bfcviz.cli.info_text import info_lines
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import Status
+from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.state.model import Model
 from bfcviz.model.timelines.fragmentation import external
 from bfcviz.terminal import say
+from bfcviz.units import format_bytes
 
-_STATUS = {Status.RECORDING: Status.TRUNCATED}
-"""Who asks about a trace wants to know whether it is whole; one that still grows is not."""
+_SHOWN_STATUS: Final = {Status.RECORDING: Status.TRUNCATED}
+"""A trace that is still recorded is shown as truncated: it is not complete."""
+
+_WIDTH: Final = 24  # characters of a name in the text
+_UNKNOWN: Final = "unknown"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `bfcviz info` takes."""
+    """Add the arguments of `bfcviz info`."""
     parser.add_argument(
         "file",
         metavar="FILE",
         help="a profile of TensorFlow or XLA (xplane.pb, also gzipped), a trace folder, or a trace's Parquet file",
     )
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object, sizes in bytes, null for not known"
+        "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
     )
 
 
@@ -34,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     trace = open_trace(arguments.file)
     found = info(trace)
     if arguments.json:
-        # JSON leaves DEL as it is, and it can stand in texts alone.
+        # JSON does not escape DEL, which can occur only inside texts.
         print(json.dumps(found, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
     else:
         say(*info_lines(trace.origin, found))
@@ -43,22 +47,22 @@ def run(arguments: argparse.Namespace) -> None:
 def info(trace: Trace) -> dict[str, object]:
     """Format, status and the state of every allocator after the last event, as JSON values.
 
-    Where the source states a number itself, or cannot know one (None), `origin.details["facts"]`, a mapping
-    for each pool, says so, and it stands before what the events would give.
+    `origin.details["facts"]`, a mapping for each pool, holds numbers that the source states itself, or cannot know
+    (None). They take precedence over the numbers computed from the events.
     """
     allocators, damages = [], []
     for pool in range(len(trace.origin.pools)):
         allocator, damage = _allocator(trace, pool)
         allocators.append(allocator)
         damages.append(damage)
-    origin = trace.origin  # only now: reading the events may have found something missing
+    origin = trace.origin  # read last: reading the events can add reasons
     reasons = list(dict.fromkeys([*origin.reasons, *filter(None, damages)]))
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
     if origin.status == Status.RECORDING and not reasons:
-        reasons = ["it is still being recorded"]
+        reasons = ["still being recorded"]
     return {
         "format": str(origin.format),
-        "status": str(_STATUS.get(status, status)),
+        "status": str(_SHOWN_STATUS.get(status, status)),
         "reasons": reasons,
         "events": len(trace),
         "allocators": allocators,
@@ -66,7 +70,7 @@ def info(trace: Trace) -> dict[str, object]:
 
 
 def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
-    """One heap at the end of the trace; and, where events contradict each other, how."""
+    """One heap at the end of the trace; and the contradiction in its events, "" where there is none."""
     model = Model(trace, pool)
     damage = ""
     try:
@@ -96,3 +100,57 @@ def _facts(trace: Trace, pool: int) -> Mapping[str, object]:
     if not isinstance(facts, list | tuple) or pool >= len(facts) or not isinstance(facts[pool], Mapping):
         return {}
     return dict(facts[pool])
+
+
+def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
+    """The object of `info` as lines of text: the file, then each allocator after the last event."""
+    lines = [
+        origin.source,
+        *_line("format", found["format"]),
+        *_line("status", "; ".join([found["status"], *found["reasons"]])),
+        *_line("events", f"{found['events']:,}"),
+        *(line for check in _checks(origin) for line in _line("checked", _checked(check))),
+    ]
+    for allocator in found["allocators"]:
+        lines += ["", f"{allocator['name']} after the last event", *_allocator_lines(allocator)]
+    return lines
+
+
+def _allocator_lines(known: Mapping[str, Any]) -> list[str]:
+    fragmentation = known["external_fragmentation"]
+    share = None if fragmentation is None else f"{100 * fragmentation:.1f} %"
+    return [
+        *_line("limit", _size(known["bytes_limit"])),
+        *_line("pool", _size(known["pool_bytes"]), _count(known["regions"], "region")),
+        *_line("in use", _size(known["bytes_in_use"]), _count(known["chunks_in_use"], "chunk")),
+        *_line("requested of that", _size(known["requested_bytes_in_use"])),
+        *_line("peak in use", _size(known["peak_bytes_in_use"])),
+        *_line("free", _size(known["free_bytes"]), _count(known["chunks_free"], "chunk")),
+        *_line("largest free chunk", _size(known["largest_free_chunk"])),
+        *_line("external fragmentation", share),
+    ]
+
+
+def _line(name: str, *parts: str | None) -> list[str]:
+    """One line; `unknown` where every part is None."""
+    known = [part for part in parts if part is not None]
+    return [f"  {name:<{_WIDTH}}{' in '.join(known) or _UNKNOWN}"]
+
+
+def _size(number: int | None) -> str | None:
+    return None if number is None else format_bytes(number)
+
+
+def _count(number: int | None, what: str) -> str | None:
+    return None if number is None else f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _checks(origin: Origin) -> list[Mapping[str, Any]]:
+    """The comparisons that the importer made; see `bfcviz.importers.tensorflow.comparison`."""
+    checks = origin.details.get("checks")
+    found = checks if isinstance(checks, list | tuple) else ()
+    return [check for check in found if isinstance(check, Mapping) and check.get("checked")]
+
+
+def _checked(check: Mapping[str, Any]) -> str:
+    return f"{check['checked']:,} recorded events of {check['pool']} rebuilt, {check['differing']:,} differ"

@@ -1,6 +1,6 @@
-"""A server for one page: Voila on a notebook of one cell, with nothing of it but the outcome to be seen.
+"""A server for one page: Voila on a notebook of one cell, of which it shows only the output.
 
-The page can send messages to the widgets it shows, and run no code. Nothing is fetched from elsewhere.
+The page can send messages to its widgets; it cannot run code. It loads nothing from other servers.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
 
 FIRST_PORT: Final = 8866
-"""Voila's own; where it is taken and none was asked for, others are tried."""
+"""Voila's default; other ports are tried if it is taken and no port was given."""
 
 _IDLE_S: Final = 600
-"""After how long without a page a kernel ends; pages that are closed end theirs at once, lost ones cannot."""
+"""A kernel without a page ends after this time; a closed page ends its kernel at once, a lost page cannot."""
 
-_SHORT: Final = 36
-"""Characters of a folder whose sockets have names that every system takes (104)."""
+_MAX_SOCKET_FOLDER: Final = 36
+"""Longest path of a folder, in characters, whose socket names are valid on every system (at most 104)."""
 
-# Voila's template, less what that one loads from elsewhere: icons (its script brings them too), MathJax, Mermaid.
+# Voila's template without what it loads from other servers: icons (its script contains them), MathJax, Mermaid.
 _TEMPLATE: Final = """\
 {%- extends 'voila/templates/lab/index.html.j2' -%}
 {% import "spinner.macro.html.j2" as spinner %}
@@ -50,12 +50,12 @@ _TEMPLATE: Final = """\
 
 
 class PageServer(Voila):  # type: ignore[misc]
-    """Voila, which says where it is once it listens, and reads nobody's settings.
+    """Voila that prints its address once it listens, and reads no settings of the user.
 
     Args:
-        templates: a folder whose `index.html.j2` goes before Voila's.
-        browser_wanted: open a browser on the page.
-        config: for all of Voila's parts.
+        templates: a folder whose `index.html.j2` takes precedence over Voila's.
+        config: the configuration of Voila and its parts.
+        browser_wanted: whether to open a browser on the page.
     """
 
     def __init__(self, templates: Path, config: Config, *, browser_wanted: bool) -> None:
@@ -63,40 +63,40 @@ class PageServer(Voila):  # type: ignore[misc]
         self._templates, self._browser_wanted = str(templates), browser_wanted
 
     def setup_template_dirs(self) -> None:
-        """Finds the templates, ours first."""
+        """Find the templates, this server's first."""
         super().setup_template_dirs()
         self.template_paths.insert(0, self._templates)
 
     def load_config_file(self, *_args: object, **_kwargs: object) -> None:
-        """Nothing: a voila.py that lies where the command was called is none of our code."""
+        """Do nothing: a voila.py in the current folder must not run."""
 
     def launch_browser(self) -> None:
-        """Says where the page is; called once the server listens."""
+        """Print the address of the page; called once the server listens."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
-        say(f"Showing {address}", "Ctrl-C ends it.")
+        say(f"Showing {address}", "Press Ctrl-C to stop.")
         if self._browser_wanted:
             webbrowser.open(address)
 
     def init_handlers(self) -> list[Any]:
-        """Voila's routes, with answers where those would fail: a log-out has no page, and odd paths name no file."""
-        return [(pattern, _mended(handler), *rest) for pattern, handler, *rest in super().init_handlers()]
+        """Voila's routes, repaired where they would fail: the log-out has no page, and invalid paths name no file."""
+        return [(pattern, _repaired(handler), *rest) for pattern, handler, *rest in super().init_handlers()]
 
     def _handle_signal_stop(self, *_: object) -> None:
-        """At SIGTERM: as at Ctrl-C; Voila's own way needs the loop to run."""
+        """Stop at SIGTERM as at Ctrl-C; Voila's own handler needs a running loop."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     def exit(self, exit_status: int | str | None = 0) -> None:
-        """Called where no port could be had; the caller is told instead of the process ended."""
+        """Raise instead of ending the process; Voila calls this when no port is free."""
         del exit_status
         raise BfcvizError(
-            f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another with --port"
+            f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another port with --port"
         )
 
 
 class _Logout(LogoutHandler):
-    """Forgets the cookie and shows the login form; Voila lacks the page that Jupyter's server shows here."""
+    """Delete the cookie and show the login form; Voila lacks the log-out page of Jupyter's server."""
 
     @allow_unauthenticated
     def get(self) -> None:
@@ -104,15 +104,15 @@ class _Logout(LogoutHandler):
         self.redirect(self.settings["login_url"])
 
 
-def _mended(handler: type[Any]) -> type[Any]:
-    """A route's handler, or the one to put in its place."""
+def _repaired(handler: type[Any]) -> type[Any]:
+    """The handler of a route, or its replacement."""
     if issubclass(handler, LogoutHandler):
         return _Logout
     if not issubclass(handler, StaticFileHandler):
         return handler
     get = handler.get
 
-    @wraps(get)  # with the mark of whether a token is asked for
+    @wraps(get)  # keeps the mark that says whether a token is needed
     async def get_or_404(self: Any, *arguments: Any, **options: Any) -> None:
         try:
             found = get(self, *arguments, **options)
@@ -121,38 +121,38 @@ def _mended(handler: type[Any]) -> type[Any]:
         except (AssertionError, ValueError, OSError) as error:
             raise HTTPError(404) from error
 
-    # Tornado's plain error page: Jupyter's takes pictures from a folder that Voila does not name.
+    # Tornado's plain error page: Jupyter's loads images from a folder that Voila does not configure.
     return type(handler.__name__, (handler,), {"get": get_or_404, "write_error": RequestHandler.write_error})
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP as when the terminal is closed, end it as Ctrl-C does; `nohup` is respected."""
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed terminal, stop the server as Ctrl-C does; `nohup` is respected."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
 
-    def end(*_: object) -> None:
-        for number in ours:  # another one must not interrupt the cleaning up
+    def stop(*_: object) -> None:
+        for number in handled:  # a second signal must not interrupt the clean-up
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in ours:
-        signal.signal(number, end)
+    for number in handled:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in ours:
+        for number in handled:
             signal.signal(number, before[number])
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a page is, and for whom.
+    """The address of a page and its token.
 
     Attributes:
-        ip: where to listen.
-        port: at which port; None: any that is free.
-        token: what the page's address has to bring; "": nothing.
+        ip: the address to listen on.
+        port: the port; None: any free port.
+        token: the token that the page's address must contain; "": none.
     """
 
     ip: str
@@ -161,18 +161,18 @@ class Address:
 
 
 def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
-    """Serves what `code` shows until Ctrl-C, SIGTERM or SIGHUP; then nothing of it is left, no process and no file.
+    """Serve the page that `code` shows until Ctrl-C, SIGTERM or SIGHUP; leaves no process and no file.
 
     Args:
-        code: Python for the one cell.
-        address: where.
+        code: the Python code of the one cell.
+        address: the address to serve at.
         theme: `light` or `dark`.
-        browser: open one on the page.
+        browser: whether to open a browser on the page.
 
     Raises:
-        BfcvizError: nothing can listen there.
+        BfcvizError: the server cannot listen at the address.
     """
-    with _ended_by_signals(), tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
+    with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="bfcviz-view-") as folder:
         home = Path(folder)
         notebook, templates = home / "bfcviz.ipynb", home / "templates"
         notebook.write_text(json.dumps(notebook_of(code)), encoding="utf-8")
@@ -180,7 +180,7 @@ def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
         config = settings(home, address, theme)
         server = PageServer(templates, config, browser_wanted=browser)
-        # Jupyter's server and Tornado count pings in other units, and Tornado warns of it.
+        # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())
         try:
@@ -188,14 +188,16 @@ def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
             server.start()
         except OSError as error:
             reason = error.strerror or str(error)
-            raise BfcvizError(f"cannot listen on {address.ip}: {reason}; choose another with --ip") from error
+            text = f"cannot listen on {address.ip}: {reason}; choose another address with --ip"
+            raise BfcvizError(text) from error
 
 
 def settings(home: Path, address: Address, theme: str) -> Config:
-    """What Voila and its parts are told."""
-    local = {"allow_remote_access": False, "local_hostnames": ["localhost"]}  # other sites' names are refused
-    # Files in the folder instead of ports of the machine, where their names are not too long for that.
-    sockets = os.name == "posix" and len(str(home)) < _SHORT
+    """The configuration of Voila and its parts."""
+    # A local server refuses requests for other host names.
+    local = {"allow_remote_access": False, "local_hostnames": ["localhost"]}
+    # Sockets in the folder instead of ports, if their names are short enough.
+    sockets = os.name == "posix" and len(str(home)) < _MAX_SOCKET_FOLDER
     return Config(
         {
             "Voila": {
@@ -203,7 +205,7 @@ def settings(home: Path, address: Address, theme: str) -> Config:
                 "port": address.port or FIRST_PORT,
                 "port_retries": 0 if address.port else 50,
                 "token": address.token,
-                "open_browser": True,  # calls launch_browser, which knows whether one is wanted
+                "open_browser": True,  # calls launch_browser, which checks browser_wanted
                 "connection_dir_root": str(home),
                 "log_level": "ERROR",
                 "tornado_settings": local if is_loopback(address.ip) else {},
@@ -215,7 +217,7 @@ def settings(home: Path, address: Address, theme: str) -> Config:
                 "allow_theme_override": "NO",
                 "file_allowlist": [],
             },
-            # The kernel of this Python, whatever others are installed under the same name.
+            # The kernel of this Python, even if others are installed under the same name.
             "KernelSpecManager": {"kernel_dirs": []},
             "KernelManager": {"transport": "ipc" if sockets else "tcp"},
             "MappingKernelManager": {"cull_idle_timeout": _IDLE_S, "cull_interval": _IDLE_S // 10},
@@ -224,7 +226,7 @@ def settings(home: Path, address: Address, theme: str) -> Config:
 
 
 def notebook_of(code: str) -> dict[str, object]:
-    """A notebook, as JSON values, of one cell."""
+    """A notebook of one cell, as JSON values."""
     cell = {"cell_type": "code", "id": "page", "source": code, "metadata": {}, "outputs": []}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return {

@@ -1,4 +1,4 @@
-"""`bfcviz record`: a program as it is, with its heap recorded."""
+"""`bfcviz record`: run an unchanged program and record its heap."""
 
 import argparse
 import json
@@ -18,19 +18,19 @@ from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.terminal import say
 
 EPILOG: Final = """\
-Recording begins in the first Python process that imports the framework, after that import, and ends with Python. The
-program's code, input, output, signals and exit status are its own; the status is 1 where the program ended well and
-its recording could not be written (a full disk, a folder that was removed). Other processes (multiprocessing's
-workers, what the program starts) run as ever and are counted, not recorded. A program that is no Python, or Python
-with -I, -E or -S, runs unrecorded, and that is said. With CuPy, PyTorch, RMM and JAX the GPU is first used as recording
-begins: what a program does between the import and its own first use (fork workers, configure JAX) may then come too
-late."""
+Recording starts in the first Python process that imports the framework, after that import, and ends with that process.
+The program keeps its own code, input, output, signals and exit status. The status is 1 if the program succeeded but its
+recording could not be written (a full disk, a removed folder). Other processes (workers of multiprocessing, programs
+that the program starts) are not recorded; their number is reported. A program that is not Python, or Python with -I, -E
+or -S, runs without a recording, and a message says so. With CuPy, PyTorch, RMM and JAX the GPU is first used when the
+recording starts: what the program does between the import and its own first use (fork workers, configure JAX) may then
+be too late."""
 
 _PACKAGE: Final = Path(bfcviz.__file__).parent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `bfcviz record` takes."""
+    """Add the arguments of `bfcviz record`."""
     parser.epilog = EPILOG
     parser.set_defaults(refuse=parser.error)
     parser.add_argument(
@@ -44,67 +44,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="remove a recording that is there and has ended; refused where the folder holds anything else",
+        help="replace a recording that has ended; refused if the folder contains other files",
     )
     add_framework_arguments(parser)
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND ...",
-        help="such as python train.py --epochs 3",
+        help="the program to run, such as python train.py --epochs 3",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command, recorded, and return its exit status; 1 where that is 0 and the recording cannot be written.
+    """Run the command and record it; return its exit status, or 1 if that is 0 and the recording cannot be written.
 
     Raises:
-        FileError: the folder is taken, or cannot be made.
+        FileError: the folder is in use, or cannot be made.
         BfcvizError: the command cannot be started.
     """
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
-        arguments.refuse("no command was given; write it last: bfcviz record -o run.bfc -- python train.py")
+        arguments.refuse("no command was given; put it last: bfcviz record -o run.bfc -- python train.py")
     selection = _selection(arguments)
     folder = arguments.out.absolute()
-    # The lock and --force bring NumPy along, and it threads.
+    # The lock and --force import NumPy, which starts threads: signals are blocked first.
     with (
-        _place_for_words() as told,
-        child_process.signals_kept() as mask,
-        _held(folder, force=arguments.force),
+        _report_folder() as reports,
+        child_process.signals_blocked() as mask,
+        _locked_folder(folder, force=arguments.force),
     ):
         try:
-            status = child_process.run(words, _environment(_order(selection, folder, told)), mask)
-            is_recorded = _sum_up(arguments.out, Path(told))
+            status = child_process.run(words, _environment(_request(selection, folder, reports)), mask)
+            is_recorded = _print_summary(arguments.out, Path(reports))
         finally:
-            with suppress(OSError):  # it holds something, or the program has taken it away
+            with suppress(OSError):  # it is not empty, or the program has removed it
                 folder.rmdir()
     return status or (DONE if is_recorded else FAILED)
 
 
 @contextmanager
-def _held(folder: Path, *, force: bool) -> Iterator[None]:
-    """Make the folder, empty, and hold it: another `bfcviz record` that wants it is refused before anything runs."""
+def _locked_folder(folder: Path, *, force: bool) -> Iterator[None]:
+    """Make an empty folder and lock it: another `bfcviz record` for this folder fails before its program runs."""
     from bfcviz.events.storage.writer_lock import hold_folder  # noqa: PLC0415
 
     if not folder.is_dir():
-        make_way(folder, force=force)
+        prepare_folder(folder, force=force)
     with hold_folder(folder):
-        make_way(folder, force=force)
+        prepare_folder(folder, force=force)
         yield
 
 
 @contextmanager
-def _place_for_words() -> Iterator[str]:
+def _report_folder() -> Iterator[str]:
+    """Make a temporary folder, in which each recorded process writes its reports."""
     try:
-        place = tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True)
     except OSError as error:
         raise BfcvizError(
-            f"recorded processes cannot write their reports to {tempfile.gettempdir()}: {error.strerror}; make "
-            "room there, or set TMPDIR to another folder"
+            f"recorded processes cannot write their reports to {tempfile.gettempdir()}: {error.strerror}; free "
+            "some space, or set TMPDIR to another folder"
         ) from error
-    with place as told:
-        yield told
+    with folder as path:
+        yield path
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:
@@ -115,38 +116,38 @@ def _selection(arguments: argparse.Namespace) -> Selection:
         raise
 
 
-def _sum_up(folder: Path, told: Path) -> bool:
-    """Print the one line; returns whether everything was written."""
-    from bfcviz.cli.recording_summary import summary  # noqa: PLC0415  NumPy and more, not needed until now
+def _print_summary(folder: Path, reports: Path) -> bool:
+    """Print one line about the recording; return whether everything was written."""
+    from bfcviz.cli.recording_summary import summary  # noqa: PLC0415  imports NumPy, first needed here
 
     try:
-        line, is_written = summary(folder, told)
+        line, is_written = summary(folder, reports)
     except (BfcvizError, OSError) as error:
         line, is_written = f"error: {error}", False
     say(f"bfcviz: {line}", file=sys.stderr)
     return is_written
 
 
-def make_way(folder: Path, *, force: bool) -> None:
-    """Make the folder, empty; one that is there must be empty, or with `force` a recording that has ended.
+def prepare_folder(folder: Path, *, force: bool) -> None:
+    """Make an empty folder; an existing one must be empty, or with `force` a recording that has ended.
 
     Raises:
-        FileError: it is anything else, or cannot be made.
+        FileError: the folder contains other files, or cannot be made.
     """
     if folder.is_dir() and any(folder.iterdir()):
-        _take_away(folder, force=force)
+        _empty_folder(folder, force=force)
     elif folder.exists() and not folder.is_dir():
-        raise FileError(folder, "", "is in the way of a recording, which is a folder; choose another with -o")
+        raise FileError(folder, "", "is a file, and a recording is a folder; choose another path with -o")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
-        raise FileError(folder, "", "cannot hold a recording: it may not be written to")
+        raise FileError(folder, "", "cannot hold a recording: no permission to write to it")
 
 
-def _take_away(folder: Path, *, force: bool) -> None:
-    from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  with NumPy, seldom needed
+def _empty_folder(folder: Path, *, force: bool) -> None:
+    from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  imports NumPy
     from bfcviz.events.storage.writer_lock import is_locked  # noqa: PLC0415
     from bfcviz.live.tensorflow import files_of_windows  # noqa: PLC0415
 
@@ -168,16 +169,17 @@ def _take_away(folder: Path, *, force: bool) -> None:
         raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
 
 
-def _order(selection: Selection, folder: Path, told: str) -> dict[str, Any]:
+def _request(selection: Selection, folder: Path, reports: str) -> dict[str, Any]:
+    """What the recorded process is to do, for `live.process.startup`."""
     return {
         **selection._asdict(),
         "folder": str(folder),
-        "told": told,
+        "told": reports,
         "home": str(_PACKAGE.parent),
     }
 
 
-def _environment(order: dict[str, Any]) -> dict[str, str]:
-    places = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(place for place in places if place)
-    return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(order)}
+def _environment(request: dict[str, Any]) -> dict[str, str]:
+    folders = [str(_PACKAGE / "live" / "process" / "startup"), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(folder for folder in folders if folder)
+    return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(request)}

@@ -1,4 +1,4 @@
-"""What is said of a recording, in one line, when `bfcviz record` is done."""
+"""The one line about a recording that `bfcviz record` prints at its end."""
 
 import json
 from pathlib import Path
@@ -21,8 +21,15 @@ _MOST_FAILURES: Final = 1000
 _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
-class Word(NamedTuple):
-    """One report of a process (see `live.startup`): a fact, the Python, the reason, and the process's number."""
+class ProcessReport(NamedTuple):
+    """One report of a process, written by `live.process.startup`.
+
+    Attributes:
+        fact: what happened: `began`, `recorded`, `left out`, `unable`, `other` or `unwritten`.
+        python: the Python that ran.
+        why: the framework or the reason.
+        process: the number of the process.
+    """
 
     fact: str
     python: str
@@ -30,59 +37,57 @@ class Word(NamedTuple):
     process: str
 
 
-def summary(folder: Path, told: Path) -> tuple[str, bool]:
-    """What was recorded, how to look at it, and what was not; and whether everything was written."""
-    words = [word for file in sorted(told.iterdir()) for word in _words(file)]
-    recorded = [word for word in words if word.fact == "recorded"]
-    if recorded:
+def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
+    """What was recorded, how to view it, and what was not recorded; and whether everything was written."""
+    reports = [report for file in sorted(report_folder.iterdir()) for report in _read_reports(file)]
+    is_recorded = any(report.fact == "recorded" for report in reports)
+    if is_recorded:
         (folder / CLAIM).unlink(missing_ok=True)
-    unwritten = [word.why for word in words if word.fact == UNWRITTEN]
-    windows = whole_windows(folder) if recorded else []
+    unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
+    windows = whole_windows(folder) if is_recorded else []
     if windows:
-        told_of, look = _of_windows(windows)
-        parts = [told_of]
+        text, to_view = _describe_windows(windows)
+        parts = [text]
     elif (folder / ORIGIN_FILE).exists():
         origin, events, _ = read_origin(folder)
-        if not _is_of(origin, words):
-            return f"nothing was recorded: {_why_not_here(folder, origin, unwritten)}", False
+        if not _is_own(origin, reports):
+            return f"nothing was recorded: {_why_not_own(folder, origin, unwritten)}", False
         trace = Trace.open(folder)
-        parts, look = _of(trace), folder
+        parts, to_view = _describe_trace(trace), folder
         if events is not None and trace.origin.status != Status.COMPLETE:
             unwritten += trace.origin.reasons
             parts.pop()
     else:
-        why, is_written = _why_nothing(words, unwritten)
+        why, is_written = _why_nothing(reports, unwritten)
         return f"nothing was recorded: {why}", is_written
-    others = sum(word.fact in {"other", "unable"} for word in words)
-    parts += _once(unwritten) + _counted(others)
-    parts += _left_out([word.why for word in words if word.fact == "left out"])
-    to_look = "" if look is None else f". To look at it: bfcviz view {look}"
-    return f"{folder}: {', '.join(parts)}{to_look}", not unwritten
+    others = sum(report.fact in {"other", "unable"} for report in reports)
+    parts += _distinct(unwritten) + _count_others(others)
+    parts += _left_out([report.why for report in reports if report.fact == "left out"])
+    hint = "" if to_view is None else f". To view it: bfcviz view {to_view}"
+    return f"{folder}: {', '.join(parts)}{hint}", not unwritten
 
 
-def _is_of(origin: Origin, words: list[Word]) -> bool:
-    """Whether one of our processes wrote this recording: it reported, unless it was killed at its start."""
-    return any(str(origin.details.get("process")) == word.process for word in words)
+def _is_own(origin: Origin, reports: list[ProcessReport]) -> bool:
+    """Whether a process started here wrote this recording: it has reported, unless it was killed at its start."""
+    return any(str(origin.details.get("process")) == report.process for report in reports)
 
 
-def _why_not_here(folder: Path, origin: Origin, unwritten: list[str]) -> str:
+def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
     if unwritten:
         return unwritten[0]
     process = origin.details.get("process")
-    whose = (
-        "something else"
-        if process is None
-        else f"process {process}, which `bfcviz record` did not start here"
-    )
-    return f"the recording in {folder} is that of {whose}; choose another folder with -o"
+    writer = "another program"
+    if process is not None:
+        writer = f"process {process}, which this `bfcviz record` did not start"
+    return f"{writer} wrote the recording in {folder}; choose another folder with -o"
 
 
-def _once(reasons: list[str]) -> list[str]:
+def _distinct(reasons: list[str]) -> list[str]:
     return ["; ".join(dict.fromkeys(reasons))] if reasons else []
 
 
-def _of_windows(windows: list[Path]) -> tuple[str, Path | None]:
-    """How many there are, and the one to look at: the last, or, where that is cut short or empty, the first."""
+def _describe_windows(windows: list[Path]) -> tuple[str, Path | None]:
+    """The number of windows, and the one to view: the last, or the first if the last is truncated or empty."""
     count = f"{len(windows)} window{'s' * (len(windows) > 1)} of TensorFlow"
     first, last = _profile(windows[0]), _profile(windows[-1])
     why = _why_not_shown(last)
@@ -101,57 +106,57 @@ def _why_not_shown(profile: Path) -> str:
     try:
         open_trace(profile)
     except (BfcvizError, MemoryError) as error:
-        return str(error) or "there is not enough memory for it"
+        return str(error) or "not enough memory"
     return ""
 
 
 def _left_out(heaps: list[str]) -> list[str]:
-    """The first heap is recorded, those of further streams and devices are not; nor are some threads of NumPy's."""
+    """The heaps that are not recorded: those of further streams and devices, and of some threads of NumPy."""
     return [f"without {', '.join(heaps)}"] if heaps else []
 
 
-def _words(file: Path) -> list[Word]:
-    """What a process left; one that could not write it left an empty file, or a line that is cut off."""
+def _read_reports(file: Path) -> list[ProcessReport]:
+    """The reports of a process; the file is empty or truncated if the process could not write them."""
     process = file.name.removesuffix(LOST)
     lines = file.read_text(encoding="utf-8").splitlines()
-    words = []
+    reports = []
     try:
-        words = [Word(**json.loads(line), process=process) for line in lines]
+        reports = [ProcessReport(**json.loads(line), process=process) for line in lines]
     except (ValueError, TypeError):
         lines = []
     if lines:
-        return words
-    why = f"process {process} could not say how its recording went: {file.parents[1]} cannot be written to; is it full?"
-    return [Word(UNWRITTEN, "", why, process)]
+        return reports
+    why = f"process {process} could not report on its recording: cannot write to {file.parents[1]}; is the disk full?"
+    return [ProcessReport(UNWRITTEN, "", why, process)]
 
 
-def _why_nothing(words: list[Word], unwritten: list[str]) -> tuple[str, bool]:
-    """Why there is no recording, and whether that is as it should be."""
+def _why_nothing(reports: list[ProcessReport], unwritten: list[str]) -> tuple[str, bool]:
+    """Why there is no recording; and False if one was lost, True if there was nothing to record."""
     if unwritten:
         return "; ".join(dict.fromkeys(unwritten)), False
-    frameworks = [word.why for word in words if word.fact == "began"]
-    if any(word.fact == "recorded" for word in words):
+    frameworks = [report.why for report in reports if report.fact == "began"]
+    if any(report.fact == "recorded" for report in reports):
         if "tensorflow" in frameworks:
             return "the program ended before there was anything to record", True
         return "the recording was removed while the program ran", False
-    for word in words:
-        if word.fact == "unable":
-            return f"{word.python} could not: {word.why}", True
+    for report in reports:
+        if report.fact == "unable":
+            return f"{report.python} could not record: {report.why}", True
     for framework in frameworks:
         hint = "; --numpy records NumPy's arrays" if framework == "cupy" else ""
         return f"no Python process imported {framework}{hint}", True
-    return "no Python process began that reads PYTHONPATH (it does not with -I or -E, nor with -S)", True
+    return "no Python process started that reads PYTHONPATH (Python with -I, -E or -S does not)", True
 
 
-def _of(trace: Trace) -> list[str]:
+def _describe_trace(trace: Trace) -> list[str]:
     details = trace.origin.details
-    pools = [_pool(trace, pool) for pool in range(len(trace.origin.pools))]
+    pools = [_describe_pool(trace, pool) for pool in range(len(trace.origin.pools))]
     way = _WAYS.get(str(details.get("way")), "recorded")
     whole = "complete" if trace.origin.status == Status.COMPLETE else "; ".join(trace.origin.reasons)
     return [f"{len(trace):,} events", f"{way} {' and '.join(pools)}", whole]
 
 
-def _pool(trace: Trace, pool: int) -> str:
+def _describe_pool(trace: Trace, pool: int) -> str:
     name = trace.origin.pools[pool].name
     try:
         model = Model(trace, pool)
@@ -159,15 +164,15 @@ def _pool(trace: Trace, pool: int) -> str:
     except BfcvizError:
         return name
     stats = model.stats()
-    told = f"{name} (peak {format_bytes(stats.peak_bytes_in_use)}"
+    text = f"{name} (peak {format_bytes(stats.peak_bytes_in_use)}"
     if failed := len(failures(trace, pool, _MOST_FAILURES)):
         limit = "" if stats.bytes_limit is None else f" of {format_bytes(stats.bytes_limit)}"
         many = f"{failed:,}{' or more' * (failed == _MOST_FAILURES)}"
-        told += f"{limit}; {many} request{'s' * (failed > 1)} failed"
-    return f"{told})"
+        text += f"{limit}; {many} request{'s' * (failed > 1)} failed"
+    return f"{text})"
 
 
-def _counted(others: int) -> list[str]:
+def _count_others(others: int) -> list[str]:
     if others == 0:
         return []
     return [f"{others} other process{'es' * (others > 1)} not recorded"]

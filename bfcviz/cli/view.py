@@ -1,4 +1,4 @@
-"""`bfcviz view`: the dashboard of a file as a page of its own, for people without a notebook."""
+"""`bfcviz view`: show the dashboard of a file as a page, without a notebook."""
 
 import argparse
 import ipaddress
@@ -18,27 +18,29 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `bfcviz view` takes."""
+    """Add the arguments of `bfcviz view`."""
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     add_page_arguments(parser)
 
 
 def add_page_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where a page is, for whom, and how it looks."""
+    """Add the arguments of a page: its address, its token and its theme."""
     parser.add_argument(
-        "--port", type=parse_port, metavar="N", help="port of the server (default: one that is free)"
+        "--port", type=parse_port, metavar="N", help="port of the server (default: a free port)"
     )
     parser.add_argument(
         "--ip",
         default=_LOOPBACK,
         metavar="ADDRESS",
-        help=f"where the server listens (default: {_LOOPBACK}, which only this machine reaches)",
+        help=f"address that the server listens on (default: {_LOOPBACK}, reachable from this machine only)",
     )
     parser.add_argument(
-        "--no-browser", action="store_true", help="print the page's address and open no browser on it"
+        "--no-browser", action="store_true", help="print the address of the page, do not open a browser"
     )
     parser.add_argument(
-        "--no-token", action="store_true", help="show the page to everybody who reaches the address"
+        "--no-token",
+        action="store_true",
+        help="show the page without a token to anyone who can reach the address",
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
 
@@ -49,30 +51,30 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         MissingExtra: Voila is not installed.
         FileError: the file cannot be read.
-        BfcvizError: nothing can listen at that address.
+        BfcvizError: the server cannot listen at that address.
     """
     need_voila("bfcviz view")
-    open_trace(arguments.file)  # what is wrong with the file is said here, not in a page
+    open_trace(arguments.file)  # raise the errors of the file here, not in a page
     serve_page(page_code(arguments.file, arguments.theme), arguments)
 
 
 def need_voila(feature: str) -> None:
-    """Raise MissingExtra, naming the feature, where Voila is not installed."""
+    """Raise MissingExtra, which names the feature, if Voila is not installed."""
     if find_spec("voila") is None:
         raise MissingExtra(feature, "Voila", "view")
 
 
 def serve_page(code: str, arguments: argparse.Namespace) -> None:
-    """Serve what `code` shows until Ctrl-C, as the page's arguments say.
+    """Serve the page that `code` shows until Ctrl-C, with the arguments of a page.
 
     Raises:
-        BfcvizError: nothing can listen at that address.
+        BfcvizError: the server cannot listen at that address.
     """
     from bfcviz.cli.page_server import Address, serve  # noqa: PLC0415  an extra
 
     token = "" if arguments.no_token else secrets.token_hex(16)
     if not token and not is_loopback(arguments.ip):
-        say(f"Everybody who reaches {arguments.ip} sees this page: it asks for no token.", file=sys.stderr)
+        say(f"Anyone who can reach {arguments.ip} can open this page: it needs no token.", file=sys.stderr)
     serve(
         code,
         Address(arguments.ip, arguments.port, token),
@@ -82,9 +84,9 @@ def serve_page(code: str, arguments: argparse.Namespace) -> None:
 
 
 def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
-    """The Python that the page's kernel runs: `dashboard` of a module.
+    """The Python code that the page's kernel runs: it calls `dashboard` of a module.
 
-    `file` and `theme` are in it as literals, never as code.
+    The code contains `file` and `theme` as literals, never as code.
     """
     path = ascii(str(Path(file).absolute()))
     return (
@@ -95,11 +97,11 @@ def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """The page: an Inspector of `file`, where memory ran out, or else was at its fullest.
+    """Make the page: an Inspector of `file` at the first failed request, else at the peak.
 
-    Or why there is none, for the file may have changed since.
+    None after an error, which is printed: the file may have changed since it was checked.
     """
-    from bfcviz.dashboard import Inspector  # noqa: PLC0415  widgets; the server needs none
+    from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
 
     try:
         trace = open_trace(file)
@@ -111,7 +113,7 @@ def dashboard(file: str, theme: str) -> Any:
 
 
 def is_loopback(ip: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(ip).is_loopback
     except ValueError:
@@ -119,11 +121,11 @@ def is_loopback(ip: str) -> bool:
 
 
 def parse_port(text: str) -> int:
-    """A port's number, 1 to 65535."""
+    """The number of a port, 1 to 65535."""
     try:
         port = int(text)
     except ValueError:
         port = 0
     if not 0 < port < 65_536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 1 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number from 1 to 65535")
     return port

@@ -1,9 +1,9 @@
-"""`bfcviz.watch`: a framework's heap, recorded and shown while the code in a `with` runs.
+"""`bfcviz.watch`: record and show the heaps of frameworks while the code in a `with` runs.
 
-Enters: the names of frameworks, and what to do meanwhile (a folder to record to, alerts). Leaves: a `Watch` with its
-traces and its dashboard, reports of a cell (`magics`), and what is shown where memory runs out (`failure`).
-`frameworks` and `settings` make the sources of `bfcviz.live`, `lookout` and `guard` look at what they wrote, `board` is
-the dashboard. May import everything but cli.
+Enters: the names of frameworks, and options (a folder to record to, alerts). Leaves: a `Watch` (`session`) with its
+traces and its `dashboard`, the report of a notebook cell (`report`, `magics`), and the report of a request that failed
+(`oom_report`). `plan` chooses frameworks and ways, `sources` opens the heap providers of `bfcviz.live`,
+`alert_monitor` checks the recorded events against the alerts. May import everything but cli.
 """
 
 from bfcviz.watching.alerts import Alarm, Alert

@@ -1,7 +1,7 @@
-"""Guard: goes through what a heap has written since it looked last, and finds the alerts that go off."""
+"""AlertMonitor: checks the new events of a heap against alerts; MonitorThread does so ten times a second."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,34 +11,39 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.timelines.timeline import TIMELINE, equal_parts, measured
+from bfcviz.periodic import Periodic
 from bfcviz.thresholds import Hysteresis
 from bfcviz.watching.alerts import GROWTH, MARKED, MEASURES, Alarm, Alert
 
-CALM: Final = 10
-"""Looks in a row on the good side, after which an alert may go off again: about a second."""
+PERIOD_S: Final = 0.1
+"""Seconds between two checks."""
 
-_PARTS: Final = 16  # of what came since the last look, each with its least and greatest value
+GOOD_CHECKS: Final = 10
+"""Checks in a row on the good side of the threshold before an alert may go off again: about a second."""
+
+_STOP_TIMEOUT_S: Final = 5.0  # how long `stop` waits for a check that is running
+_PARTS: Final = 16  # the new events are measured in this many parts, each with its minimum and maximum
 _OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
 
 
-class _State(Hysteresis):
-    """Of one alert.
+class _AlertState(Hysteresis):
+    """The state of one alert.
 
     Args:
-        is_past: whether a heap without memory is past the threshold.
+        is_past: whether an empty heap is past the threshold.
     """
 
     def __init__(self, *, is_past: bool) -> None:
-        super().__init__(CALM, is_past=is_past)
-        self.is_past = is_past  # at the end of the last look
+        super().__init__(GOOD_CHECKS, is_past=is_past)
+        self.is_past = is_past  # at the end of the last check
 
 
-class Guard:
-    """Looks after one heap.
+class AlertMonitor:
+    """Checks one heap against alerts.
 
     Args:
-        trace: of the heap; nobody else may read it meanwhile.
-        alerts: what to look for.
+        trace: the trace of the heap; no other thread may read it.
+        alerts: the alerts to check.
     """
 
     def __init__(self, trace: Trace, alerts: Sequence[Alert]) -> None:
@@ -46,34 +51,37 @@ class Guard:
         self._model = Model(trace)
         self._alerts = alerts
         empty = np.zeros(1, TIMELINE)[0]
-        self._states = [_State(is_past=alert.is_past(self._value(alert, empty, "last"))) for alert in alerts]
+        at_start = [alert.is_past(self._value(alert, empty, "last")) for alert in alerts]
+        self._states = [_AlertState(is_past=is_past) for is_past in at_start]
         self._at_marks: dict[str, tuple[str, int]] = {}
 
-    def look(self) -> list[Alarm]:
-        """What went off among the events since the last look; at most one of each alert."""
+    def check(self) -> list[Alarm]:
+        """The alerts that went off in the events since the last check; at most one alarm for each alert."""
         self._trace.refresh()
-        rows, at = self._measured()
-        growths = self._growths(rows, at)
+        rows, names = self._measured()
+        growths = self._growths(rows, names)
         found = []
         for alert, state in zip(self._alerts, self._states, strict=True):
-            alarm = (
-                self._growth(alert, growths) if alert.measure == GROWTH else self._passed(alert, state, rows)
-            )
-            found += [] if alarm is None else [alarm]
+            if alert.measure == GROWTH:
+                alarm = self._check_growth(alert, growths)
+            else:
+                alarm = self._check_value(alert, state, rows)
+            if alarm is not None:
+                found.append(alarm)
         return found
 
     def _measured(self) -> tuple[Any, dict[int, str]]:
-        """Rows of TIMELINE of what is new, one of which ends at each mark; and the marks' names by their steps."""
+        """Rows of TIMELINE for the new events; a row ends at each mark. Also step -> name of the mark."""
         trace = self._trace
         start, stop = max(self._model.step, trace.first), len(trace)
         if start == stop:
             return [], {}
         self._model.seek(start)
         marks = events_of(trace, [Kind.MARK], 0, start, stop)
-        at = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
-        return measured(self._model, sorted({*at, *equal_parts(start, stop, _PARTS)})), at
+        names = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
+        return measured(self._model, sorted({*names, *equal_parts(start, stop, _PARTS)})), names
 
-    def _passed(self, alert: Alert, state: _State, rows: Any) -> Alarm | None:
+    def _check_value(self, alert: Alert, state: _AlertState, rows: Any) -> Alarm | None:
         end = "max" if alert.is_upper else "min"
         worst: tuple[float, float, int] | None = None
         for row in rows:
@@ -89,22 +97,22 @@ class Guard:
         return Alarm(alert, self._name, step, value, text)
 
     def _value(self, alert: Alert, row: Any, which: str) -> float:
-        """The measure in a row of TIMELINE; which: `min`, `max` or `last`."""
+        """The value of the measure in a row of TIMELINE; which: `min`, `max` or `last`."""
         if alert.measure == GROWTH:
             return 0.0
         value: float = row[f"{alert.measure}_{which}"].item()
         limit = self._trace.origin.pools[0].limit
         if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
             return value
-        pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # the more there is, the less it can grow
+        pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # a larger pool leaves less room to grow
         room = max(limit - pool, 0)
         return value + room if alert.measure == "free_bytes" else max(value, room)
 
-    def _growths(self, rows: Any, at: dict[int, str]) -> list[tuple[int, int, str]]:
-        """From each mark to the next of its kind: bytes, step, and in words which."""
+    def _growths(self, rows: Any, names: dict[int, str]) -> list[tuple[int, int, str]]:
+        """The growth from each mark to the next of its kind: bytes, step, and the two marks as text."""
         found = []
         for row in rows:
-            name = at.get(int(row["step"]))
+            name = names.get(int(row["step"]))
             if name is None or name.startswith(MARKED):
                 continue
             kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
@@ -114,7 +122,7 @@ class Guard:
             self._at_marks[kind] = name, in_use
         return found
 
-    def _growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
+    def _check_growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
         grown, step, words = max(growths, default=(0, 0, ""))
         if not words or not alert.is_past(grown):
             return None
@@ -124,3 +132,32 @@ class Guard:
     @property
     def _name(self) -> str:
         return self._trace.origin.pools[0].name
+
+
+class MonitorThread:
+    """A thread that calls a function every 0.1 s until it is stopped or a call fails.
+
+    Start it where NumPy is not served (`bfcviz.live.numpy.serve.unserved`): its arrays do not belong to the workload.
+
+    Args:
+        check: the function; called in this thread, and a last time in the thread that calls `stop`.
+        failed: called with the exception that a call raised; no call follows.
+    """
+
+    def __init__(self, check: Callable[[], object], failed: Callable[[Exception], object]) -> None:
+        self._check = check
+        self._failed = failed
+        self._periodic = Periodic(self._next, "bfcviz-monitor", failed=failed)
+        self._periodic.start(PERIOD_S)
+
+    def stop(self) -> None:
+        """End the thread and check a last time."""
+        if self._periodic.running and self._periodic.stop(_STOP_TIMEOUT_S):
+            try:
+                self._check()
+            except Exception as error:  # noqa: BLE001  no error may reach the workload
+                self._failed(error)
+
+    def _next(self) -> float:
+        self._check()
+        return PERIOD_S

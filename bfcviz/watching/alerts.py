@@ -1,8 +1,8 @@
-"""Alerts: a number of a heap goes past a threshold, and somebody is told.
+"""Alerts: thresholds for the numbers of a heap.
 
-Every event counts: a heap that was past the threshold for one event between two looks is found out, with the step.
-But it is looked at as pictures are, some ten times a second, beside the workload and not in it: whoever is called,
-and the MARK in the trace, come up to that much later than the step they tell of.
+Every event counts: an alert also goes off when the heap was past the threshold for a single event between two checks,
+and it names the step. The checks run about ten times a second in a thread of bfcviz, not in the workload. So the call,
+and the MARK in the trace, come up to 0.1 s after the step that they name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from bfcviz.thresholds import Threshold, Unit
 
 GROWTH: Final = "growth_per_step"
 MARKED: Final = "alert: "
-"""How the label of an alert's MARK begins."""
+"""The label of an alert's MARK starts with this."""
 
 MEASURES: Final = {
     "bytes_in_use": "bytes in use",
@@ -27,12 +27,12 @@ MEASURES: Final = {
     "reserved_not_in_use": "reserved-not-in-use",
     GROWTH: "growth of bytes in use per step",
 }
-"""What an alert can be about."""
+"""The measures of alerts -> their names in text."""
 
 
 @dataclass(frozen=True)
 class Alert(Threshold):
-    """A threshold, which a heap's number may go past.
+    """A threshold for a number of a heap.
 
     ::
 
@@ -41,22 +41,22 @@ class Alert(Threshold):
         Alert("largest_free_chunk", below="10MiB")
         Alert("growth_per_step", above="1MiB")
 
-    It tells of the change: once, and again only after the number was on the good side for about a second, so that
-    what goes up and down with each step of a training is told once. A number that begins below, as of an empty heap,
-    has to have been on the good side first.
+    An alert goes off once. It goes off again only after the number stayed on the good side for about a second, so a
+    number that rises and falls with each training step sets it off once. A number that starts past the threshold, as
+    in an empty heap, must reach the good side first.
 
     Attributes:
-        measure: one of `MEASURES`. What the limit leaves for new regions counts for `free_bytes`, and for
-            `largest_free_chunk` where it is more than that: a heap that can grow is short of neither. Where no
-            limit is known free chunks alone count. `growth_per_step` compares bytes in use at each mark with those
-            at the mark before it that has the same name but for its numbers, as `step 4` and `step 3` have.
-        above: bytes, or text such as `400MiB`; of fragmentation, a share of 0..1.
-        below: likewise; one of the two is given.
-        call: called with the `Alarm`, in a thread of bfcviz. What it raises is told in the dashboard.
+        measure: one of `MEASURES`. `free_bytes` includes the bytes that the limit leaves for new regions;
+            `largest_free_chunk` is that room where it is larger: a heap that can grow is short of neither. Where no
+            limit is known, only free chunks count. `growth_per_step` compares the bytes in use at each mark with
+            those at the previous mark whose name differs in its numbers only, such as `step 4` and `step 3`.
+        above: bytes, or text such as `400MiB`; for fragmentation a share, 0..1.
+        below: the same units; give either above or below.
+        call: called with the `Alarm`, in a thread of bfcviz. The dashboard shows what it raises.
 
     Raises:
-        LiveError: there is no such measure or threshold.
-        ValueError: a text that is no size.
+        LiveError: the measure or the threshold is not valid.
+        ValueError: the text is not a size.
     """
 
     call: Callable[["Alarm"], object] | None = None
@@ -69,22 +69,20 @@ class Alert(Threshold):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.measure == GROWTH and not self.is_upper:
-            raise LiveError(f"an alert for {GROWTH} is about growth above a threshold: give above")
+            raise LiveError(f"an alert for {GROWTH} needs an upper threshold: give above")
 
     @property
     def words(self) -> str:
-        """What it waits for."""
+        """The condition as text."""
         return f"{MEASURES[self.measure]} {self.bound}"
 
 
 def check_alerts(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
-    """The alerts as a tuple; raises LiveError where one is none."""
+    """The alerts as a tuple; raises LiveError where one is not an Alert."""
     given = tuple(alerts)
     for each in given:
         if not isinstance(each, Alert):
-            raise LiveError(
-                f"{each!r} was given as an alert: give bfcviz.Alert('bytes_in_use', above='400MiB')"
-            )
+            raise LiveError(f"{each!r} is not an alert: give bfcviz.Alert('bytes_in_use', above='400MiB')")
     return given
 
 
@@ -92,11 +90,11 @@ class Alarm(NamedTuple):
     """An alert that went off.
 
     Attributes:
-        alert: which one.
-        heap: name of the heap.
-        step: the state after so many events is the worst of those since the last look.
-        value: of the measure then, in bytes or as a share.
-        text: all of it in words.
+        alert: the alert.
+        heap: the name of the heap.
+        step: the step of the worst value since the last check.
+        value: the value at that step, in bytes or as a share (0..1).
+        text: all of this as one sentence.
     """
 
     alert: Alert
@@ -107,6 +105,6 @@ class Alarm(NamedTuple):
 
     @property
     def mark(self) -> tuple[str, int]:
-        """Label and value of its MARK; a share is told in per cent."""
+        """Label and value of its MARK; a share is given in per cent."""
         value = 100 * self.value if self.alert.measure in RATIOS else self.value
         return MARKED + self.alert.words, round(value)

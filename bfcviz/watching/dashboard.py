@@ -1,4 +1,4 @@
-"""WatchDashboard: a live dashboard that also says which way a framework is watched, and what its alerts found."""
+"""WatchDashboard: a live dashboard that also shows how the frameworks are watched, and the alerts that went off."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -16,40 +16,45 @@ from bfcviz.model.sources import name_of
 
 T = TypeVar("T")
 
-_MOST: Final = 5
-"""Notices that are shown; the newest."""
+_MAX_NOTICES: Final = 5
+"""The dashboard shows the newest notices, at most this many."""
 
-_WIDE: Final = {"flex": "1 1 100%"}
-_LINE: Final = "line-height: 1.45"
+_FULL_WIDTH: Final = {"flex": "1 1 100%"}
+_LINE_STYLE: Final = "line-height: 1.45"
 
 
 class WatchDashboard(LiveDashboard):
     """The dashboard of a `Watch`.
 
     Args:
-        traces: of the heaps.
-        says: which way they are watched.
-        options: of LiveDashboard.
+        traces: the traces of the heaps.
+        says: how they are watched, as text.
+        options: the options of LiveDashboard.
+
+    Attributes:
+        notices: every notice, the newest last.
+        says_line: the widget that shows how the heaps are watched.
+        notice_box: the widget that shows the newest notices.
     """
 
     def __init__(self, traces: Sequence[Trace], says: str, **options: Any) -> None:
-        self._said: list[str] = []
-        self._way = widgets.HTML(_line(says), layout=_WIDE)
-        self._notices = widgets.HTML(layout=_WIDE)
-        self._way.add_class("bfcviz-way")
-        self._notices.add_class("bfcviz-notices")
+        self.notices: list[str] = []
+        self.says_line = widgets.HTML(_line(says), layout=_FULL_WIDTH)
+        self.notice_box = widgets.HTML(layout=_FULL_WIDTH)
+        self.says_line.add_class("bfcviz-way")
+        self.notice_box.add_class("bfcviz-notices")
         super().__init__(list(traces), **options)
-        self._bar.children = (*self._bar.children, self._way, self._notices)
+        self._bar.children = (*self._bar.children, self.says_line, self.notice_box)
 
-    # Whoever starts it or looks at it may be served: its arrays are not the workload's all the same.
+    # NumPy may be served in the thread that starts or refreshes it; its own arrays do not belong to the workload.
 
     def start(self) -> None:
-        """Draw beside whatever runs, in a thread."""
+        """Draw in a thread of its own."""
         with unserved():
             super().start()
 
     def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
-        """Run a workload in a thread of its own, which is watched as this one is; see LiveDashboard."""
+        """Run a workload in a new thread, which is watched as this thread is; see LiveDashboard."""
         with unserved():
             self._drain.start()
         return super().run(function, *arguments)
@@ -63,18 +68,18 @@ class WatchDashboard(LiveDashboard):
             super()._rest()
 
     def end(self, says: str) -> None:
-        """Show where it all stands, and say that no more will come."""
+        """Show the last state, and that the watch has ended."""
         if self.closed:
             return
         self.stop()
         self._pulse.hurry()
         self.refresh()
-        self._way.value = _line(says)
-        if self.trace.following:  # a ring goes on, as long as arrays live in its heap; nobody looks at it
+        self.says_line.value = _line(says)
+        if self.trace.following:  # a ring grows as long as arrays live in its heap; it is not shown
             self._words.value = _line(f"ended: {len(self.trace):,} events")
 
-    def join(self, trace: Trace) -> None:
-        """Take in the trace of a heap that came later; it can be chosen in the menu. From any thread."""
+    def add_trace(self, trace: Trace) -> None:
+        """Add the trace of a later heap to the menu. Any thread may call this."""
         with self.inspector.lock:
             if self.closed:
                 return
@@ -85,7 +90,7 @@ class WatchDashboard(LiveDashboard):
             if running:
                 self._drain.start()
             names = [name_of(each, each) for each in self.traces]
-            with self._menu.hold_trait_notifications():  # new options alone choose the first of them
+            with self._menu.hold_trait_notifications():  # setting the options selects the first
                 chosen, self._menu.options = self._menu.value, numbered(names)
                 self._menu.value = chosen
             if self._menu not in self._bar.children:
@@ -93,16 +98,15 @@ class WatchDashboard(LiveDashboard):
                 self._bar.children = (first, self._menu, *others)
 
     def notice(self, text: str) -> None:
-        """Say something at the top, after what was said before. From any thread."""
-        self._said.append(text)
-        lines = "".join(f"<div>⚠ {escape(line)}</div>" for line in self._said[-_MOST:])
-        more = len(self._said) - _MOST
-        if more > 0:
-            lines = f"<div>({more:,} more before these)</div>{lines}"
-        self._notices.value = (
-            f"<div role='alert' style='{_LINE}; color: var(--jp-error-color1, #c62828)'>{lines}</div>"
-        )
+        """Show a notice at the top, below the earlier ones. Any thread may call this."""
+        self.notices.append(text)
+        lines = "".join(f"<div>⚠ {escape(line)}</div>" for line in self.notices[-_MAX_NOTICES:])
+        earlier = len(self.notices) - _MAX_NOTICES
+        if earlier > 0:
+            lines = f"<div>({earlier:,} earlier notices)</div>{lines}"
+        style = f"{_LINE_STYLE}; color: var(--jp-error-color1, #c62828)"
+        self.notice_box.value = f"<div role='alert' style='{style}'>{lines}</div>"
 
 
 def _line(text: str) -> str:
-    return f"<div role='status' style='{_LINE}'>{escape(text)}</div>"
+    return f"<div role='status' style='{_LINE_STYLE}'>{escape(text)}</div>"

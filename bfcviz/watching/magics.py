@@ -1,4 +1,4 @@
-"""The magics of `%load_ext bfcviz`: `%%bfcviz` records a cell, `%bfcviz_live` shows what runs from here on."""
+"""The magics of `%load_ext bfcviz`: `%%bfcviz` records a cell, `%bfcviz_live` shows the next cells live."""
 
 import argparse
 import ast
@@ -22,14 +22,14 @@ from bfcviz.watching.start_watch import watch
 _OFF: Final = "off"
 
 
-class _Parser(argparse.ArgumentParser):
-    """A wrong word is an error of the cell, and does not end the kernel."""
+class _MagicParser(argparse.ArgumentParser):
+    """A parser whose usage error is an error of the cell; argparse would end the kernel."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, add_help=False, allow_abbrev=False)
         for each in WATCHABLE:
             self.add_argument(f"--{each}", action="store_true", help=f"watch {FRAMEWORKS[each].title}")
-        self.add_argument("--limit", metavar="SIZE", help="what the heap may grow to, such as 512MiB")
+        self.add_argument("--limit", metavar="SIZE", help="how large the heap may grow, such as 512MiB")
         self.add_argument("--stack", action="store_true", help="record the Python stack with each allocation")
         self.add_argument("--path", metavar="FOLDER", help="a new folder to record to")
 
@@ -37,15 +37,13 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}\n{self.format_help()}")
 
     def read(self, line: str) -> argparse.Namespace:
-        """The words of a magic's line."""
+        """Parse the line of a magic."""
         return self.parse_args(shlex.split(line))
 
 
-_CELL: Final = _Parser("%%bfcviz")
-_CELL.add_argument(
-    "--into", metavar="NAME", help="the variable that gets the Watch, with its trace and dashboard"
-)
-_LIVE: Final = _Parser("%bfcviz_live")
+_CELL: Final = _MagicParser("%%bfcviz")
+_CELL.add_argument("--into", metavar="NAME", help="the variable to store the Watch in")
+_LIVE: Final = _MagicParser("%bfcviz_live")
 _LIVE.add_argument("do", nargs="?", choices=["on", _OFF], default="on", help="off ends it")
 
 
@@ -55,49 +53,47 @@ class BfcvizMagics:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self._live: Watch | None = None
-        self._between: ExitStack | None = None
+        self._unserved: ExitStack | None = None  # between cells
 
     def record(self, line: str, cell: str) -> Any:
-        """Record this cell, and show the heap at its peak and who held it."""
-        wanted = _CELL.read(line)
-        if wanted.into is not None and not wanted.into.isidentifier():
-            raise UsageError(f"--into {wanted.into} was asked for: give the name of a variable")
-        watched = _watch(wanted, dashboard=False)
+        """Record this cell, then show the peak of the heap and its largest holders."""
+        arguments = _CELL.read(line)
+        if arguments.into is not None and not arguments.into.isidentifier():
+            raise UsageError(f"--into {arguments.into} is not the name of a variable")
+        watched = _watch(arguments, dashboard=False)
         with watched:
-            if wanted.into is not None:  # before the cell runs: it is of most use where that fails
-                self.shell.user_ns[wanted.into] = watched
+            if arguments.into is not None:  # before the cell runs, for a cell that fails
+                self.shell.user_ns[arguments.into] = watched
             result = self._run(cell)
         for trace in watched.traces:
-            _tell(watched, trace)
+            _show_report(watched, trace)
         return result
 
     def live(self, line: str) -> None:
-        """Show a live dashboard of what runs from here on, until `%bfcviz_live off`."""
-        wanted = _LIVE.read(line)
-        if wanted.do == _OFF:
+        """Show a live dashboard of the next cells, until `%bfcviz_live off`."""
+        arguments = _LIVE.read(line)
+        if arguments.do == _OFF:
             self._end()
         elif self._live is not None:
-            raise LiveError(
-                "the live dashboard is there already: end it with %bfcviz_live off, and begin a new one"
-            )
+            raise LiveError("a live dashboard is already shown: end it with %bfcviz_live off first")
         else:
-            self._begin(_watch(wanted, dashboard=True))
+            self._begin(_watch(arguments, dashboard=True))
 
     def unload(self) -> None:
-        """End what was begun; the magics are gone with the extension."""
+        """End the live dashboard, if one is shown."""
         if self._live is not None:
             self._end()
 
     # -- a cell ---------------------------------------------------------------------------------------------
 
     def _run(self, cell: str) -> Any:
-        """Run it here, in the user's variables; returns what its last expression gives, to be displayed."""
+        """Run the cell in the user's namespace; return the value of its last expression, to display."""
         shell = self.shell
         source = shell.transform_cell(cell)
         name = shell.compile.cache(source, shell.execution_count)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, name, "exec"), shell.user_ns)  # noqa: S102  as the cell would be
+        exec(compile(tree, name, "exec"), shell.user_ns)  # noqa: S102  as IPython would run the cell
         if last is None:
             return None
         value = eval(compile(ast.Expression(last.value), name, "eval"), shell.user_ns)  # noqa: S307
@@ -113,7 +109,7 @@ class BfcvizMagics:
 
     def _end(self) -> None:
         if self._live is None:
-            raise UsageError("nothing is shown live: begin with %bfcviz_live")
+            raise UsageError("no live dashboard is shown: start one with %bfcviz_live")
         watched, self._live = self._live, None
         self.shell.events.unregister("pre_run_cell", self._cell_begins)
         self.shell.events.unregister("post_run_cell", self._cell_ends)
@@ -121,35 +117,35 @@ class BfcvizMagics:
         watched.__exit__(None, None, None)
 
     def _cell_begins(self, _: Any) -> None:
-        if self._between is not None:
-            self._between.close()
-            self._between = None
+        if self._unserved is not None:
+            self._unserved.close()
+            self._unserved = None
 
     def _cell_ends(self, result: Any) -> None:
-        """Between cells NumPy is not served: what the kernel itself does then is not the workload."""
-        if self._live is None or self._between is not None:
+        """Stop serving NumPy until the next cell: the kernel's own arrays do not belong to the workload."""
+        if self._live is None or self._unserved is not None:
             return
-        self._between = ExitStack()
-        self._between.enter_context(unserved())
+        self._unserved = ExitStack()
+        self._unserved.enter_context(unserved())
         if result.error_in_exec is not None:
             self._live.tell(result.error_in_exec)
 
 
 class _Loaded:
-    """The magics there are, of the one shell of this process."""
+    """The magics of the one shell of this process."""
 
     magics: BfcvizMagics | None = None
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext bfcviz` calls."""
+    """Register the magics; `%load_ext bfcviz` calls this."""
     _Loaded.magics = BfcvizMagics(shell)
     shell.register_magic_function(_Loaded.magics.record, "cell", "bfcviz")
     shell.register_magic_function(_Loaded.magics.live, "line", "bfcviz_live")
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext bfcviz` calls."""
+    """Remove the magics; `%unload_ext bfcviz` calls this."""
     if _Loaded.magics is not None:
         _Loaded.magics.unload()
         _Loaded.magics = None
@@ -157,16 +153,16 @@ def unload_ipython_extension(shell: Any) -> None:
         shell.magics_manager.magics[kind].pop(name, None)
 
 
-def _watch(wanted: argparse.Namespace, *, dashboard: bool) -> Watch:
-    asked: dict[str, Any] = {name: True for name in WATCHABLE if getattr(wanted, name)}
-    capture: Capture | None = "stack" if wanted.stack else None
-    return watch(**asked, limit=wanted.limit, capture=capture, path=wanted.path, dashboard=dashboard)
+def _watch(arguments: argparse.Namespace, *, dashboard: bool) -> Watch:
+    asked: dict[str, Any] = {name: True for name in WATCHABLE if getattr(arguments, name)}
+    capture: Capture | None = "stack" if arguments.stack else None
+    return watch(**asked, limit=arguments.limit, capture=capture, path=arguments.path, dashboard=dashboard)
 
 
-def _tell(watched: Watch, trace: Trace) -> None:
+def _show_report(watched: Watch, trace: Trace) -> None:
     found = report(trace, says=watched.says)
     if not notebook.has_kernel():
-        print(found)  # noqa: T201  a terminal shows no tables
+        print(found)  # noqa: T201  a terminal cannot show HTML
         return
     notebook.show(found)
     if found.stats.bytes_in_use:

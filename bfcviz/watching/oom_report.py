@@ -1,4 +1,4 @@
-"""What is shown where memory ran out: the request, what was free, and what lay around the largest piece of it."""
+"""OomReport: a failed request, the free memory then, and the neighbours of the largest free chunk."""
 
 from dataclasses import dataclass
 from html import escape
@@ -18,13 +18,13 @@ from bfcviz.watching import notebook
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A failed request, told; shown in a notebook as a table, printed as text.
+class OomReport:
+    """A failed request and why it failed; a table in a notebook, else text.
 
     Attributes:
-        step: the step just after it.
-        words: why it failed.
-        rows: what there was: name and value.
+        step: the step just after the request.
+        words: why it failed, as text.
+        rows: the numbers at that step: name and value.
     """
 
     step: int
@@ -32,7 +32,7 @@ class Failure:
     rows: list[tuple[str, str]]
 
     def show(self, trace: Trace) -> None:
-        """Display it, and under it the heap at that moment."""
+        """Display the report, and below it the heap at that step."""
         notebook.show(self, draw("region_map", trace, self.step))
 
     def __str__(self) -> str:
@@ -44,21 +44,21 @@ class Failure:
         cells = "".join(f"<tr>{row}</tr>" for row in rows)
         return (
             "<div class='bfcviz-failure'><b>Out of memory.</b> "
-            f"{escape(self.words)}<table>{cells}</table>The map shows the heap at that moment, step {self.step:,}; "
-            "outlined: the largest free chunk.</div>"
+            f"{escape(self.words)}<table>{cells}</table>The map shows the heap at step {self.step:,}; "
+            "the largest free chunk is outlined.</div>"
         )
 
 
-def is_for_want_of_memory(error: BaseException) -> bool:
-    """Whether it is what a framework raises where memory runs out."""
-    # PyTorch's are RuntimeErrors: one of this name, and one of this text.
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a framework raises this error when memory runs out."""
+    # PyTorch raises RuntimeErrors: one has this name, another this text.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error)
 
 
-def last_failure(trace: Trace) -> Failure | None:
-    """The last request that failed; None where none did, or its event is no longer kept."""
+def last_failure(trace: Trace) -> OomReport | None:
+    """The last request that failed; None where none failed, or its event is no longer kept."""
     end = len(trace)
     if end == trace.first:
         return None
@@ -67,13 +67,13 @@ def last_failure(trace: Trace) -> Failure | None:
     if step is None:
         return None
     found = diagnose(trace, step - 1)
-    return Failure(step, explain(trace, step - 1), _rows(trace, found))
+    return OomReport(step, explain(trace, step - 1), _rows(trace, found))
 
 
 def _rows(trace: Trace, found: Diagnosis) -> list[tuple[str, str]]:
     limit = "" if found.bytes_limit is None else f" of at most {format_bytes(found.bytes_limit)}"
     rows = [
-        ("asked for", f"{format_bytes(found.requested)} ({found.rounded:,} bytes when rounded up)"),
+        ("requested", f"{format_bytes(found.requested)} ({found.rounded:,} bytes when rounded up)"),
         ("pool", f"{format_bytes(found.pool_bytes)}{limit}"),
         ("free", f"{format_bytes(found.free_bytes)} in {found.free_chunks:,} chunks"),
     ]
@@ -90,8 +90,8 @@ def _rows(trace: Trace, found: Diagnosis) -> list[tuple[str, str]]:
 def _neighbour(trace: Trace, chunk: np.void | None, edge: str) -> str:
     if chunk is None:
         return edge
-    held = short_name(trace, int(chunk["label"])) if chunk["in_use"] else "free, not merged"
-    return f"{_chunk(chunk)}, {held}"
+    holder = short_name(trace, int(chunk["label"])) if chunk["in_use"] else "free, not merged"
+    return f"{_chunk(chunk)}, {holder}"
 
 
 def _chunk(chunk: np.void) -> str:

@@ -1,58 +1,66 @@
-"""Which frameworks are watched, and which way: from what was asked for to a source for each."""
+"""Choose which frameworks to watch and how, from the arguments of `bfcviz.watch`."""
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.events.log import EventLog
-from bfcviz.events.storage.recording import Recording
+from bfcviz.errors import LiveError
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
 from bfcviz.frameworks.wish import Wish, find, resolve, way_of
 from bfcviz.live import adapters
 from bfcviz.live.capture.stacks import Chosen, Stacks
-from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.units import format_bytes
+from bfcviz.watching.alerts import Alert
 
 Asked = bool | str | Mapping[str, Any] | None
-"""None: if nothing else is asked for, whatever is there. True: the usual way. `serve` or `observe`: that way. A
-mapping: the arguments of the constructor in `bfcviz.live`, and maybe `way`."""
+"""The value of a framework's argument. None: the default choice. True: the usual way. `serve` or `observe`: that way. A
+mapping: options of its function in `bfcviz.live`, and optionally `way`."""
 
 Capture = Chosen | Stacks
 """What is recorded with each allocation: `nothing`, `label`, `stack`, or which frames of it."""
 
 
 class Plan(NamedTuple):
-    """What will be watched, and what is to be said about what will not."""
+    """The frameworks to watch, and notes on those that are not."""
 
     wishes: list[Wish]
     notes: list[str]
 
 
+@dataclass(frozen=True)
+class WatchSettings:
+    """The arguments of `bfcviz.watch`, checked."""
+
+    plan: Plan
+    path: Path | None
+    dashboard: bool
+    alerts: tuple[Alert, ...]
+    keep: int
+
+
 def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture | None = None) -> Plan:
-    """What to watch.
+    """Choose what to watch.
 
     Args:
-        asked: for each framework; one that is not named counts as None.
-        limit: of the heaps that serve, in bytes, where their own options name none.
-        capture: what is recorded with each allocation, where their own options do not say.
+        asked: framework -> its argument; a missing one counts as None.
+        limit: bytes; the limit of heaps that serve, where their own options set none.
+        capture: what is recorded with each allocation, where their own options do not set it.
 
     Raises:
-        LiveError: a framework, way or option that there is not, wishes that exclude each other, or nothing to watch.
+        LiveError: an unknown framework, way or option, frameworks that exclude each other, or nothing to watch.
     """
     for name in asked:
         _check_watchable(name)
     named = [name for name in FRAMEWORKS if asked.get(name) not in (None, False)]
     wishes = [_wish(name, asked[name]) for name in named]
-    found = (
-        Plan(wishes, [])
-        if wishes
-        else _what_is_there([name for name in WATCHABLE if asked.get(name) is not False])
-    )
+    allowed = [name for name in WATCHABLE if asked.get(name) is not False]
+    found = Plan(wishes, []) if wishes else _default_plan(allowed)
     if not found.wishes:
-        raise LiveError(f"there is nothing to watch: leave out the False of one of {', '.join(WATCHABLE)}")
+        raise LiveError(f"there is nothing to watch: remove `=False` from one of {', '.join(WATCHABLE)}")
     _check_sharing(found.wishes)
     wishes = _with_capture(_with_limit(found.wishes, limit), capture)
     serving = [wish for wish in wishes if wish.way == "serve"]
@@ -61,41 +69,15 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     return found._replace(wishes=wishes)
 
 
-def source_of(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
-    """What watches a framework, not begun yet.
-
-    Args:
-        wish: which one, and how.
-        log: where events go; None: to a ring that it makes.
-
-    Raises:
-        LiveError: it cannot be watched here; says why.
-        BfcvizError: whatever else its module says.
-    """
-    try:
-        source: HeapProvider = adapters.source_of(wish, log)
-    except (BfcvizError, TypeError, ValueError):
-        raise
-    except Exception as error:  # whatever a framework raises where there is no GPU, driver, or fitting build
-        raise unwatchable(title_of(wish), error) from error
-    return source
-
-
 def title_of(wish: Wish) -> str:
-    """What people call the framework."""
+    """The usual name of the framework."""
     return FRAMEWORKS[wish.framework].title
-
-
-def unwatchable(name: str, error: Exception) -> LiveError:
-    """What a framework's own error means."""
-    text = str(error).partition("\n")[0]
-    return LiveError(f"{name} cannot be watched here, and works on as it did: {type(error).__name__}: {text}")
 
 
 def _check_watchable(name: str) -> None:
     if not find(name).is_watchable:
         raise LiveError(
-            f"{FRAMEWORKS[name].title} has no heap that can be watched from inside: record the program, "
+            f"{FRAMEWORKS[name].title} cannot be watched from inside the program: record it with "
             f"bfcviz record --{name}; bfcviz.watch takes {', '.join(WATCHABLE)}"
         )
 
@@ -107,41 +89,41 @@ def _wish(name: str, wanted: Asked) -> Wish:
 
 
 def _check_sharing(wishes: list[Wish]) -> None:
-    """Refuse to serve a framework beside one whose heaps it would allocate from."""
+    """Refuse to serve two frameworks of which one also serves the other."""
     serving = {wish.framework for wish in wishes if wish.way == "serve"}
     for wish in wishes:
         if others := serving.intersection(way_of(wish).serves_also):
             both = " and ".join(FRAMEWORKS[name].title for name in sorted(others))
             title = title_of(wish)
             raise LiveError(
-                f"{title} and {both} were to be served, each from a heap of its own; {title}'s heap takes {both} "
-                f"along: ask for {wish.framework}='serve' alone, and let them use {wish.framework}.allocators"
+                f"{title} and {both} cannot be served from separate heaps: {title}'s heap can serve {both} too; "
+                f"use {wish.framework}='serve' alone, with {wish.framework}.allocators"
             )
 
 
 def _with_limit(wishes: list[Wish], limit: int | None) -> list[Wish]:
-    """The wishes with this limit, where they can have one and have none of their own."""
+    """Add the limit to the wishes that take one and set none."""
     if limit is None:
         return wishes
     if all(way_of(wish).option("limit") is None for wish in wishes):
         watched = " and ".join(title_of(wish) for wish in wishes)
         raise LiveError(
-            f"a limit of {format_bytes(limit)} was asked for, but {watched} would only be observed and keeps its own "
-            "memory: leave the limit out, or ask for way 'serve'"
+            f"limit={format_bytes(limit)} was given, but {watched} would only be observed, and an observed framework "
+            "allocates its own memory: remove the limit, or use way 'serve'"
         )
     return [_with_default(wish, "limit", limit) for wish in wishes]
 
 
 def _with_capture(wishes: list[Wish], capture: Capture | None) -> list[Wish]:
-    """The wishes with this capture, where they can have one; refuses stacks of what tells of none."""
+    """Add the capture to the wishes that take one; refuse stacks for a way that cannot record them."""
     if capture is None:
         return wishes
     if capture not in ("nothing", "label"):
         for wish in wishes:
             if not way_of(wish).takes_stacks:
                 raise LiveError(
-                    f"stacks were asked for, but {title_of(wish)}, way {wish.way!r}, does not tell who allocates: "
-                    "leave capture out"
+                    f"capture={capture!r} records stacks, but {title_of(wish)}, way {wish.way!r}, cannot record them: "
+                    "remove capture"
                 )
     return [_with_default(wish, "capture", capture) for wish in wishes]
 
@@ -152,10 +134,10 @@ def _with_default(wish: Wish, name: str, value: object) -> Wish:
     return resolve(wish.framework, wish.way, {**wish.options, name: value})
 
 
-def _what_is_there(names: list[str]) -> Plan:
-    """CuPy where there is a GPU, else NumPy; PyTorch beside it where it is at work on a GPU already."""
+def _default_plan(names: list[str]) -> Plan:
+    """CuPy where there is a GPU, else NumPy; also PyTorch, where it is imported and has a GPU."""
     wishes, notes = [], []
-    problem = _no_cupy() if "cupy" in names else "it was not wanted"
+    problem = _why_no_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
         wishes.append(resolve("cupy"))
     elif "numpy" in names:
@@ -168,12 +150,12 @@ def _what_is_there(names: list[str]) -> Plan:
     return Plan(wishes, notes)
 
 
-def _no_cupy() -> str | None:
+def _why_no_cupy() -> str | None:
     """Why CuPy cannot be watched; None where it can."""
     if find_spec("cupy") is None:
         return "it is not installed"
     try:
-        there = import_module("cupy").cuda.is_available()
-    except Exception as error:  # noqa: BLE001  a build that does not fit the machine raises many things
+        is_available = import_module("cupy").cuda.is_available()
+    except Exception as error:  # noqa: BLE001  a build for another machine raises many kinds of errors
         return f"it cannot be imported ({type(error).__name__})"
-    return None if there else "there is no GPU, or no driver"
+    return None if is_available else "there is no GPU, or no driver"

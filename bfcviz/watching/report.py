@@ -1,4 +1,4 @@
-"""What is told of a cell that was recorded: its peak, how fragmented the heap was then, and who held it."""
+"""Report: the peak of a recorded heap, its fragmentation there, and the labels that held the memory."""
 
 from dataclasses import dataclass
 from html import escape
@@ -15,12 +15,19 @@ from bfcviz.model.timelines.fragmentation import external, internal, reserved_no
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
-_MOST: Final = 12
-"""Holders that are named; the others are added up."""
+_MAX_HOLDERS: Final = 12
+"""The report names this many holders and adds up the others."""
 
 
 class Holder(NamedTuple):
-    """Who held chunks in use: a label, how many, their bytes, and the share of all bytes in use."""
+    """A label that held chunks in use.
+
+    Attributes:
+        name: the label, and the innermost frame of its stack where one was recorded.
+        chunks: how many chunks it held.
+        num_bytes: their sizes added up.
+        share: of all bytes in use, 0..1.
+    """
 
     name: str
     chunks: int
@@ -30,14 +37,14 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """One heap at its peak; shown in a notebook as a table, printed as text.
+    """One heap at its peak; a table in a notebook, else text.
 
     Attributes:
-        says: which way it was watched.
-        heap: its name.
-        step: the first step at which bytes in use are at their highest.
-        stats: the totals there.
-        holders: who held them, the largest first.
+        says: how the framework was watched, as text.
+        heap: the name of the heap.
+        step: the first step with the most bytes in use.
+        stats: the totals at that step.
+        holders: the labels that held the bytes in use, the largest first.
     """
 
     says: str
@@ -48,16 +55,15 @@ class Report:
 
     @property
     def words(self) -> list[str]:
-        """The way, the peak and the three measures there, a sentence each."""
+        """How it was watched, the peak, and the fragmentation there: one sentence each."""
         stats = self.stats
         if not stats.bytes_in_use:
-            return [self.says, f"Nothing was allocated on the heap of {self.heap}."]
+            return [self.says, f"No allocation on the heap of {self.heap}."]
         used, pool = format_bytes(stats.bytes_in_use), format_bytes(stats.pool_bytes)
         free, largest = format_bytes(stats.free_bytes), format_bytes(stats.largest_free_chunk)
         peak = f"Peak of {self.heap}: {used} in use at step {self.step:,}, of a pool of {pool}."
-        chunks = (
-            "1 chunk" if stats.chunks_free == 1 else f"{stats.chunks_free:,} chunks, the largest {largest}"
-        )
+        count = stats.chunks_free
+        chunks = "1 chunk" if count == 1 else f"{count:,} chunks, the largest {largest}"
         rest = f"Free then: {free} in {chunks}."
         fragmented = (
             f"External fragmentation (1 - largest free chunk / free bytes) {external(stats):.0%}, internal (1 - "
@@ -74,21 +80,21 @@ class Report:
         return "\n".join(map(printable, [*self.words, *lines]))
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<div>{escape(line)}</div>" for line in self.words)
+        words = "".join(f"<div>{escape(line)}</div>" for line in self.words)
         if not self.holders:
-            return f"<div class='bfcviz-report'>{said}</div>"
-        names = ("who held the peak", "bytes", "share", "chunks")
+            return f"<div class='bfcviz-report'>{words}</div>"
+        names = ("held at the peak by", "bytes", "share", "chunks")
         head = "".join(f"<th>{name}</th>" for name in names)
         rows = "".join(
             f"<tr><td style='text-align: left'>{escape(each.name)}</td><td>{format_bytes(each.num_bytes)}</td>"
             f"<td>{each.share:.1%}</td><td>{each.chunks:,}</td></tr>"
             for each in self.holders
         )
-        return f"<div class='bfcviz-report'>{said}<table><tr>{head}</tr>{rows}</table></div>"
+        return f"<div class='bfcviz-report'>{words}<table><tr>{head}</tr>{rows}</table></div>"
 
 
 def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
-    """What is to be told of one heap of a trace, of those steps that are still kept."""
+    """The report of one heap of a trace, over the steps that are still kept."""
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     return Report(says, trace.origin.pools[pool].name, model.step, model.stats(), _holders(model))
@@ -101,16 +107,16 @@ def _holders(model: Model) -> list[Holder]:
     np.add.at(held, at, used["size"])
     total = int(held.sum())
     order = np.argsort(held)[::-1]
-    rows = [(_who(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
-    if len(rows) > _MOST + 1:
-        others = rows[_MOST:]
+    rows = [(_holder_name(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
+    if len(rows) > _MAX_HOLDERS + 1:
+        others = rows[_MAX_HOLDERS:]
         name = f"{len(others)} others"
-        rows = [*rows[:_MOST], (name, sum(row[1] for row in others), sum(row[2] for row in others))]
+        rows = [*rows[:_MAX_HOLDERS], (name, sum(row[1] for row in others), sum(row[2] for row in others))]
     return [Holder(name, count, size, size / total) for name, count, size in rows]
 
 
-def _who(trace: Trace, label: int) -> str:
-    """What a label says, and the innermost frame of its stack if it has one."""
+def _holder_name(trace: Trace, label: int) -> str:
+    """The short name of a label, and the innermost frame of its stack if it has one."""
     name, stack = short_name(trace, label), trace.labels[label].details.get("stack", "")
     function, _, place = stack.partition("\n")[0].partition(" (")
     return f"{name}, in {function} ({place.rpartition('/')[2]}" if place else name

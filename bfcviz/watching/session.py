@@ -1,4 +1,4 @@
-"""Watch: frameworks' heaps, recorded and shown for the length of a `with`."""
+"""Watch: records and shows the heaps of frameworks while a `with` runs."""
 
 import os
 import threading
@@ -14,108 +14,109 @@ from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.model.sources import trace_of
 from bfcviz.watching import notebook
-from bfcviz.watching.alert_monitor import Guard
+from bfcviz.watching.alert_monitor import AlertMonitor, MonitorThread
 from bfcviz.watching.alerts import Alarm
 from bfcviz.watching.dashboard import WatchDashboard
-from bfcviz.watching.monitor import Lookout
-from bfcviz.watching.oom_report import Failure, is_for_want_of_memory, last_failure
+from bfcviz.watching.oom_report import OomReport, is_out_of_memory, last_failure
+from bfcviz.watching.plan import WatchSettings
 from bfcviz.watching.report import Report, report
-from bfcviz.watching.settings import Settings, begin, in_order, recorded
+from bfcviz.watching.sources import make_source, start_order, start_source
 
-_GUARDED: Final = 1 << 17  # events kept for alerts, which look at each once
+_MONITOR_KEEP: Final = 1 << 17  # events kept for alerts, which read each event once
 
 
 class Watch:
-    """What `bfcviz.watch` returns: nothing is watched before its `with` begins, or after it ends.
+    """What `bfcviz.watch` returns; it watches from the start of its `with` to the end.
 
     Attributes:
-        sources: what watches each framework, in `bfcviz.live`.
-        traces: one for each heap; while the `with` lasts they grow, in other threads.
+        current: the watch whose `with` runs; None where none does.
+        sources: the heap provider of each framework, from `bfcviz.live`.
+        traces: one for each heap; other threads extend them while the `with` runs.
         alarms: the alerts that went off.
-        failure: the request that ended the `with`, for want of memory; None where none did.
-        errors: what went wrong beside the workload, in an alert's `call` or a picture.
+        failure: the failed request that ended the `with`; None where memory did not run out.
+        errors: errors outside the workload, such as in an alert's `call` or in a picture.
     """
 
-    _under_way: ClassVar["Watch | None"] = None
+    current: ClassVar["Watch | None"] = None
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WatchSettings) -> None:
         self.sources: list[HeapProvider] = []
         self.traces: list[Trace] = []
         self.alarms: list[Alarm] = []
-        self.failure: Failure | None = None
+        self.failure: OomReport | None = None
         self.errors: list[Exception] = []
         self._settings = settings
         self._heaps: list[Any] = []
-        self._guards: list[tuple[Guard, Any]] = []
-        self._lookout: Lookout | None = None
+        self._monitors: list[tuple[AlertMonitor, Any]] = []  # with the heap of each
+        self._monitor_thread: MonitorThread | None = None
         self._dashboard: WatchDashboard | None = None
-        self._showing = threading.Lock()  # between the lookout, and a dashboard that takes over from it
+        self._reading = threading.Lock()  # either the monitor thread reads the traces, or a new dashboard
         self._undo = ExitStack()
-        self._begun = False
+        self._started = False
 
-    # -- what it has ----------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------------
 
     @property
     def says(self) -> str:
-        """Which way each framework is watched, in words."""
-        said = [*(source.says for source in self.sources), *self._settings.plan.notes]
-        if self._begun and Watch._under_way is not self:
-            said.append("This has ended: every framework has its own allocator again")
-        return ". ".join(said) + "."
+        """How each framework is watched, as text."""
+        sentences = [*(source.says for source in self.sources), *self._settings.plan.notes]
+        if self._started and Watch.current is not self:
+            sentences.append("The watch has ended: every framework uses its own allocator again")
+        return ". ".join(sentences) + "."
 
     @property
     def trace(self) -> Trace:
-        """The recording: everything that happened, or with a ring in memory the newest of it; of the first heap."""
-        self._refuse_before()
+        """The trace of the first heap: every event, or with a ring in memory the newest events."""
+        self._check_started()
         return self.traces[0]
 
     @property
     def dashboard(self) -> WatchDashboard:
-        """The live view; made where it was not displayed at the beginning, and anew where it was closed."""
-        self._refuse_before()
+        """The live view; made now if it was not displayed at the start, or was closed."""
+        self._check_started()
         if self._dashboard is None or self._dashboard.closed:
-            with unserved(), self._showing:
+            with unserved(), self._reading:
                 self._dashboard = self._new_dashboard()
         return self._dashboard
 
     def report(self) -> Report:
-        """The peak of the first heap: how much, how fragmented, and who held it; a table in a notebook."""
+        """The peak of the first heap: its bytes, fragmentation and holders; a table in a notebook."""
         return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: int = 0) -> None:
-        """Put a mark into the trace of each heap: a step, a phase, a note."""
-        self._refuse_before()
-        checked_name(name)  # a heap would take a number for that of a label
+        """Record a mark on each heap: a step, a phase, a note."""
+        self._check_started()
+        checked_name(name)  # a heap takes a number as the number of a label
         for heap in (heap for source in self.sources for heap in source.heaps):
             heap.mark(name, value)
 
     def tell(self, error: BaseException) -> None:
-        """Show the heap as it was where memory ran out, if that is what `error` is: as at the end of the `with`."""
-        with unserved(), self._showing if self._dashboard is None else self._dashboard.inspector.lock:
+        """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
+        with unserved(), self._reading if self._dashboard is None else self._dashboard.inspector.lock:
             for trace in self.traces:
                 trace.refresh()
-            self._quietly(lambda: self._show_failure(error))
+            self._run_safely(lambda: self._show_failure(error))
 
     def __repr__(self) -> str:
-        return f"<Watch: {self.says if self._begun else 'not begun'}>"
+        return f"<Watch: {self.says if self._started else 'not started'}>"
 
-    # -- from beginning to end ------------------------------------------------------------------------------
+    # -- start ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self._refuse()
+        self._check_can_start()
         settings = self._settings
-        with ExitStack() as spoilt, ExitStack() as undo:
-            self._begun = True
-            Watch._under_way = self
-            undo.push(self._show_end)  # the last: first the sources go, then what is listed above them
+        with ExitStack() as discard, ExitStack() as undo:
+            self._started = True
+            Watch.current = self
+            undo.push(self._show_end)  # runs last, after the sources and the logs have ended
             for wish in settings.plan.wishes:
-                self.sources.append(recorded(wish, settings, undo, spoilt))
-            undo.callback(self._look_last)
-            for source, name in in_order(self.sources, settings.plan.wishes):
-                begin(source, name, undo)
-                undo.callback(self._quietly, source.settle)
-            spoilt.pop_all()  # there is something to record
-            with unserved():  # arrays of pictures, and of threads that make them, are not the workload's
+                self.sources.append(make_source(wish, settings, undo, discard))
+            undo.callback(self._check_last)
+            for source, name in start_order(self.sources, settings.plan.wishes):
+                start_source(source, name, undo)
+                undo.callback(self._run_safely, source.settle)
+            discard.pop_all()  # every source has started: keep the recordings
+            with unserved():  # the arrays of pictures do not belong to the workload
                 self._open()
             self._undo = undo.pop_all()
         return self
@@ -125,117 +126,116 @@ class Watch:
     ) -> None:
         self._undo.__exit__(kind, error, trace)
 
-    def _refuse(self) -> None:
-        if self._begun:
+    def _check_can_start(self) -> None:
+        if self._started:
+            raise LiveError("this watch has been used already: make a new one with bfcviz.watch()")
+        if Watch.current is not None:
             raise LiveError(
-                "this watch has begun before: make a new one with bfcviz.watch(), each has its own trace"
-            )
-        if Watch._under_way is not None:
-            raise LiveError(
-                f"something is watched already ({Watch._under_way.says}): leave that `with` first, or end it with "
-                "%bfcviz_live off; it goes on as it was"
+                f"another watch is running ({Watch.current.says}): leave its `with` first, or end it with "
+                "%bfcviz_live off; it is unchanged"
             )
         if threading.current_thread() is not threading.main_thread():
+            name = threading.current_thread().name
             raise LiveError(
-                f"watch was to begin in the thread {threading.current_thread().name!r}, where it could not watch the "
-                "others: begin it in the main thread; threads that start inside are watched too"
+                f"watch cannot start in the thread {name!r}, where it would not watch the other threads: start it in "
+                "the main thread; it also watches threads that start inside"
             )
 
-    def _refuse_before(self) -> None:
+    def _check_started(self) -> None:
         if not self.traces:
-            raise LiveError("nothing is watched yet: this is known inside the `with`, and after it")
+            raise LiveError("this watch has not started: use this inside its `with`, or after it")
 
     def _open(self) -> None:
-        """Begin to read what the heaps write."""
-        self._join()
+        """Start to read what the heaps write."""
+        self._add_heaps()
         if self._settings.dashboard and self.traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
-        rings = any(trace.slack is not None for trace in self.traces)
-        grow = any(wish.framework != "numpy" for wish in self._settings.plan.wishes)
-        if self._guards or grow or rings:  # a dashboard reads rings too, until it is closed
-            self._lookout = Lookout(self._look, self._failed)
+        has_rings = any(trace.slack is not None for trace in self.traces)
+        more_heaps = any(wish.framework != "numpy" for wish in self._settings.plan.wishes)
+        if self._monitors or more_heaps or has_rings:  # a dashboard reads rings too, until it is closed
+            self._monitor_thread = MonitorThread(self._check, self._failed)
 
-    def _join(self) -> None:
-        """Take in the heaps that came: there is one for each stream or device that is used."""
+    def _add_heaps(self) -> None:
+        """Add the new heaps: a framework makes one for each stream or device that it uses."""
         settings = self._settings
         for heap in [heap for source in self.sources for heap in source.new_heaps(self._heaps)]:
             trace = trace_of(heap, settings.keep)
             if settings.alerts:
-                self._guards.append((Guard(trace_of(heap, _GUARDED), settings.alerts), heap))
+                self._monitors.append((AlertMonitor(trace_of(heap, _MONITOR_KEEP), settings.alerts), heap))
             self._heaps.append(heap)
             self.traces.append(trace)
             if self._dashboard is not None:
-                self._dashboard.join(trace)
+                self._dashboard.add_trace(trace)
 
     def _new_dashboard(self) -> WatchDashboard:
-        return WatchDashboard(self.traces, self.says, start=Watch._under_way is self)
+        return WatchDashboard(self.traces, self.says, start=Watch.current is self)
 
-    # -- beside the workload --------------------------------------------------------------------------------
+    # -- in the monitor thread ------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        with self._showing:
-            self._join()
+    def _check(self) -> None:
+        with self._reading:
+            self._add_heaps()
             if self._dashboard is None or self._dashboard.closed:
                 for trace in self.traces:
                     trace.refresh()
-        for guard, heap in self._guards:
-            for alarm in guard.look():
-                self._alarm(alarm, heap)
+        for monitor, heap in self._monitors:
+            for alarm in monitor.check():
+                self._report_alarm(alarm, heap)
 
-    def _alarm(self, alarm: Alarm, heap: Any) -> None:
+    def _report_alarm(self, alarm: Alarm, heap: Any) -> None:
         self.alarms.append(alarm)
         heap.mark(*alarm.mark)
         self._notice(f"{alarm.heap}: {alarm.text}")
         if (call := alarm.alert.call) is not None:
-            self._quietly(lambda: call(alarm))
+            self._run_safely(lambda: call(alarm))
 
     def _notice(self, text: str) -> None:
         if self._dashboard is not None:
             self._dashboard.notice(text)
 
-    def _quietly(self, do: Callable[[], object]) -> None:
-        """What goes wrong in it does not reach the workload."""
+    def _run_safely(self, function: Callable[[], object]) -> None:
+        """Call a function; its errors do not reach the workload."""
         try:
-            do()
+            function()
         except Exception as error:  # noqa: BLE001
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         self.errors.append(error)
-        self._notice(f"beside the workload: {type(error).__name__}: {error}")
+        self._notice(f"error outside the workload: {type(error).__name__}: {error}")
 
-    # -- the end --------------------------------------------------------------------------------------------
+    # -- end ------------------------------------------------------------------------------------------------
 
-    def _look_last(self) -> None:
-        with self._showing:
-            self._join()
-        if self._lookout is not None:
-            self._lookout.stop()
+    def _check_last(self) -> None:
+        with self._reading:
+            self._add_heaps()
+        if self._monitor_thread is not None:
+            self._monitor_thread.stop()
 
     def _show_end(
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        """The frameworks are as they were, and the recordings closed: show where it all stands."""
-        Watch._under_way = None
-        board = self._dashboard
-        if board is not None:
-            self._quietly(board.stop)
+        """Show the last state; the frameworks use their own allocators again and the recordings are closed."""
+        Watch.current = None
+        dashboard = self._dashboard
+        if dashboard is not None:
+            self._run_safely(dashboard.stop)
         for trace in self.traces:
-            self._quietly(trace.refresh)
+            self._run_safely(trace.refresh)
         if error is not None:
-            self._quietly(lambda: self._show_failure(error))
-        if board is not None:
-            self._quietly(lambda: board.end(self.says))
+            self._run_safely(lambda: self._show_failure(error))
+        if dashboard is not None:
+            self._run_safely(lambda: dashboard.end(self.says))
 
     def _show_failure(self, error: BaseException) -> None:
-        """If it is for want of memory; each failure once."""
-        if not is_for_want_of_memory(error):
+        """Show the failed request, if `error` says that memory ran out; each request once."""
+        if not is_out_of_memory(error):
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
-        heaps = [heap for source in failed for heap in source.heaps]
+        failed_heaps = [heap for source in failed for heap in source.heaps]
         for trace, heap in zip(self.traces, self._heaps, strict=True):
-            found = last_failure(trace) if heap in heaps else None
+            found = last_failure(trace) if heap in failed_heaps else None
             if found is None or found == self.failure:
                 continue
             self.failure = found
@@ -246,9 +246,9 @@ class Watch:
                 error.add_note(str(found))
 
 
-def _forget_parent() -> None:
-    """In a forked process: it is the parent that watches."""
-    Watch._under_way = None  # noqa: SLF001
+def _forget_parents_watch() -> None:
+    """In a forked process: only the parent watches."""
+    Watch.current = None
 
 
-os.register_at_fork(after_in_child=_forget_parent)
+os.register_at_fork(after_in_child=_forget_parents_watch)

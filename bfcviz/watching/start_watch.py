@@ -1,4 +1,4 @@
-"""bfcviz.watch: a framework's memory, watched while a `with` runs.
+"""`bfcviz.watch`: watch the memory of frameworks while a `with` runs.
 
 ::
 
@@ -8,9 +8,9 @@
     w.dashboard  # the view
 
 There are two ways. *Serve*: our own heap becomes the framework's allocator, so every split, merge and extension is
-seen; arrays that outlive the `with` keep their memory. *Observe*: the framework keeps its own allocator, and what it
-tells is recorded. `w.says` tells which, and so does the dashboard. NumPy and CuPy are served unless told otherwise,
-PyTorch, RMM and JAX observed; NumPy can only be served, JAX only be observed.
+recorded; arrays that outlive the `with` keep their memory. *Observe*: the framework keeps its own allocator, and what
+it reports is recorded. `w.says` and the dashboard name the way. By default NumPy and CuPy are served, and PyTorch, RMM
+and JAX are observed. NumPy can only be served, JAX can only be observed.
 """
 
 import os
@@ -22,12 +22,11 @@ from bfcviz.events.live_window import KEEP
 from bfcviz.frameworks.table import WATCHABLE
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert, check_alerts
-from bfcviz.watching.plan import Asked, Capture, plan
+from bfcviz.watching.plan import Asked, Capture, WatchSettings, plan
 from bfcviz.watching.session import Watch
-from bfcviz.watching.settings import Settings
 
 
-def watch(  # noqa: PLR0913  how, and every framework by its name
+def watch(  # noqa: PLR0913  the options, and every framework by its name
     *,
     limit: int | str | None = None,
     capture: Capture | None = None,
@@ -37,44 +36,44 @@ def watch(  # noqa: PLR0913  how, and every framework by its name
     keep: int = KEEP,
     **frameworks: Asked,
 ) -> Watch:
-    """Watch frameworks' memory in a `with`: *serve* them from our own heap, or *observe* what they tell of theirs.
+    """Watch frameworks' memory in a `with`: *serve* them from our own heap, or *observe* what they report.
 
-    Where no framework is asked for, CuPy is served if there is a GPU, NumPy otherwise, and PyTorch is observed if it
-    is at work on a GPU.
+    Without a framework, CuPy is served if there is a GPU, else NumPy; PyTorch is also observed if it is imported and
+    has a GPU.
 
     Args:
         frameworks: `numpy`, `cupy`, `torch`, `rmm` or `jax`: True for the usual way; "serve" or "observe"; or a mapping
-            with the options of its function in `bfcviz.live`, and maybe `way`: `torch={"devices": [0]}`. Without `way`
-            the options choose it: `torch={"mechanism": "replace"}` serves. False: it is not watched.
-        limit: what a heap that serves may grow to, in bytes or as text; beyond it the framework runs out of memory.
-        capture: what is recorded with each allocation: `nothing`, the `label` in force, the Python `stack` as well,
-            or `Stacks`; `bfcviz.live.capture.stacks` tells the cost. By default the label; the stack where PyTorch is
+            with options of its function in `bfcviz.live`, and optionally `way`: `torch={"devices": [0]}`. Without
+            `way` the options choose it: `torch={"mechanism": "replace"}` serves. False: do not watch it.
+        limit: how large a heap that serves may grow, in bytes or as text; beyond it the framework is out of memory.
+        capture: what is recorded with each allocation: `nothing`, the current `label`, the Python `stack` as well, or
+            `Stacks`; `bfcviz.live.capture.stacks` states the cost. By default the label; the stack where PyTorch is
             observed.
-        path: a new folder to record to, with several frameworks one for each in it. By default, and of the heaps of
-            further devices and streams, the newest events are kept in memory.
+        path: a new folder to record to, with a subfolder for each framework if there are several. By default, and for
+            the heaps of further devices and streams, the newest events are kept in memory.
         dashboard: in a notebook: display the live view under the cell.
         alerts: thresholds; see `Alert`.
         keep: events kept of each heap where nothing is recorded to disk; 64 bytes each.
 
     Raises:
-        LiveError: what was asked for cannot be; when the `with` begins, also where a framework cannot be watched
-            here. It is then as it was.
-        ValueError: a limit that is no size.
-        FileError: when the `with` begins: the folder holds something already.
+        LiveError: the arguments contradict each other or are unknown. When the `with` begins, also: a framework cannot
+            be watched here; it stays unchanged.
+        ValueError: the limit is not a size.
+        FileError: when the `with` begins: the folder is not empty.
     """
     most = None if limit is None else parse_bytes(limit, "limit")
     found = plan(frameworks, most, capture)
     folder = None if path is None else Path(path)
-    return Watch(Settings(found, folder, dashboard, check_alerts(alerts), keep))
+    return Watch(WatchSettings(found, folder, dashboard, check_alerts(alerts), keep))
 
 
 def _signature() -> Signature:
-    """Name every framework to `help` and to completion."""
-    own = signature(watch).parameters.values()
-    named = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Asked) for name in WATCHABLE]
-    return signature(watch).replace(
-        parameters=[*named, *(each for each in own if each.kind is Parameter.KEYWORD_ONLY)]
-    )
+    """A signature that names every framework, for `help` and completion."""
+    own = signature(watch)
+    kind = Parameter.KEYWORD_ONLY
+    frameworks = [Parameter(name, kind, default=None, annotation=Asked) for name in WATCHABLE]
+    options = [each for each in own.parameters.values() if each.kind is kind]
+    return own.replace(parameters=[*frameworks, *options])
 
 
 watch.__signature__ = _signature()  # type: ignore[attr-defined]

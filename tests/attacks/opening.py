@@ -1,4 +1,4 @@
-"""What a person does with a file: open it, go through it, have it explained. And good traces to start from."""
+"""Open a file as a user does: read it, seek in it, explain its events. Also valid traces to start from."""
 
 import json
 import random
@@ -8,8 +8,7 @@ import numpy as np
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.cli.info import info
-from bfcviz.cli.info_text import info_lines
+from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import BfcvizError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log_reader import Reader

@@ -123,7 +123,7 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
         on = number % 2 == 1
         dashboard.stop()
         if on:
-            dashboard.refresh()  # what came meanwhile may be lost: nobody was there to read it
+            dashboard.refresh()  # events of the meantime may be lost: no thread read them
             dashboard.start()
         pictures, head, missed = dashboard.pictures, heap.bfc.log.head, dashboard.trace._source.missed
         # The first ones warm up, and in a page they wait until it shows something.

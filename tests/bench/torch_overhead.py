@@ -4,7 +4,7 @@ Each way runs in a process of its own, for an allocator stays; the ways take tur
 
 ==========  =====================================================================================================
 `cached`    PyTorch's caching allocator, as it is
-`history`   the same, keeping a memory history with Python stacks that nobody reads
+`history`   the same, keeping a memory history with Python stacks that are never read
 `observed`  `observe_torch`, which reads that history meanwhile
 `pool`      `serve_torch(mechanism="pool")`
 `replaced`  `serve_torch(mechanism="replace")`

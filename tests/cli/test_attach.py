@@ -1,4 +1,4 @@
-"""`bfcviz attach`: waits for a recording, and serves its live page."""
+"""`bfcviz attach`: it waits for a recording and serves its live page."""
 
 import ast
 import asyncio
@@ -28,7 +28,7 @@ def test_the_page_is_a_live_dashboard(tmp_path, capsys):
     names = {}
     with Recording(tmp_path / "run"):
         *lines, last = view.page_code(str(tmp_path / "run"), "dark", "bfcviz.cli.attach").splitlines()
-        exec("\n".join(lines), names)  # noqa: S102  it is our own
+        exec("\n".join(lines), names)  # noqa: S102  bfcviz made this code
         shown = eval(last, names)  # noqa: S307
         assert isinstance(shown, LiveDashboard)
         assert shown.inspector.theme == "dark"
@@ -46,11 +46,11 @@ def test_the_folder_is_a_literal_in_the_pages_code(tmp_path):
     ]
 
 
-def test_a_recording_that_does_not_come_is_said(tmp_path, capsys):
+def test_it_fails_if_no_recording_starts_in_time(tmp_path, capsys):
     assert main(["attach", str(tmp_path / "run"), "--wait=0.1", "--no-browser"]) == 1
     waiting, error = capsys.readouterr().err.splitlines()
-    assert waiting == f"Waiting for a recording in {tmp_path / 'run'}; Ctrl-C ends it."
-    assert error.startswith(f"bfcviz: error: {tmp_path / 'run'}: no recording")
+    assert str(tmp_path / "run") in waiting
+    assert error.startswith(f"bfcviz: error: {tmp_path / 'run'}: ")
     assert "0.1 s" in error
 
 
@@ -61,7 +61,7 @@ def test_a_wait_that_never_ends_is_refused(wait, tmp_path, capsys):
     assert "argument --wait" in capsys.readouterr().err
 
 
-def test_what_is_no_recording_is_said_at_once(tmp_path, capsys):
+def test_a_folder_that_is_not_a_recording_is_refused_at_once(tmp_path, capsys):
     (tmp_path / "notes").write_text("mine")
     assert main(["attach", str(tmp_path), "--no-browser"]) == 1
     assert "is not a recording" in capsys.readouterr().err
@@ -86,7 +86,7 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
         shown.close()
 
     async def until(true):
-        while not true():  # noqa: ASYNC110  what is awaited lets the loop run
+        while not true():  # noqa: ASYNC110  the sleep lets the loop run
             await asyncio.sleep(0.01)
 
     def land(number):

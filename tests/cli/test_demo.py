@@ -1,3 +1,5 @@
+"""`bfcviz demo`: it copies the notebook and starts JupyterLab."""
+
 import json
 import os
 import re
@@ -31,18 +33,18 @@ def test_another_sample_is_another_notebook(tmp_path):
     assert [cell.replace('"conv"', '"lstm"') for cell in cells(own)] == cells(other)
 
 
-def test_a_copy_that_somebody_worked_in_is_kept(tmp_path, capsys):
+def test_an_edited_copy_is_kept(tmp_path, capsys):
     copy = demo.copy_notebook(tmp_path, "conv")
     demo.copy_notebook(tmp_path, "conv")
     assert capsys.readouterr().out == ""
     copy.write_text("mine")
     assert demo.copy_notebook(tmp_path, "conv") == copy
     assert copy.read_text() == "mine"
-    assert "Keeping your" in capsys.readouterr().out
+    assert "kept" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("block", ["file-for-folder", "folder-for-file"])
-def test_a_place_that_takes_no_copy_is_said(block, tmp_path, monkeypatch, capsys):
+def test_a_folder_that_cannot_hold_the_copy_is_an_error(block, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "there"
     if block == "file-for-folder":
         folder.write_text("a file")
@@ -60,8 +62,8 @@ def test_without_jupyterlab_the_command_that_installs_it_is_named(tmp_path, monk
     assert not (tmp_path / "new").exists()
 
 
-def test_an_installation_without_notebooks_is_told_apart(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo, "_HOMES", (tmp_path,))
+def test_an_installation_without_notebooks_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(demo, "NOTEBOOK_FOLDERS", (tmp_path,))
     assert main(["demo", "--dir", str(tmp_path / "new")]) == 1
     assert "lacks 01_step_through.ipynb" in capsys.readouterr().err
 
@@ -101,7 +103,7 @@ def test_jupyterlab_comes_up_on_the_notebook_and_ctrl_c_ends_it(tmp_path):
 
 
 def homes(folder):
-    """Jupyter's folders, so that a person's own settings stay out of the test."""
+    """Folders for Jupyter, so that the user's own settings do not affect the test."""
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     labs = ("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")
     return {name: str(folder / name.lower()) for name in names + labs}
@@ -116,5 +118,5 @@ def printed_address(log, process):
         )
         if found:
             return found.groups()
-        time.sleep(0.05)  # between two looks, not in place of one
+        time.sleep(0.05)  # between two checks
     return pytest.fail(f"no address was printed:\n{log.read_text()}")

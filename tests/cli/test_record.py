@@ -1,4 +1,4 @@
-"""`bfcviz record` around real programs: what they notice (nothing), what is recorded, and what is said."""
+"""`bfcviz record` with real programs: they run unchanged, are recorded, and a summary is printed."""
 
 import os
 import re
@@ -28,7 +28,7 @@ sys.exit(int(sys.stdin.read()))
 
 
 def recording(*words, folder, env=None, **options):
-    """`bfcviz record -o FOLDER WORDS`, to its end; `input` is 0 unless told otherwise."""
+    """Run `bfcviz record -o FOLDER WORDS` to its end; `input` is 0 by default."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     if not COMPILED:
         env["BFCVIZ_UNCOMPILED"] = "1"
@@ -50,14 +50,15 @@ def train(tmp_path):
     return path
 
 
-def test_a_script_is_recorded_and_notices_nothing(train, tmp_path):
+def test_a_script_runs_unchanged_and_is_recorded(train, tmp_path):
     folder = tmp_path / "run.bfc"
     done = recording("--", sys.executable, train, "a", "--limit", "-o", "--", "b", folder=folder, input="7")
     assert (done.returncode, done.stdout) == (7, "trained a --limit -o -- b\n")
     said = done.stderr.splitlines()
     assert said[0] == "careful"
     assert said[1].startswith(f"bfcviz: {folder}: ")
-    assert said[1].endswith(f"complete. To look at it: bfcviz view {folder}")
+    assert said[1].endswith(f"bfcviz view {folder}")
+    assert "complete" in said[1]
     assert " events, served numpy (peak " in said[1]
     assert len(said) == 2
     trace = Trace.open(folder)
@@ -86,17 +87,17 @@ def test_however_python_is_started(how, train, tmp_path):
     done = recording("--", "sh", "-c", line, folder=folder, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert 5000 in requests_in(folder)
-    assert "complete. To look at it" in done.stderr
+    assert "complete" in done.stderr
 
 
-def test_a_python_without_bfcviz_borrows_it(train, tmp_path):
+def test_a_python_without_bfcviz_is_recorded_too(train, tmp_path):
     venv.create(tmp_path / "venv", with_pip=False)
     only = tmp_path / "only"
     only.mkdir()
     for part in Path(np.__file__).parents[1].glob("numpy*"):
         (only / part.name).symlink_to(part)
     python, folder = tmp_path / "venv" / "bin" / "python", tmp_path / "run.bfc"
-    path = {"PYTHONPATH": f"{ROOT / 'bfcviz' / 'live' / 'startup'}{os.pathsep}{only}"}
+    path = {"PYTHONPATH": f"{ROOT / 'bfcviz' / 'live' / 'process' / 'startup'}{os.pathsep}{only}"}
     code = "import sys, numpy; numpy.empty(5000, numpy.uint8); del sys.modules['bfcviz']; import bfcviz"
     words = ["env", *(f"{name}={value}" for name, value in path.items()), python, "-c", code]
     done = recording("--", *words, folder=folder, cwd=tmp_path)
@@ -107,8 +108,8 @@ def test_a_python_without_bfcviz_borrows_it(train, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["true"], "no Python process began that reads PYTHONPATH"),
-        ([sys.executable, "-I", "-c", "import numpy"], "no Python process began that reads PYTHONPATH"),
+        (["true"], "no Python process started"),
+        ([sys.executable, "-I", "-c", "import numpy"], "no Python process started"),
         (
             [sys.executable, "-c", "import sys; assert 'numpy' not in sys.modules"],
             "no Python process imported numpy",
@@ -116,21 +117,22 @@ def test_a_python_without_bfcviz_borrows_it(train, tmp_path):
         ([sys.executable, "-c", "raise SystemExit"], "no Python process imported numpy"),
     ],
 )
-def test_what_is_not_recorded_is_said(words, says, tmp_path):
+def test_the_summary_says_why_nothing_was_recorded(words, says, tmp_path):
     done = recording("--", *words, folder=tmp_path / "run.bfc")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(f"bfcviz: nothing was recorded: {says}")
     assert not (tmp_path / "run.bfc").exists()
 
 
-def test_what_cannot_be_recorded_runs_as_ever(train, tmp_path):
+def test_a_program_that_cannot_be_recorded_runs_unchanged(train, tmp_path):
     done = recording("--limit", "0", "--", sys.executable, train, folder=tmp_path / "run.bfc", input="3")
     assert (done.returncode, done.stdout) == (3, "trained\n")
     assert "nothing was recorded: " in done.stderr
-    assert "could not: InvalidRequest: a memory limit of 0 bytes" in done.stderr
+    for fact in ("InvalidRequest", "limit of 0 bytes"):
+        assert fact in done.stderr
 
 
-def test_a_framework_without_a_gpu_runs_as_ever(tmp_path):
+def test_a_framework_without_a_gpu_runs_unchanged(tmp_path):
     (tmp_path / "torch.py").write_text(
         "from types import SimpleNamespace\n__version__ = '2.9.0'\n"
         "cuda = SimpleNamespace(is_available=lambda: False)\n"
@@ -138,7 +140,8 @@ def test_a_framework_without_a_gpu_runs_as_ever(tmp_path):
     (tmp_path / "train.py").write_text("import torch; print(torch.__version__)")
     done = recording("--torch", "--", sys.executable, tmp_path / "train.py", folder=tmp_path / "run.bfc")
     assert (done.returncode, done.stdout) == (0, "2.9.0\n")
-    assert "could not: LiveError: PyTorch 2.9.0 was to be observed, but sees no CUDA device" in done.stderr
+    for fact in ("LiveError: PyTorch 2.9.0 ", "no CUDA device"):
+        assert fact in done.stderr
     assert not (tmp_path / "run.bfc").exists()
 
 
@@ -157,13 +160,12 @@ profiler = SimpleNamespace(experimental=Profiler())
     done = recording("--tensorflow", "--", sys.executable, tmp_path / "train.py", folder=folder)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     look = folder / "window-000001" / "a.xplane.pb"
-    assert done.stderr == (
-        f"bfcviz: {folder}: 1 window of TensorFlow (it cannot be shown: {look}: the file is empty)\n"
-    )
+    assert done.stderr.startswith(f"bfcviz: {folder}: 1 window of TensorFlow ")
+    assert f"{look}: the file is empty" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["window-000001"]
 
 
-def test_stacks_are_recorded_where_wanted(train, tmp_path):
+def test_stacks_are_recorded_with_the_option(train, tmp_path):
     done = recording("--stack", "--", sys.executable, train, folder=tmp_path / "run.bfc")
     assert done.returncode == 0, done.stderr
     trace = Trace.open(tmp_path / "run.bfc")
@@ -171,7 +173,7 @@ def test_stacks_are_recorded_where_wanted(train, tmp_path):
     assert any(f"({train}:4)" in stack for stack in stacks)
 
 
-def test_a_numpy_that_fails_to_import_fails_as_ever(tmp_path):
+def test_a_numpy_that_fails_to_import_fails_as_before(tmp_path):
     (tmp_path / "numpy.py").write_text("raise ImportError('broken')")
     (tmp_path / "try.py").write_text("try: import numpy\nexcept ImportError as error: print(error)")
     done = recording("--", sys.executable, tmp_path / "try.py", folder=tmp_path / "run.bfc")
@@ -188,14 +190,14 @@ except MemoryError: print("full")
     words = ["--limit", "1MiB", "--small=1KiB", "--", sys.executable, "-c", code]
     done = recording(*words, folder=tmp_path / "run.bfc")
     assert done.stdout == "full\n"
-    assert " of 1.0 MiB; 1 request failed), complete" in done.stderr
+    assert " of 1.0 MiB; 1 request failed)" in done.stderr
     trace = Trace.open(tmp_path / "run.bfc")
     assert trace.origin.pools[0].limit == MiB
     assert 5000 in requests_in(tmp_path / "run.bfc")
     assert min(requests_in(tmp_path / "run.bfc")) >= KiB
 
 
-def test_who_comes_after_the_end_is_not_recorded(tmp_path):
+def test_a_process_that_starts_after_the_end_is_not_recorded(tmp_path):
     (tmp_path / "late.py").write_text(
         "import sys; sys.stdin.read(); import numpy; print(numpy.ones(3).sum())"
     )
@@ -221,7 +223,7 @@ def test_who_comes_after_the_end_is_not_recorded(tmp_path):
     assert not (tmp_path / "run.bfc").exists()
 
 
-def test_a_sitecustomize_of_ones_own_runs_too(tmp_path):
+def test_the_users_sitecustomize_runs_too(tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "sitecustomize.py").write_text("import builtins; builtins.MINE = __file__")
@@ -233,7 +235,7 @@ def test_a_sitecustomize_of_ones_own_runs_too(tmp_path):
     assert not any("startup" in place for place in said)
 
 
-def test_nothing_shows_that_numpy_was_waited_for(tmp_path):
+def test_the_import_hook_leaves_no_trace(tmp_path):
     code = """
 import sys, importlib.util, numpy
 print(type(importlib.util.find_spec("numpy").loader).__module__, type(numpy.__loader__).__module__)
@@ -244,7 +246,7 @@ print([finder for finder in sys.meta_path if "sitecustomize" in type(finder).__m
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_run_as_ever_and_are_counted(method, tmp_path):
+def test_workers_run_unchanged_and_are_counted(method, tmp_path):
     (tmp_path / "work.py").write_text(f"""
 import multiprocessing as mp, warnings
 import numpy as np
@@ -264,8 +266,8 @@ if __name__ == "__main__":
     assert 4321 not in requests_in(folder)
 
 
-def test_numpy_imported_in_a_thread_is_said(tmp_path):
-    """NumPy's memory belongs to a context: the main thread is not served by what another one did."""
+def test_the_summary_says_that_numpy_was_imported_in_a_thread(tmp_path):
+    """NumPy's handler belongs to a context: serving one thread does not serve the main thread."""
     code = """
 import threading
 def work():
@@ -280,10 +282,11 @@ np.empty(4321, np.uint8)
     done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run.bfc")
     assert 1234 in requests_in(tmp_path / "run.bfc")
     assert 4321 not in requests_in(tmp_path / "run.bfc")
-    assert ", without what was done outside the thread or task that first imported NumPy. " in done.stderr
+    assert ", without " in done.stderr
+    assert "first imported NumPy" in done.stderr
 
 
-def test_a_process_that_ends_at_once_leaves_what_it_did(tmp_path):
+def test_a_process_that_exits_at_once_leaves_its_events(tmp_path):
     code = "import os, numpy as np; np.empty(1234, np.uint8); os._exit(5)"
     folder = tmp_path / "run.bfc"
     done = recording("--", sys.executable, "-c", code, folder=folder)

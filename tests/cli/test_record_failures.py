@@ -1,4 +1,4 @@
-"""`bfcviz record` where the recording cannot be written: the program goes on, one line says why, the status is 1."""
+"""`bfcviz record` if the recording cannot be written: the program runs on, one line says why, the status is 1."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from bfcviz.events.trace import Trace
 
 BEGIN = """
 import resource, shutil, sys
-def full(at):  # files of more bytes fail, as they would on a full disk
+def full(at):  # larger files fail, as on a full disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
 """
 WORK = "import numpy as np; kept = [np.empty(5000, np.uint8) for _ in range(10)]; "
@@ -25,7 +25,7 @@ def run(code, folder, **options):
 
 
 @pytest.mark.parametrize(
-    ("code", "says", "own"),
+    ("code", "fact", "own"),
     [
         ("full(10); " + WORK, "nothing was recorded: ", 0),
         (WORK + "full(10); ", "complete events read", 0),
@@ -34,14 +34,14 @@ def run(code, folder, **options):
     ],
     ids=["full at the beginning", "full at the end", "removed", "of a program that failed"],
 )
-def test_a_recording_that_cannot_be_written(code, says, own, tmp_path):
+def test_a_recording_that_cannot_be_written(code, fact, own, tmp_path):
     folder = tmp_path / "run.bfc"
     done = run(code.format(folder=str(folder)), folder, input=str(own))
     assert (done.returncode, done.stdout) == (own or 1, "done\n")
     assert len(done.stderr.splitlines()) == 1
-    assert says in done.stderr
+    assert fact in done.stderr
     assert "imported numpy" not in done.stderr
-    assert folder.exists() == ("read" in says)
+    assert folder.exists() == ("read" in fact)
 
 
 def test_a_disk_that_becomes_full(tmp_path):
@@ -50,7 +50,7 @@ def test_a_disk_that_becomes_full(tmp_path):
     done = run("full(1 << 20); " + WORK + many, folder)
     assert (done.returncode, done.stdout) == (1, "done\n")
     assert len(done.stderr.splitlines()) == 1
-    assert "later events were not recorded: File too large" in done.stderr
+    assert "File too large" in done.stderr
     trace = Trace.open(folder)
     assert (len(trace), trace.origin.status) == (1 << 14, Status.TRUNCATED)
     assert folder.joinpath("events.bin").stat().st_size == 1 << 20
@@ -64,7 +64,7 @@ def test_a_file_that_is_truncated_beneath_the_program(tmp_path):
     assert (done.returncode, done.stdout) == (1, "done\n")
     assert len(done.stderr.splitlines()) == 1
     assert "3 events" in done.stderr
-    assert "truncated by another process" in done.stderr
+    assert "truncated" in done.stderr
 
 
 def test_another_recording_in_its_place_is_left_alone(tmp_path):
@@ -90,7 +90,7 @@ def test_a_recording_that_is_not_the_programs_is_not_reported_as_its_own(tmp_pat
     assert "process 1" in done.stderr
 
 
-def test_of_two_that_want_one_folder_the_second_is_refused(tmp_path):
+def test_a_second_recorder_of_the_same_folder_is_refused(tmp_path):
     folder, proof = tmp_path / "run.bfc", tmp_path / "proof"
     first = "import sys; print('begun', flush=True); sys.stdin.read(); import numpy; numpy.empty(5000, 'u1')"
     command = [sys.executable, "-m", "bfcviz", "record", "-o", folder, "--", sys.executable, "-c", first]
@@ -107,7 +107,7 @@ def test_of_two_that_want_one_folder_the_second_is_refused(tmp_path):
     assert 5000 in requests_in(folder)
 
 
-def test_no_room_to_leave_word_is_said_before_anything_runs(tmp_path):
+def test_without_a_temporary_folder_the_program_does_not_run(tmp_path):
     proof = tmp_path / "proof"
     code = (
         "import sys, tempfile; tempfile.tempdir = '/nowhere'\n"

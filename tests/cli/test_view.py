@@ -29,7 +29,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_files_name_is_a_literal_and_never_code(name, tmp_path):
+def test_the_name_of_a_file_is_a_literal_and_never_code(name, tmp_path):
     code = view.page_code(str(tmp_path / name), "dark")
     assert code.isascii()
     *_, shown = ast.parse(code).body
@@ -45,7 +45,7 @@ def test_a_relative_file_is_found_from_where_the_page_runs(tmp_path, monkeypatch
 def test_the_page_shows_an_inspector_of_the_file(tmp_path, capsys):
     names = {}
     *lines, last = view.page_code(SAMPLE, "light").splitlines()
-    exec("\n".join(lines), names)  # noqa: S102  it is our own
+    exec("\n".join(lines), names)  # noqa: S102  bfcviz made this code
     shown = eval(last, names)  # noqa: S307
     assert isinstance(shown, bfcviz.Inspector)
     assert view.dashboard(str(tmp_path / "gone.parquet"), "light") is None
@@ -69,14 +69,14 @@ def test_a_port_is_a_number(port, capsys):
     with pytest.raises(SystemExit) as left:
         main(["view", SAMPLE, f"--port={port}"])
     assert left.value.code == 2
-    assert "is no port" in capsys.readouterr().err
+    assert "not a port" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("ip", "loopback"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("build.example", False)],  # noqa: S104
 )
-def test_loopback_is_told_apart(ip, loopback):
+def test_loopback_addresses_are_recognised(ip, loopback):
     assert view.is_loopback(ip) is loopback
 
 
@@ -90,7 +90,7 @@ def viewing(*options, folder, log):
     )
 
 
-def test_a_port_that_is_taken_is_said(tmp_path):
+def test_a_port_in_use_is_an_error(tmp_path):
     with socket.socket() as taken, (tmp_path / "log").open("w+") as log:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -106,13 +106,13 @@ def test_a_port_that_is_taken_is_said(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
 
 
-def test_an_address_of_no_machine_here_is_said(tmp_path):
+def test_an_address_of_another_machine_is_an_error(tmp_path):
     with (tmp_path / "log").open("w+") as log, viewing("--ip=192.0.2.1", folder=tmp_path, log=log) as process:
         assert process.wait(timeout=LIMIT_S) == 1
     assert "cannot listen on 192.0.2.1: " in (tmp_path / "log").read_text()
 
 
-def test_only_who_has_the_token_gets_the_page(tmp_path):
+def test_the_page_needs_the_token(tmp_path):
     log = tmp_path / "log"
     with log.open("wb") as sink:
         process = viewing(folder=tmp_path, log=sink)
@@ -159,7 +159,7 @@ def test_no_route_fails_or_is_open_and_a_closed_terminal_leaves_nothing(tmp_path
         without = {path: raw_status(server, path) for path in NO_FILES}
         with_it = {path: raw_status(server, f"{path}?token={token}") for path in NO_FILES}
         script = ask(f"{server}voila/templates/lab/static/voila.js").status_code
-        ask(f"{server}?token={token}")  # a kernel begins
+        ask(f"{server}?token={token}")  # a kernel starts
         children = children_of(process.pid)
     finally:
         process.send_signal(signal.SIGHUP)
@@ -167,13 +167,13 @@ def test_no_route_fails_or_is_open_and_a_closed_terminal_leaves_nothing(tmp_path
     assert (left.status_code, left.headers["Location"], script, status) == (302, "/login", 200, 0)
     assert set(without.values()) | set(with_it.values()) <= {404, 403, 302}, (without, with_it)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
-    assert "Traceback" not in log.read_text().split("Ctrl-C ends it.")[-1]
+    assert "Traceback" not in log.read_text().split("Ctrl-C")[-1]
     assert not any(os.path.exists(f"/proc/{child}/exe") for child in children)  # noqa: PTH110
 
 
 def test_with_nohup_it_outlives_its_terminal_and_sigterm_leaves_nothing(tmp_path):
     log = tmp_path / "log"
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what is started inherits it
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits it
     try:
         with log.open("wb") as sink:
             process = viewing(folder=tmp_path, log=sink)
@@ -190,7 +190,7 @@ def test_with_nohup_it_outlives_its_terminal_and_sigterm_leaves_nothing(tmp_path
 
 
 def raw_status(server, path):
-    """The status of a path that is sent as it is: `requests` would tidy it up."""
+    """The status of a path that is sent unchanged: `requests` would normalise it."""
     connection = http.client.HTTPConnection(server.removeprefix("http://").rstrip("/"), timeout=LIMIT_S)
     with contextlib.closing(connection):
         connection.request("GET", f"/{path}")
@@ -207,5 +207,5 @@ def printed_address(log, process):
     while time.monotonic() < until and process.poll() is None:
         if found := re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\w{32})\n", log.read_text()):
             return found.groups()
-        time.sleep(0.05)  # between two looks, not in place of one
+        time.sleep(0.05)  # between two checks
     return pytest.fail(f"no address was printed:\n{log.read_text()}")

@@ -1,4 +1,4 @@
-"""A real kernel, without a page: cells run in it, and what they show comes back."""
+"""A real kernel without a page: it runs cells and returns what they show."""
 
 import os
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ LIMIT_S = 60
 
 
 class Shown:
-    """What one cell left behind.
+    """The output of one cell.
 
     Attributes:
         text: what it printed.
@@ -63,7 +63,7 @@ class Kernel:
         return shown
 
     def ask(self, expression):
-        """What an expression is, as text."""
+        """The value of an expression, as text."""
         shown = self.run(f"print({expression})")
         assert shown.error is None, shown.error
         return shown.text.strip()
@@ -75,7 +75,7 @@ class Kernel:
             pass
 
     def rest(self):
-        """What the cell that was started shows from here to its end."""
+        """The output of the started cell from now to its end."""
         shown = Shown()
         while (message := self.client.get_iopub_msg(timeout=LIMIT_S))["msg_type"] != "status" or (
             message["content"]["execution_state"] != "idle"

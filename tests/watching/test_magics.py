@@ -1,4 +1,4 @@
-"""The magics, and watch itself, in a real kernel: what each cell shows, and what is left when things go wrong."""
+"""The magics, and watch itself, in a real kernel: what each cell shows, and what is left after an error."""
 
 import pytest
 from watching.kernels import kernel
@@ -37,13 +37,13 @@ def prepare(shell):
 # -- %%bfcviz ------------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_cell_shows_its_peak_and_who_held_it(shell):
+def test_a_recorded_cell_shows_its_peak_and_the_holders(shell):
     shown = shell.run(
         "%%bfcviz --numpy --limit 64MiB --into run\n"
         "with bfcviz.label('forward'):\n    a = np.empty(1 << 20)\nprint('worked')\na.nbytes"
     )
     assert shown.error is None
-    assert shown.text == "worked\n8388608"  # printed, and the value of the last expression
+    assert shown.text == "worked\n8388608"  # the output, and the value of the last expression
     (html,) = shown.html
     assert "NumPy is served" in html
     assert "Peak of numpy: 8.0 MiB in use" in html
@@ -55,10 +55,10 @@ def test_a_recorded_cell_shows_its_peak_and_who_held_it(shell):
 def test_a_semicolon_shows_no_value_and_an_empty_cell_no_map(shell):
     shown = shell.run("%%bfcviz --limit 1MiB\n1 + 1;")
     assert (shown.text, shown.figures) == ("", 0)
-    assert "Nothing was allocated on the heap of numpy." in shown.html[0]
+    assert "No allocation on the heap of numpy" in shown.html[0]
 
 
-def test_the_report_tells_where_the_peak_was_allocated_if_stacks_are_recorded(shell):
+def test_the_report_names_the_function_if_stacks_are_recorded(shell):
     (html,) = shell.run("%%bfcviz --stack\ndef work():\n    return np.empty(10_000)\na = work()").html
     assert "work (" in html
 
@@ -80,18 +80,18 @@ def test_an_exception_in_the_cell_is_the_cells(shell):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "facts"),
     [
         ("--tensorflow", "unrecognized arguments: --tensorflow"),
         ("--limit", "expected one argument"),
-        ("--into 3x", "--into 3x was asked for: give the name of a variable"),
-        ("--limit much", "limit='much' is not a size in bytes"),
+        ("--into 3x", "--into 3x"),
+        ("--limit much", "limit='much'"),
         ("--limit 100000TiB", "this machine has"),
     ],
 )
-def test_a_wrong_word_is_said_and_nothing_runs(shell, line, said):
+def test_a_wrong_line_is_refused_and_the_cell_does_not_run(shell, line, facts):
     shown = shell.run(f"%%bfcviz {line}\nprint('ran')")
-    assert said in f"{shown.error}{shown.text}"
+    assert facts in f"{shown.error}{shown.text}"
     assert "ran\n" not in shown.text
 
 
@@ -101,21 +101,21 @@ def test_a_wrong_word_is_said_and_nothing_runs(shell, line, said):
 def test_live_shows_what_runs_in_later_cells_until_it_is_ended(shell):
     begun = shell.run("%bfcviz_live --limit 64MiB")
     assert (begun.error, begun.widgets) == (None, 1)
-    w = "bfcviz.Watch._under_way"
+    w = "bfcviz.Watch.current"
     assert shell.run(f"w = {w}\nbefore = w.sources[0].allocator.stats().num_allocs").error is None
     shell.run("b = np.empty(1000)")
     assert shell.ask("w.sources[0].allocator.stats().num_allocs - before") == "1"
     again = shell.run("%bfcviz_live")
-    assert "the live dashboard is there already" in again.error
+    assert "already shown" in again.error
     inside = shell.run("%%bfcviz\n1")
-    assert "something is watched already" in inside.error
+    assert "another watch is running" in inside.error
     failed = shell.run(FRAGMENT)
     assert "MemoryError" in failed.error
     assert {*failed.order} == {"html", "figure", "error"}
-    assert "attention failed to allocate 24.0 MiB" in shell.ask("w.dashboard._notices.value")
+    assert "attention failed to allocate 24.0 MiB" in shell.ask("w.dashboard.notices")
     assert shell.run("%bfcviz_live off").error is None
     assert shell.ask("w.dashboard.renderer.running, w.errors") == "False []"
-    assert "nothing is shown live" in shell.run("%bfcviz_live off").text
+    assert "no live dashboard" in shell.run("%bfcviz_live off").text
 
 
 def test_between_cells_the_kernel_has_its_own_memory(shell):
@@ -127,10 +127,10 @@ def test_between_cells_the_kernel_has_its_own_memory(shell):
     shell.run("%bfcviz_live off\nget_ipython().events.unregister('post_run_cell', note)")
 
 
-def test_taking_the_extension_out_ends_it(shell):
+def test_unloading_the_extension_ends_it(shell):
     shell.run("%bfcviz_live --limit 64MiB")
     assert shell.run("%unload_ext bfcviz").error is None
-    assert shell.ask(f"{IS_PLAIN}, bfcviz.Watch._under_way") == "True None"
+    assert shell.ask(f"{IS_PLAIN}, bfcviz.Watch.current") == "True None"
     assert "%bfcviz_live` not found" in shell.run("%bfcviz_live").text
     prepare(shell)
 
@@ -154,12 +154,10 @@ def test_an_interrupt_ends_the_cell_and_the_watch(tmp_path):
         )
         shell.manager.interrupt_kernel()
         assert shell.rest().error.startswith("KeyboardInterrupt")
-        assert (
-            shell.ask(f"{IS_PLAIN}, w.trace.origin.status, bfcviz.Watch._under_way") == "True complete None"
-        )
+        assert shell.ask(f"{IS_PLAIN}, w.trace.origin.status, bfcviz.Watch.current") == "True complete None"
 
 
-def test_after_a_restart_one_can_watch_anew_and_what_was_recorded_opens(tmp_path):
+def test_after_a_restart_a_new_watch_starts_and_the_old_recording_opens(tmp_path):
     with kernel(tmp_path / "home", tmp_path) as shell:
         prepare(shell)
         shell.start(

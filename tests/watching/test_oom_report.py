@@ -1,4 +1,4 @@
-"""Where memory runs out: what is told, and that the error leaves as it was."""
+"""What is shown when memory runs out, and that the error stays unchanged."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ from bfcviz.watching.oom_report import last_failure
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What would be displayed, in a notebook."""
+    """The things that a notebook would display."""
     things = []
     monkeypatch.setattr(notebook, "has_kernel", lambda: True)
     monkeypatch.setattr(notebook, "show", lambda *those: things.extend(those))
@@ -26,7 +26,7 @@ def watched(**options):
 
 
 def fragment():
-    """8 MiB pieces, every other one given back, then a request that fits in none."""
+    """Allocate 8 MiB pieces, free every other one, then request more than a piece."""
     with bfcviz.label("layers"):
         held = [np.empty(MIB) for _ in range(7)]
     del held[1::2]
@@ -34,18 +34,18 @@ def fragment():
         return np.empty(3 * MIB), held
 
 
-def test_a_request_that_failed_is_told_with_what_lay_around_the_largest_hole():
+def test_it_shows_the_neighbours_of_the_largest_free_chunk():
     heap = new_heap(64 * MIB)
     first, second, _ = (heap.allocate(16 * MIB, label=name) for name in ("weights", "<hidden>", "momentum"))
     heap.free(second)
     assert heap.try_allocate(20 * MIB, label="attention") is None
     heap.free(first)
     found = last_failure(trace_of(heap))
-    assert found.words.startswith("attention failed to allocate 20.0 MiB: 32.0 MiB free")
+    assert found.words.startswith("attention failed to allocate 20.0 MiB")
     rows = dict(found.rows)
-    assert rows["asked for"] == "20.0 MiB (20,971,520 bytes when rounded up)"
+    assert rows["requested"].startswith("20.0 MiB (20,971,520 bytes")
     assert rows["free"] == "32.0 MiB in 2 chunks"
-    assert rows["pool"] == "64.0 MiB of at most 64.0 MiB"
+    assert rows["pool"].count("64.0 MiB") == 2
     assert rows["largest free chunk"].startswith("16.0 MiB at ")
     assert rows["before it"].endswith(", weights")
     assert rows["after it"].endswith(", momentum")
@@ -59,7 +59,7 @@ def test_names_cannot_break_the_page():
     assert "<script>" not in last_failure(trace_of(heap))._repr_html_()
 
 
-def test_where_nothing_is_free_or_nothing_failed_there_is_less_to_tell():
+def test_without_free_memory_it_has_fewer_rows_and_without_a_failure_there_is_none():
     heap = new_heap(MIB)
     trace = trace_of(heap)
     assert last_failure(trace) is None
@@ -68,7 +68,7 @@ def test_where_nothing_is_free_or_nothing_failed_there_is_less_to_tell():
     assert last_failure(trace) is None
     heap.try_allocate(256)
     trace.refresh()
-    assert [name for name, _ in last_failure(trace).rows] == ["asked for", "pool", "free"]
+    assert [name for name, _ in last_failure(trace).rows] == ["requested", "pool", "free"]
 
 
 def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
@@ -80,34 +80,34 @@ def test_in_a_notebook_it_is_shown_before_the_error_leaves(shown, tmp_path):
     assert failure.words.startswith("attention failed to allocate 24.0 MiB")
     assert "layers" in dict(failure.rows)["after it"] + dict(failure.rows)["before it"]
     assert "Region map" in figure.layout.annotations[0].text
-    assert len(caught.value.__notes__) == 1  # the numbers, as ever
+    assert len(caught.value.__notes__) == 1  # the numbers that NumPy's handler adds
     assert bfcviz.open(tmp_path / "run").origin.status == "complete"
     assert last_failure(bfcviz.open(tmp_path / "run")) == failure
     assert w.errors == []
 
 
-def test_elsewhere_the_error_carries_it():
+def test_without_a_notebook_the_error_has_it_as_a_note():
     with pytest.raises(MemoryError) as caught, watched() as w:
         fragment()
     assert caught.value.__notes__[-1] == str(w.failure)
 
 
-def test_it_is_said_in_the_dashboard_too():
+def test_the_dashboard_shows_it_too():
     w = watched()
     with contextlib.suppress(MemoryError), w:
         dashboard = w.dashboard
         fragment()
-    assert "attention failed to allocate 24.0 MiB" in dashboard._notices.value
+    assert dashboard.notices == [w.failure.words]
     dashboard.close()
 
 
-def test_an_error_that_was_caught_inside_is_the_workloads_own(shown):
+def test_an_error_caught_inside_is_not_shown(shown):
     with watched() as w, pytest.raises(MemoryError):
         fragment()
     assert (w.failure, shown) == (None, [])
 
 
-def test_another_error_is_no_failure_of_memory(shown):
+def test_another_error_is_not_shown(shown):
     w = watched()
     with contextlib.suppress(ZeroDivisionError), w:
         with contextlib.suppress(MemoryError):
@@ -117,7 +117,7 @@ def test_another_error_is_no_failure_of_memory(shown):
     assert (w.failure, shown) == (None, [])
 
 
-def test_a_failure_that_is_told_meanwhile_is_told_once(shown):
+def test_a_failure_shown_inside_is_shown_once(shown):
     with watched() as w:
         with pytest.raises(MemoryError) as caught:
             fragment()
@@ -127,7 +127,7 @@ def test_a_failure_that_is_told_meanwhile_is_told_once(shown):
     assert len(shown) == 2
 
 
-def test_a_picture_that_cannot_be_made_does_not_hide_the_error(shown, monkeypatch):
+def test_an_error_in_the_picture_does_not_hide_the_workloads_error(shown, monkeypatch):
     monkeypatch.setattr(notebook, "show", lambda *_: 1 / 0)
     with pytest.raises(MemoryError), watched() as w:
         fragment()

@@ -1,4 +1,4 @@
-"""CuPy watched: its real arrays, over host memory where there is no GPU."""
+"""Watch CuPy: its real arrays, in host memory where there is no GPU."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from live.cupy_stand_in import cupy, gpu, needs_cupy
 import bfcviz
 from bfcviz.errors import OutOfMemory
 from bfcviz.events.schema import Kind
-from bfcviz.live.cupy.serve import CupyServed
 from bfcviz.model.browse.navigation import events_of
 
 pytestmark = needs_cupy
@@ -22,7 +21,7 @@ def test_it_is_served_recorded_and_as_it_was_afterwards(gpu, tmp_path):
             array = cupy.empty(1000, np.float64)
         w.mark("step 1")
     assert cupy.cuda.get_allocator() == before
-    assert CupyServed._under_way is None
+    assert not w.sources[0].is_active
     (made,) = events_of(w.trace, [Kind.ALLOCATE])
     assert (w.trace.labels.name(int(made["label"])), int(made["requested"])) == ("weights", 8000)
     assert len(events_of(w.trace, [Kind.MARK])) == 1
@@ -32,5 +31,5 @@ def test_it_is_served_recorded_and_as_it_was_afterwards(gpu, tmp_path):
 def test_where_memory_runs_out_the_error_tells_why(gpu):
     with pytest.raises(OutOfMemory) as caught, bfcviz.watch(cupy=True, limit="8MiB") as w:
         cupy.empty(1 << 21, np.float64)
-    assert w.failure.words.startswith("An unnamed request failed to allocate 16.0 MiB")
+    assert w.failure.words.startswith("An unnamed request for 16.0 MiB")
     assert caught.value.__notes__[-1] == str(w.failure)

@@ -1,4 +1,4 @@
-"""What `bfcviz record` starts: exit status, signals, open files, as without it."""
+"""The program that `bfcviz record` starts: its exit status, signals and open files are unchanged."""
 
 import os
 import pty
@@ -28,11 +28,11 @@ def run(*words, **environment):
     return child_process.run(words, {**os.environ, **environment})
 
 
-def test_a_python_file_is_no_program(tmp_path, capsys, monkeypatch):
+def test_a_python_file_is_not_a_program(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print('trained')")
     assert main(["record", "-o", str(tmp_path / "run"), "--", "train.py"]) == 1
-    assert "that is a Python file; write: python train.py" in capsys.readouterr().err
+    assert "python train.py" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("status", [0, 1, 7, 255])
@@ -46,14 +46,14 @@ def test_a_program_that_a_signal_ended_is_counted_as_a_shell_does(number):
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "/", "/etc/hostname"])
-def test_what_cannot_be_started_is_said(program, tmp_path, capsys):
+def test_a_program_that_cannot_be_started_is_an_error(program, tmp_path, capsys):
     assert main(["record", "-o", str(tmp_path / "run.bfc"), "--", program]) == 1
     assert capsys.readouterr().err.startswith(f"bfcviz: error: cannot start {program}: ")
     assert not (tmp_path / "run.bfc").exists()
 
 
-def test_signals_are_as_python_found_them(capfd):
-    """Python ignores SIGPIPE, which no program expects; and none is blocked."""
+def test_signal_handlers_and_mask_are_the_defaults(capfd):
+    """SIGPIPE, which Python ignores, is not ignored; no signal is blocked."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     code = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
     assert run("sh", "-c", "kill -PIPE $$") == 128 + signal.SIGPIPE
@@ -77,7 +77,7 @@ def recorded(tmp_path, **options):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_signals_to_us_go_to_the_program(number, tmp_path):
+def test_signals_are_forwarded_to_the_program(number, tmp_path):
     pipe = subprocess.PIPE
     with recorded(tmp_path, stdout=pipe, stderr=pipe) as process:
         assert process.stdout.readline() == "ready\n"
@@ -86,11 +86,12 @@ def test_signals_to_us_go_to_the_program(number, tmp_path):
         process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out) == (128 + signal.SIGHUP, "")
-    assert err == "bfcviz: nothing was recorded: no Python process imported numpy\n"
+    assert "nothing was recorded" in err
+    assert err.count("\n") == 1
 
 
 def test_ctrl_c_comes_once(tmp_path):
-    """Typed in a terminal, it goes to both processes: it must not be passed on as well."""
+    """The terminal sends Ctrl-C to both processes, so it must not be forwarded too."""
     ours, theirs = pty.openpty()
     process = recorded(
         tmp_path,
@@ -105,7 +106,7 @@ def test_ctrl_c_comes_once(tmp_path):
         said = read_until(ours, "ready")
         os.write(ours, b"\x03")
         said += read_until(ours, "got SIGINT")
-        process.send_signal(signal.SIGUSR1)  # comes after another SIGINT, if there is one
+        process.send_signal(signal.SIGUSR1)  # arrives after a second SIGINT, if there is one
         said += read_until(ours, "got SIGUSR1")
         assert said.count("got SIGINT") == 1
     finally:
@@ -122,7 +123,7 @@ def _take_terminal():
 
 
 def read_until(terminal, text):
-    """What is printed until `text` is."""
+    """The output up to `text`."""
     said, until = "", time.monotonic() + LIMIT_S
     while text not in said:
         assert time.monotonic() < until, said

@@ -1,4 +1,4 @@
-"""Names from files and from outside cannot act on the terminal they are printed on."""
+"""Names from files and other programs cannot control the terminal that they are printed on."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import printable, say
-from bfcviz.watching.oom_report import Failure
+from bfcviz.watching.oom_report import OomReport
 from bfcviz.watching.report import report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
@@ -42,14 +42,14 @@ def evil_file(tmp_path):
     return path
 
 
-def test_what_a_terminal_acts_on_is_written_as_an_escape():
+def test_control_characters_are_printed_as_escapes():
     assert printable(EVIL) == SHOWN
     assert printable("\udcff\ud800") == r"\udcff\ud800"
     plain = "Größe 大 ∑ … \\ 'x' \u200d 👩"
     assert printable(plain) == plain
 
 
-def test_a_stream_that_knows_few_characters_is_enough():
+def test_an_ascii_stream_is_enough():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     say("Größe", "…", file=stream)
     assert stream.buffer.getvalue() == b"Gr\\xf6\\xdfe\n\\u2026\n"
@@ -104,7 +104,7 @@ def test_warnings_say_evil_words_harmlessly(monkeypatch, capsys):
     assert "warning: a\\x1b[2J" in err
 
 
-def test_what_is_said_of_a_recording_is_harmless(tmp_path):
+def test_the_summary_of_a_recording_is_harmless(tmp_path):
     folder = os.fsencode(tmp_path) + b"/run\x1b[31m\xff"
     code = "import numpy as np; x = np.ones(100_000)"
     command = [sys.executable, "-m", "bfcviz", "record", "-o", folder, "--", sys.executable, "-c", code]
@@ -118,4 +118,4 @@ def test_reports_and_failures_are_harmless_as_text(evil_file):
     text = str(report(bfcviz.open(evil_file), says=EVIL))
     assert_quiet(text)
     assert "owned" in text
-    assert_quiet(str(Failure(1, EVIL, [(EVIL, EVIL)])))
+    assert_quiet(str(OomReport(1, EVIL, [(EVIL, EVIL)])))
