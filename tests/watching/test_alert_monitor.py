@@ -3,10 +3,10 @@
 import threading
 
 import numpy as np
+from bfcviz.dashboard.sources import trace_of
 from heaps import KIB, MIB, new_heap
 
 import bfcviz
-from bfcviz.dashboard.sources import trace_of
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.watching.alert_monitor import GOOD_CHECKS, AlertMonitor
