@@ -1,4 +1,4 @@
-"""A file's bytes, plain or gzip, never more than a limit and never from anything but a regular file."""
+"""Read the bytes of a regular file, plain or gzip, up to a limit."""
 
 import os
 import zlib
@@ -16,21 +16,21 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 _PIECE = 1 << 20
 _PACKED_PIECE = 1 << 14
-"""What remains of a packed piece is copied for each piece and each gzip member that comes out of it."""
+"""Bytes of compressed data read at once. The rest is copied for each unpacked piece and each gzip member."""
 
 
 class Content(NamedTuple):
-    """`data` is what could be read; `cut` says why that is not all, None when it is all."""
+    """`data` is what could be read; `cut` says why the end is missing, None if nothing is missing."""
 
     data: bytes
     cut: str | None
 
 
 def read_head(path: Path, size: int = 1 << 16) -> bytes:
-    """Up to `size` bytes from the file's beginning, unpacked if it is gzip.
+    """Up to `size` bytes from the start of the file, unpacked if it is gzip.
 
     Raises:
-        FileError: there is no such file, it may not be read, it is no regular file, or its gzip is corrupt.
+        FileError: the file does not exist, cannot be read, is not a regular file, or its gzip data is corrupt.
     """
     return _collect(path, size, stop_at_limit=True).data
 
@@ -39,22 +39,20 @@ def read_content(path: Path, limit: int = MAX_BYTES) -> Content:
     """All bytes of the file, unpacked if it is gzip.
 
     Raises:
-        FileError: as `read_head`, there are more than `limit` bytes, or more than a file of this size may unpack to.
+        FileError: as `read_head`; or it has more than `limit` bytes, or more than a file of this size may unpack to.
     """
     return _collect(path, limit, stop_at_limit=False)
 
 
 def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
-    """What both readers do: gather pieces until the end or the limit."""
-    data = BytesIO()  # gives its bytes without copying them
+    """Collect pieces until the end or the limit."""
+    data = BytesIO()  # returns its bytes without a copy
     try:
         if not path.is_file():
             raise FileError(path, "", "not a regular file" if path.exists() else "there is no such file")
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if (
-                size == 0
-            ):  # also what the kernel makes up when it is read, as in /proc: some of that never ends
+            if size == 0:  # also files in /proc, which the kernel generates on reading; some never end
                 return Content(b"", None)
             packed = _is_packed(file)
             if size > limit and not packed and not stop_at_limit:
@@ -74,7 +72,7 @@ def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
 
 
 def _too_long(path: Path, limit: int) -> FileError:
-    return FileError(path, "", f"holds more than {format_bytes(limit)}, the most that is read")
+    return FileError(path, "", f"holds more than {format_bytes(limit)}, the limit")
 
 
 def _is_packed(file: FileIO) -> bool:
@@ -89,7 +87,7 @@ def _plain(file: FileIO) -> Iterator[bytes]:
 
 
 class _Unpacked:
-    """Iterates over the unpacked pieces of a gzip file of one or more members; `cut` is set at its end."""
+    """Iterates over the unpacked pieces of a gzip file of one or more members; sets `cut` at the end."""
 
     def __init__(self, path: Path, file: FileIO) -> None:
         self.cut: str | None = None

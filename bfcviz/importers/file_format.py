@@ -1,4 +1,4 @@
-"""What a file is, by its content; its name is not asked."""
+"""Detect the format of a file from its content, not from its name."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wir
 
 
 class Format(StrEnum):
-    """A format we read; the value is what `Origin.format` and `bfcviz info` call it."""
+    """A format that bfcviz reads; the value is its name in `Origin.format` and `bfcviz info`."""
 
     FOLDER = "bfcviz-folder"
     PARQUET = "bfcviz-parquet"
@@ -30,11 +30,11 @@ def detect_format(path: Path) -> Format:
     """The format of a file or folder.
 
     Raises:
-        FileError: it is not there, may not be read, is empty, or is of no format we read.
+        FileError: it does not exist, cannot be read, is empty, or has an unknown format.
     """
     try:
         is_folder = path.is_dir()
-    except OSError as error:  # a name too long, a folder on the way that may not be entered
+    except OSError as error:  # the name is too long, or a parent folder has no permission
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     if is_folder:
         return _format_of_folder(path)
@@ -44,7 +44,7 @@ def detect_format(path: Path) -> Format:
     for format_, matches in _BY_CONTENT.items():
         if matches(head):
             return format_
-    what = "a text file" if _is_text(head) else "of a format not known"
+    what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
 
 
@@ -64,7 +64,7 @@ def _is_parquet(head: bytes) -> bool:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Whether the first field is one of XSpace, and a plane in it begins as planes do."""
+    """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
     if _is_text(head):
         return False
     wire = Wire("", head)
@@ -73,17 +73,17 @@ def _is_xspace(head: bytes) -> bool:
         inside = list(islice(wire.fields(first.start, first.stop), 8)) if first.number == 1 else []
     except FileError:
         return False
-    # 1 planes, 2 errors, 3 warnings, 4 hostnames. A pprof profile begins alike, but with numbers in field 1.
+    # 1 planes, 2 errors, 3 warnings, 4 hostnames. A pprof profile begins in the same way, but field 1 holds numbers.
     return first.wire == LENGTH and first.number <= 4 and all(_is_of_plane(field) for field in inside)
 
 
 def _is_of_plane(field: Field) -> bool:
-    """1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; or a field of later days."""
+    """1 id, 2 name, 3 lines, 4 event_metadata, 5 stat_metadata, 6 stats; higher numbers: fields of later versions."""
     return field.number > 6 or field.wire == (VARINT if field.number == 1 else LENGTH) or field.number == 0
 
 
 def _is_text(head: bytes) -> bool:
-    """No control characters but white space and escapes; a profile's field tags are control characters."""
+    """No control characters except white space and ESC; the field tags of a profile are control characters."""
     return not any(byte < 9 or 14 <= byte < 27 or 27 < byte < 32 for byte in head)
 
 

@@ -1,11 +1,11 @@
-"""Limits: how much a profile may hold for the size of its file. Every cap of the importer is stated here.
+"""Limits: how much a profile may hold for the size of its file. All caps of the importer are defined here.
 
-A gzip file unpacks to as much as 1000 times its size, and a message of two bytes becomes a Python object of some
-hundred. So each cap is a rate by the size of the file on disk. Every file may hold the floor, so that small files
-are not refused for their small size.
+A gzip file can unpack to 1000 times its size, and a message of two bytes becomes a Python object of some hundred bytes.
+So each cap is proportional to the size of the file on disk. Every file may hold the floor, so that small files are not
+refused.
 
 ===================  ===========  =========  ====================================================
-what                 a file byte  floor      the most of the three bundled profiles, a file byte
+what                 a file byte  floor      maximum in the three bundled profiles, per file byte
 ===================  ===========  =========  ====================================================
 unpacked bytes       16           4 MiB      7.3
 parts of planes      1/8          131,072    1/309 (planes, lines, names, statistics)
@@ -16,7 +16,7 @@ labels               1/16         16,384     1/857
 characters of names  4            2,097,152  0.08 (of labels and heaps)
 ===================  ===========  =========  ====================================================
 
-A file that is not packed meets none of these in practice: its events take more bytes than that.
+An uncompressed file does not reach these caps in practice: its events need more bytes.
 """
 
 from collections import Counter
@@ -27,24 +27,24 @@ from bfcviz.errors import FileError
 from bfcviz.units import format_bytes
 
 MAX_BYTES: Final = (2 << 30) - 1
-"""Protocol Buffers allow no longer message."""
+"""Maximum length of a Protocol Buffers message."""
 
 MAX_EVENT_BYTES: Final = 1 << 20
-"""Of one event; those of the bundled profiles have 300 at most."""
+"""Of one event; events in the bundled profiles have at most 300."""
 
 MAX_NAME_BYTES: Final = 1 << 16
-"""Of one name that is read: of an operation, a shape, a thread, a plane; 284 at most in the bundled profiles."""
+"""Of one name: of an operation, a shape, a thread or a plane; at most 284 in the bundled profiles."""
 
 
 class Cap(NamedTuple):
-    """The most of one thing: `rate` for each byte of the file, and at least `floor`."""
+    """The maximum count of `what`: `rate` for each byte of the file, and at least `floor`."""
 
     what: str
     rate: float
     floor: int
 
     def most(self, file_size: int) -> int:
-        """The cap of a file of this size."""
+        """The maximum for a file of this size in bytes."""
         return max(self.floor, int(self.rate * file_size))
 
 
@@ -58,11 +58,11 @@ TEXT: Final = Cap("characters of names", 4, 1 << 21)
 
 
 class Limits:
-    """Counts what one file holds, and refuses what is more than a file of its size can honestly hold.
+    """Counts what one file holds, and raises an error above the cap for its size.
 
     Args:
         path: of the file, for the error.
-        file_size: its bytes on disk, packed or not.
+        file_size: bytes on disk, compressed or not.
     """
 
     def __init__(self, path: object, file_size: int) -> None:
@@ -75,7 +75,7 @@ class Limits:
         """The limits of a file on disk.
 
         Raises:
-            FileError: there is no such file.
+            FileError: the file does not exist.
         """
         try:
             return cls(path, path.stat().st_size)
@@ -83,10 +83,10 @@ class Limits:
             raise FileError(path, "", f"cannot be read: {getattr(error, 'strerror', error)}") from None
 
     def count(self, cap: Cap, more: int, place: str = "") -> None:
-        """Count `more` of something.
+        """Add `more` to a count.
 
         Raises:
-            FileError: that is more than the cap.
+            FileError: the count exceeds the cap.
         """
         self._counted[cap] += more
         if self._counted[cap] > cap.most(self.file_size):
@@ -97,7 +97,7 @@ class Limits:
         return FileError(
             self.path,
             place,
-            f"holds more than {cap.most(self.file_size):,} {cap.what}, the most that a file of "
-            f"{format_bytes(self.file_size)} may hold; a real profile holds far fewer. If this one is real and packed, "
+            f"holds more than {cap.most(self.file_size):,} {cap.what}, the limit for a file of "
+            f"{format_bytes(self.file_size)}; real profiles hold far fewer. If this one is real and compressed, "
             "unpack it with gunzip first; otherwise record it again",
         )

@@ -1,4 +1,4 @@
-"""`open_trace`: a Trace from any file or folder we read."""
+"""`open_trace`: open any file or folder that bfcviz reads as a Trace."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bfcviz.importers.tensorflow.xspace import read_space
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace in a file or folder, whatever its format; see `file_format` for those we read.
+    """The trace in a file or folder; see `file_format` for the formats.
 
     Raises:
         FileError: the file cannot be read; says where in it and why.
@@ -29,7 +29,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         raise FileError(
             path,
             "",
-            "needs more memory than this process can get: close other programs, or open a shorter profile",
+            "needs more memory than is available: close other programs, or open a shorter profile",
         ) from None
     trace.path = path.absolute()
     return trace
@@ -48,13 +48,13 @@ def open_xplane(path: Path) -> Trace:
     recorded = collect_requests(space, path)
     rebuilt = reconstruct(recorded)
     left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
-    doubts = left_out + rebuilt.reasons
-    status = Status.DEGRADED if doubts else Status.TRUNCATED if missing else Status.COMPLETE
+    problems = left_out + rebuilt.reasons
+    status = Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE
     origin = Origin(
         format=Format.XPLANE.value,
         source=path.name,
         status=status,
-        reasons=missing + doubts,
+        reasons=missing + problems,
         pools=rebuilt.pools,
         details={
             "checks": list(rebuilt.checks),

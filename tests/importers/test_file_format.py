@@ -41,7 +41,7 @@ def test_real_profiles_are_told() -> None:
     [b"hello", b"\n\n\n  text\n", b'\n{"a": 1}', b'\n*"2', "größer\n".encode(), b"\x1b[31mred\x1b[0m"],
 )
 def test_text_is_called_text(tmp_path: Path, text: bytes) -> None:
-    with pytest.raises(FileError, match="this is a text file; bfcviz reads"):
+    with pytest.raises(FileError, match="text file"):
         detect_format(written(tmp_path / "a.xplane.pb", text))
 
 
@@ -49,7 +49,7 @@ def test_text_is_called_text(tmp_path: Path, text: bytes) -> None:
     "data", [b"\x80\x05pickle\x94.", bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\x0a\x05\xff\x00"]
 )
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(FileError, match="of a format not known; bfcviz reads"):
+    with pytest.raises(FileError, match="unknown format"):
         detect_format(written(tmp_path / "a.xplane.pb", data))
 
 
@@ -58,18 +58,18 @@ def test_every_other_real_file_is_refused_in_one_sentence() -> None:
     others = [path for path in (SHARED / "real").rglob("*") if path.is_file() and "xplane" not in path.name]
     assert len(others) > 20
     for path in others:
-        with pytest.raises(FileError, match="bfcviz reads its own trace folders"):
+        with pytest.raises(FileError, match=r"xplane\.pb"):
             detect_format(path)
 
 
 def test_empty_missing_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     for empty in (b"", gzip.compress(b"")):
-        with pytest.raises(FileError, match="the file is empty"):
+        with pytest.raises(FileError, match="empty"):
             detect_format(written(tmp_path / "empty", empty))
     for missing in ("missing", "x" * 5000, "a\0b"):
         with pytest.raises(FileError, match=r"no such file|cannot be read"):
             detect_format(tmp_path / missing)
-    with pytest.raises(FileError, match="this folder holds no trace; bfcviz reads"):
+    with pytest.raises(FileError, match=r"folder.*xplane\.pb"):
         detect_format(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Small files that unpack to much: each is soon one FileError, or a trace that says what is wrong."""
+"""Small files that unpack to large data: each becomes one FileError quickly, or a trace that says what is wrong."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Every number a source recorded beside the same number of the reconstruction."""
+"""Compare every recorded number with the same number of the reconstruction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _SHORT_DIGITS = 6  # TraceMe writes doubles as absl::StrCat does: with six signi
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The reconstruction's side, one entry a request: its chunk, and the heap's bytes after it."""
+    """Numbers of the reconstruction, one entry per request: its chunk, and the heap's bytes after it."""
 
     address: NDArray[np.uint64]
     size: NDArray[np.uint64]
@@ -26,15 +26,15 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class Checks:
-    """How many requests were compared, and what differs.
+    """How many requests were compared, and which differ.
 
     Attributes:
         checked: requests compared.
-        matched: those of which every recorded number is that of the reconstruction.
-        fields: for each recorded number, in how many requests it differs.
-        first: the first request that differs, in words; None where none does.
-        bytes_before: bytes that were in use all the time beside what the requests account for; 0 where there were
-            none, or more at one time than at another.
+        matched: requests whose recorded numbers all equal those of the reconstruction.
+        fields: for each recorded field, the number of requests in which it differs.
+        first: description of the first request that differs; None if none differs.
+        bytes_before: constant number of bytes in use beyond those of the requests; 0 if there are none, or if the
+            number changes.
     """
 
     checked: int
@@ -50,8 +50,8 @@ class Checks:
 
 
 def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
-    """Compare all that was recorded; what the source did not record counts as equal."""
-    # TensorFlow's names, since that is where a reader of the result looks them up.
+    """Compare all recorded numbers; numbers that were not recorded count as equal."""
+    # TensorFlow's names: a reader of the result looks them up there.
     differs: dict[str, Mask] = {
         "addr": requests["address"] != rebuilt.address,
         "allocation_bytes": requests["size"] != rebuilt.size.astype(np.int64),
@@ -60,25 +60,24 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
         "fragmentation": _fragmentation_differs(requests["fragmentation"], rebuilt),
     }
     wrong = np.logical_or.reduce(list(differs.values()))
+    has_other_chunks = (differs["addr"] | differs["allocation_bytes"]).any()
     return Checks(
         checked=len(requests),
         matched=int(np.count_nonzero(~wrong)),
         fields={name: int(np.count_nonzero(mask)) for name, mask in differs.items()},
         first=_first(requests, rebuilt, wrong),
-        bytes_before=0
-        if (differs["addr"] | differs["allocation_bytes"]).any()
-        else _bytes_before(requests, rebuilt),
+        bytes_before=0 if has_other_chunks else _bytes_before(requests, rebuilt),
     )
 
 
 def _bytes_before(requests: Requests, rebuilt: Rebuilt) -> int:
-    told = requests["bytes_in_use"]
-    beside = (told - rebuilt.bytes_in_use.astype(np.int64))[told != ABSENT]
-    return int(beside[0]) if len(beside) and beside[0] > 0 and (beside == beside[0]).all() else 0
+    recorded = requests["bytes_in_use"]
+    extra = (recorded - rebuilt.bytes_in_use.astype(np.int64))[recorded != ABSENT]
+    return int(extra[0]) if len(extra) and extra[0] > 0 and (extra == extra[0]).all() else 0
 
 
 def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
-    """(free - largest) / free as TensorFlow computes it: NaN where nothing is free."""
+    """(free - largest) / free as TensorFlow computes it: NaN if no bytes are free."""
     free = rebuilt.free_bytes.astype(np.float64)
     largest = rebuilt.largest_free_chunk.astype(np.float64)
     result = np.full(len(free), np.nan)
@@ -87,18 +86,18 @@ def fragmentation(rebuilt: Rebuilt) -> NDArray[np.float64]:
 
 
 def _fragmentation_differs(recorded: NDArray[np.float64], rebuilt: Rebuilt) -> Mask:
-    """Compare at the precision the file was written with."""
+    """Compare at the precision of the file."""
     exact = fragmentation(rebuilt)
     short = np.array_equal(_shortened(recorded), recorded, equal_nan=True)
     exact = _shortened(exact) if short else exact
     both_nan = np.isnan(exact) & np.isnan(recorded)
-    # A negative number stands for one that was not recorded.
+    # A negative number means that it was not recorded.
     differs: Mask = ~((recorded < 0) | both_nan | (recorded == exact))
     return differs
 
 
 def _shortened(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As read back from text with six significant digits."""
+    """The values rounded to six significant digits."""
     distinct, back = np.unique(values, return_inverse=True)
     short = np.array([float(f"{value:.{_SHORT_DIGITS}g}") for value in distinct.tolist()])
     return short[back] if len(short) else values

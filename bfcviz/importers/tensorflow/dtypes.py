@@ -34,11 +34,11 @@ _NAMES = {
     31: "int2",
     32: "uint2",
 }
-_REFERENCE = 100  # added to the number of a type for a reference to it
+_REFERENCE = 100  # added to the number of a type: a reference to that type
 
 
 def dtype_name(number: int) -> str:
-    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for a number not known."""
+    """`float32` for 1, `float32_ref` for 101, empty for 0, `DataType 77` for an unknown number."""
     if number == 0:
         return ""
     base, suffix = (number - _REFERENCE, "_ref") if number > _REFERENCE else (number, "")

@@ -1,4 +1,4 @@
-"""The event logs of several heaps woven into one stream, in the order of the requests that caused them."""
+"""Interleave the event logs of several heaps into one stream, in the order of the requests."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ _NO_STEP = (0, -1)
 
 
 def step_marks(requests: Requests, label: int) -> Events:
-    """A MARK before each allocation with which another step of the framework begins.
+    """A MARK before the first allocation of each step of the framework.
 
-    Frees are not asked: a chunk is often freed by what follows its step. `time` holds the request's place.
+    Frees are ignored: a chunk is often freed after its step. `time` holds the index of the request.
     """
     named = np.flatnonzero(~requests["free"] & ~np.isin(requests["step"], _NO_STEP))
     steps = requests["step"][named]
@@ -35,9 +35,9 @@ def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) 
     """One stream from the logs of pool 0, 1, ... and the marks.
 
     Args:
-        logs: one a pool, complete and in order, whose `time` is the place of the request that caused it.
-        marks: come before other events of the same place.
-        times: time of each request in nanoseconds, by place; replaces the place in `time`.
+        logs: one per pool, complete and in order; their `time` is the index of the request.
+        marks: come before other events with the same index.
+        times: time of each request in nanoseconds, by index; replaces the index in `time`.
     """
     for pool, log in enumerate(logs):
         log["pool"] = pool
@@ -51,13 +51,13 @@ def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) 
 
 
 def _point_frees_at_their_allocations(together: Events, order: NDArray[np.intp], lengths: list[int]) -> None:
-    """`other` of a FREE is the seq of its ALLOCATE: from the pool's own count to the stream's."""
+    """Renumber `other` of each FREE, the seq of its ALLOCATE, from its own log to the stream."""
     place_in_stream = np.empty(len(together), np.uint32)
     place_in_stream[order] = np.arange(len(together), dtype=np.uint32)
     start = lengths[0]
     for length in lengths[1:]:
         log = together[start : start + length]
         frees = log["kind"] == Kind.FREE
-        # A log is complete, so the seq it was written with is its place.
+        # A log is complete, so the original seq of an event is its index.
         log["other"][frees] = place_in_stream[start + log["other"][frees]]
         start += length

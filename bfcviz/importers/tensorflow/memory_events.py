@@ -1,7 +1,7 @@
-"""TensorFlow's and XLA's profiler trace (`xplane.pb`): the MemoryAllocation and MemoryDeallocation events.
+"""Collect the MemoryAllocation and MemoryDeallocation events of a profile (`xplane.pb`) of TensorFlow or XLA.
 
-The BFC heap writes one of them for every allocation and free, as host events of the thread that acted, with
-the stats named below (tsl/framework/bfc_allocator.cc, AddTraceMe). Threads are put in order by time.
+The BFC heap writes one of them for every allocation and free, as a host event of the calling thread, with the stats
+named below (tsl/framework/bfc_allocator.cc, AddTraceMe). The events of all threads are sorted by time.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ _ABSENT: dict[str, int | float | str] = {
     "shape": "",
     "region_type": "",
 }
-"""The stats we read, each with the value that stands for its absence, which also tells its type."""
+"""The stats we read, each with the value that means absent; the type of that value is the type of the stat."""
 _PLACES = {stat: place for place, stat in enumerate(_ABSENT)}
 _STATS = {stat.encode(): place for stat, place in _PLACES.items()}
 _ABSENT_VALUES = list(_ABSENT.values())
@@ -52,14 +52,14 @@ _ALLOCATOR, _OP, _DATA_TYPE, _SHAPE, _REGION_TYPE, _ADDRESS, _SIZE, _REQUESTED, 
 )
 _NUMBERS = [_PLACES[stat] for stat in (*_COLUMNS, "fragmentation")]
 
-_MAX_TIME_NS = 1 << 61  # far beyond any clock; keeps sums and differences of two times within 64 bits
+_MAX_TIME_NS = 1 << 61  # beyond any clock; sums and differences of two times fit in 64 bits
 _PS_PER_NS = 1000
-_HALF_SPACE = 1 << 63  # processes have the lower half of all addresses; so sums of sizes fit 64 bits, too
+_HALF_SPACE = 1 << 63  # processes use the lower half of all addresses; so sums of sizes fit in 64 bits, too
 
 _ROW = np.dtype(
     [
         ("ns", "<i8"),
-        ("ps", "<i8"),  # within that ns: a time in ps need not fit 64 bits
+        ("ps", "<i8"),  # within that ns: a time in ps may not fit in 64 bits
         ("key", "<i8"),  # of the label
         ("pool", "<i8"),
         ("thread", "<i8"),
@@ -68,7 +68,7 @@ _ROW = np.dtype(
     ]
 )
 _BATCH = 4096
-"""Rows that are kept as Python objects before they become columns, which need a tenth of the memory."""
+"""Rows kept as Python objects before they become an array, which needs a tenth of the memory."""
 
 _MAX_REASONS = 20
 _MAX_SHOWN = 60  # characters of a name in a message
@@ -77,16 +77,16 @@ _LabelKey = tuple[str, int, str, str]
 
 
 def has_memory_events(plane: Plane) -> bool:
-    """Whether the plane knows the heap's events by name (it may still hold none)."""
+    """Whether the metadata of the plane name memory events (it may still hold none)."""
     return not _EVENTS.keys().isdisjoint(plane.event_names.values())
 
 
 def collect_requests(space: XSpace, path: object) -> RecordedRequests:
-    """All memory events of a profile, in order of time.
+    """All memory events of a profile, sorted by time.
 
     Raises:
-        FileError: a line is corrupt, there are no memory events, or more pools, threads or anything else than a
-            trace or a file of this size holds.
+        FileError: a line is corrupt, there are no memory events, or the profile exceeds a limit of a trace or of a file
+            of this size.
     """
     threads: dict[tuple[int, int], int] = {}
     names: dict[int, str] = {}
@@ -96,7 +96,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
             continue
         reader = _Reader(plane, rows)
         for line in plane.lines():
-            # Lines of one id are one thread.
+            # Lines with the same id are one thread.
             thread = threads.get((number, line.id), len(threads) + 1)
             if reader.read(line, number, thread):
                 threads[number, line.id] = thread
@@ -105,7 +105,7 @@ def collect_requests(space: XSpace, path: object) -> RecordedRequests:
         raise FileError(path, "", f"{len(threads)} threads allocated memory; a trace holds 65,535")
     table = rows.table()
     if not len(table):
-        raise _nothing(path, space.cut, rows.left_out)
+        raise _no_memory_events(path, space.cut, rows.left_out)
     table = table[np.lexsort((table["ps"], table["ns"]))]
     labels = Labels()
     requests = _requests(table)
@@ -123,7 +123,7 @@ class _Reader:
         self._limits = plane.wire.limits
         self._frees = {key: _EVENTS[name] for key, name in plane.event_names.items() if name in _EVENTS}
         self._places = {key: _STATS[name] for key, name in plane.stat_names.items() if name in _STATS}
-        self._texts: dict[int, str] = {}  # of the names that memory events refer to
+        self._texts: dict[int, str] = {}  # names that memory events refer to
 
     def read(self, line: Line, plane: int, thread: int) -> int:
         """Add one row for every memory event of a line; returns how many there are."""
@@ -144,7 +144,7 @@ class _Reader:
         return count
 
     def _values(self, stats: Sequence[Any]) -> list[Any]:
-        """Of one event, as `_ABSENT` lists them."""
+        """The values of one event, in the order of `_ABSENT`."""
         self._limits.count(STATS, len(stats), f"plane {self._plane.name!r}")
         values = _ABSENT_VALUES.copy()
         for stat in stats:
@@ -154,10 +154,10 @@ class _Reader:
         return values
 
     def _value(self, stat: Any, absent: Any) -> Any:
-        """The stat's value in the type of `absent`, or `absent` where it has none of that type.
+        """The stat's value in the type of `absent`, or `absent` if it cannot be converted.
 
-        The profiler stores the text `0.5` as a double, `1` as an int64 and `conv` as a reference to a name: by
-        how the text looks, not what the stat means.
+        The profiler stores the text `0.5` as a double, `1` as an int64 and `conv` as a reference to a name: the text
+        decides, not the meaning of the stat.
         """
         which = stat.WhichOneof("value")
         if which is None:
@@ -186,30 +186,30 @@ class _Reader:
             raise FileError(
                 self._plane.wire.path,
                 f"plane {self._plane.name!r}",
-                f"corrupt profile: a name of {len(raw):,} bytes, where at most {MAX_NAME_BYTES:,} make sense; "
+                f"corrupt profile: a name of {len(raw):,} bytes, the limit is {MAX_NAME_BYTES:,}; "
                 "record it again",
             )
         return as_text(raw)
 
 
 class _Rows:
-    """Memory events as they are read, and what they name; `table` gives those that say enough to be replayed."""
+    """Collects memory events and the names they refer to; `table` returns those with enough data for a replay."""
 
     def __init__(self, path: object, planes: Sequence[Plane]) -> None:
         self.path = path
         self.keys: dict[_LabelKey, int] = {}
         self.pools: dict[tuple[int, str], int] = {}
-        self.left_out = Counter[str]()  # the others, by what is wrong with them
+        self.left_out = Counter[str]()  # unusable events, by reason
         self._limits = planes[0].wire.limits if planes else Limits(path, 0)
         self._rows: list[tuple[Any, ...]] = []
         self._batches: list[NDArray[np.void]] = []
 
     def add(self, values: list[Any], when: tuple[int, int], of: tuple[int, int], *, free: bool) -> None:
-        """Take one event of (plane, thread) over."""
+        """Add one event; `when`: its (ns, ps), `of`: its (plane, thread)."""
         why = _why_not_usable(values, free=free)
         if why:
             known = why in self.left_out or len(self.left_out) < _MAX_REASONS
-            self.left_out[why if known else "more events of no use"] += 1
+            self.left_out[why if known else "more unusable events"] += 1
             return
         plane, thread = of
         pool = self._number(self.pools, (plane, values[_ALLOCATOR]))
@@ -219,7 +219,7 @@ class _Rows:
             self._flush()
 
     def table(self) -> NDArray[np.void]:
-        """All of them, of `_ROW`, in the order they were added."""
+        """All rows, of dtype `_ROW`, in the order they were added."""
         self._flush()
         return np.concatenate(self._batches)
 
@@ -240,20 +240,20 @@ class _Rows:
 
 
 def _why_not_usable(values: list[Any], *, free: bool) -> str:
-    """What is missing for a replay; empty where nothing is."""
+    """Why an event cannot be replayed; empty if it can."""
     allocator, address, size = values[_ALLOCATOR], values[_ADDRESS], values[_SIZE]
     if not allocator or address <= 0:
         return "memory events without an allocator or an address"
     if values[_AVAILABLE] == ABSENT and values[_FRAGMENTATION] < 0:
-        return f"events of allocator {allocator[:_MAX_SHOWN]!r}, which is no BFC heap"
+        return f"events of allocator {allocator[:_MAX_SHOWN]!r}, which is not a BFC heap"
     if size <= 0 or (values[_REQUESTED] <= 0 and not free):
         return "memory events without a size"
     if address + size > _HALF_SPACE:
-        return "memory events of addresses that no process has"
+        return "memory events with impossible addresses"
     return ""
 
 
-def _nothing(path: object, cut: str | None, left_out: Mapping[str, int]) -> FileError:
+def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]) -> FileError:
     if cut is not None:
         return FileError(path, "", f"{cut}, and no complete plane before that has events of a BFC heap")
     without = "".join(f" ({count} {what})" for what, count in left_out.items())
@@ -270,16 +270,16 @@ def _nothing(path: object, cut: str | None, left_out: Mapping[str, int]) -> File
 def _pools(
     numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The pool of each row, and the pools' names: the allocator's, with its plane's where hosts share it."""
+    """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name."""
     order, pools = _renumbered(numbers)
     found = [keys[number] for number in order]
-    often = Counter(name for _, name in found)
-    names = (name if often[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found)
+    counts = Counter(name for _, name in found)
+    names = (name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found)
     return pools, tuple(names)
 
 
 def _renumbered(numbers: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """The distinct numbers in the order they come, and for each number its place in there."""
+    """The distinct numbers in order of first occurrence, and for each number its index there."""
     distinct, first, back = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
     places = np.empty(len(order), np.int64)
@@ -297,7 +297,7 @@ def _requests(table: NDArray[np.void]) -> Requests:
 
 
 def _labels(numbers: NDArray[np.int64], keys: Sequence[_LabelKey], labels: Labels) -> NDArray[np.int64]:
-    """The label of every row; each different op with its details is interned once."""
+    """The label of every row; each distinct op with its details is interned once."""
     order, places = _renumbered(numbers)
     interned = []
     for number in order:

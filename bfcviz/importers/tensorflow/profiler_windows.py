@@ -1,4 +1,4 @@
-"""`open_windows`: the windows that `bfcviz.live.tensorflow` records, each opened as it lands in the folder."""
+"""Open the profiler windows that `bfcviz.live.tensorflow` records, as they appear in the folder."""
 
 import os
 import threading
@@ -13,7 +13,7 @@ from bfcviz.live.tensorflow import whole_windows
 
 
 class ProfilerWindow(NamedTuple):
-    """A window: its folder, and its trace, or why there is none."""
+    """A profiler window: its folder, and its trace or the error."""
 
     path: Path
     trace: Trace | None
@@ -23,12 +23,12 @@ class ProfilerWindow(NamedTuple):
 def open_windows(
     folder: str | os.PathLike[str], *, every_s: float = 0.5, ended: threading.Event | None = None
 ) -> Iterator[ProfilerWindow]:
-    """The windows in a folder, the oldest first, and then each new one, until `ended` is set and all are there.
+    """Yield the windows in a folder, the oldest first, then each new one, until `ended` is set.
 
     Args:
-        folder: where they land; it may come later.
-        every_s: seconds between two looks into it.
-        ended: set by whoever knows that no more will come; by default there is no waiting for more.
+        folder: of the windows; it may not exist yet.
+        every_s: seconds between two checks of the folder.
+        ended: the caller sets it when no more windows will appear; by default there is no waiting.
     """
     seen: set[Path] = set()
     while True:
@@ -44,7 +44,7 @@ def open_windows(
 
 
 def _opened(window: Path) -> ProfilerWindow:
-    """The profile in a window; one process writes one."""
+    """Open the profile in a window; a process writes one profile."""
     found = sorted(window.rglob("*.xplane.pb"))
     if not found:
         return ProfilerWindow(window, None, FileError(window, "", "a window without a profile (*.xplane.pb)"))

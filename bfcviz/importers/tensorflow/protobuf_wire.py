@@ -1,7 +1,7 @@
-"""The outermost layer of Protocol Buffers, read so that a cut-off file still yields its complete fields.
+"""Read the fields of a Protocol Buffers message, so that a truncated file still yields its complete fields.
 
-google.protobuf refuses a message that ends early as a whole; walking the fields ourselves finds the place,
-and leaves only complete sub-messages to the library.
+google.protobuf rejects a truncated message as a whole. Reading the outer fields here finds the position of the damage,
+and passes only complete sub-messages to the library.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _FIXED = {FIXED64: 8, FIXED32: 4}
 
 
 class Field(NamedTuple):
-    """One field: its payload is `data[start:stop]`, `missing` bytes of it lie beyond the end of the file."""
+    """One field: its payload is `data[start:stop]`; `missing` bytes of it are beyond the end of the file."""
 
     number: int  # 0: the file ends inside the tag itself
     wire: int
@@ -25,12 +25,12 @@ class Field(NamedTuple):
 
 
 class Wire:
-    """The bytes of one file, walked field by field.
+    """Iterates over the fields in the bytes of one file.
 
     Args:
         path: of the file, for errors.
         data: its bytes, unpacked.
-        limits: of the file, by default of one that is not packed.
+        limits: of the file; by default those of an uncompressed file.
     """
 
     def __init__(self, path: object, data: bytes, limits: Limits | None = None) -> None:
@@ -42,7 +42,7 @@ class Wire:
         """The fields of the message at `data[start:stop]`, in order; only the last can have bytes missing.
 
         Raises:
-            FileError: the bytes are no fields, or one reaches beyond its message.
+            FileError: the bytes are not valid fields, or a field reaches beyond its message.
         """
         at = start
         while at < stop:
@@ -51,13 +51,16 @@ class Wire:
             at = field.stop
 
     def run(self, number: int, at: int, stop: int, most: int) -> tuple[int, int]:
-        """Where a run of fields `number` (below 16, with a length) that begins at `at` ends, and how many they are.
+        """The end of a run of fields `number` (below 16, with a length) that begins at `at`, and their count.
 
-        The run ends before the first other field or the first one that is not complete, and once it has `most`
-        bytes or more. This is much faster than `fields`.
+        The run ends before the first other or incomplete field, or when it has `most` bytes or more. This is much
+        faster than `fields`.
         """
         data, tag, count = self.data, number << 3 | LENGTH, 0
-        enough, last = at + most, stop - 2  # the last place where a tag and a length of two bytes can begin
+        enough, last = (
+            at + most,
+            stop - 2,
+        )  # the last position where a tag and a length of two bytes can begin
         while at < last and at < enough and data[at] == tag:
             size = data[at + 1]
             if size < 0x80:
@@ -97,7 +100,7 @@ class Wire:
         return Field(number, wire, start, start + size - missing, missing)
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        """The number at `at` and the place after it; place 0 when the file ends inside it."""
+        """The number at `at` and the position after it; position 0 if the file ends inside it."""
         value = 0
         for place in range(at, min(at + 10, stop)):
             byte = self.data[place]
@@ -109,5 +112,5 @@ class Wire:
         return 0, 0
 
     def corrupt(self, at: int, cause: str) -> FileError:
-        """The error for bytes that are no profile."""
+        """The error for a corrupt profile."""
         return FileError(self.path, f"byte {at}", f"corrupt profile: {cause}")

@@ -1,7 +1,7 @@
-"""Requests to events: what the heap must have done, and how well that agrees with what was recorded.
+"""Reconstruct events from requests, and check them against every recorded number.
 
-A heap recorded from its first request on is replayed through our own, which must take every decision again;
-a heap of which the beginning was not recorded is tiled from the recorded addresses.
+A heap that was recorded from its first request on is replayed in our own heap, which must make the same decisions. If
+the beginning was not recorded, the chunks are placed at their recorded addresses.
 """
 
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Reque
 from bfcviz.units import format_bytes
 
 _TRUSTED = 0.99
-"""The least part of addresses a replay must meet; below that, recorded places tell more than it does."""
+"""The minimum share of matching addresses in a replay; below it, the recorded addresses are more reliable."""
 _UNLIMITED = 1 << 62
-_NOT_KNOWN = (
+_UNKNOWN = (
     "pool_bytes",
     "requested_bytes_in_use",
     "regions",
@@ -32,20 +32,20 @@ _NOT_KNOWN = (
     "largest_free_chunk",
     "external_fragmentation",
 )
-"""Of a heap whose beginning was not recorded."""
+"""Facts that are unknown if the beginning of the heap was not recorded."""
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Events of all heaps, and what is known of their truth.
+    """Events of all heaps, and how they compare with the recorded numbers.
 
     Attributes:
         events: one stream, in order.
         pools: the heaps, with the options they must have had.
-        checks: for each heap, as JSON values: how it was made, and how many requests agree with a replay.
-        facts: for each heap, what it said itself in the end, and None for what nobody knows: stronger than
-            what the events give.
-        reasons: what is not as recorded, in words; empty where everything agrees.
+        checks: for each heap, as JSON values: the method, and how many requests agree with a replay.
+        facts: for each heap, the totals that it recorded last, and None for unknown ones; they take precedence over
+            the events.
+        reasons: descriptions of the differences; empty if everything agrees.
     """
 
     events: Events
@@ -57,7 +57,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class _Heap:
-    """One heap's part of it."""
+    """The part of one heap in a reconstruction."""
 
     events: Events
     pool: Pool
@@ -67,7 +67,7 @@ class _Heap:
 
 
 def reconstruct(recorded: RecordedRequests) -> Reconstruction:
-    """The events of every heap in `recorded`, woven together, with a MARK where a step begins."""
+    """The events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
     before = recorded.labels.intern("in use before the profile began")
     heaps = []
     for number, name in enumerate(recorded.pools):
@@ -84,7 +84,7 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
 
 
 def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before: int) -> _Heap:
-    """Replay one heap, tile it where that does not lead far."""
+    """Replay one heap; if too few addresses match, use the recorded addresses instead."""
     limit = _limit(requests)
     allocations, unmatched = match_frees(requests)
     refuses_growth = False
@@ -108,9 +108,9 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
         "frees_without_allocation": unmatched,
     }
     if checks.fields["addr"] > len(requests) * (1 - _TRUSTED):
-        tiled = place_chunks(requests, label_before)
-        if tiled is not None:
-            return _tiled(tiled, places, Pool(name, limit), check, _facts(requests))
+        placed = place_chunks(requests, label_before)
+        if placed is not None:
+            return _heap_from_addresses(placed, places, Pool(name, limit), check, _facts(requests))
     events = replayed.events
     events["time"] = places[events["time"]]
     options: dict[str, Any] = {"allow_growth": not refuses_growth, "honour_alignment": False}
@@ -118,16 +118,18 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
 
 
 def _limit(requests: Requests) -> int | None:
-    """The heap's limit: what is in use, reserved and available; None where that was not recorded."""
-    told = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
-    reserved = np.where(told["bytes_reserved"] == ABSENT, 0, told["bytes_reserved"])
-    limits, counts = np.unique(told["bytes_available"] + told["bytes_in_use"] + reserved, return_counts=True)
+    """The limit of the heap: bytes in use, reserved and available; None if not recorded."""
+    known = requests[(requests["bytes_available"] != ABSENT) & (requests["bytes_in_use"] != ABSENT)]
+    reserved = np.where(known["bytes_reserved"] == ABSENT, 0, known["bytes_reserved"])
+    limits, counts = np.unique(
+        known["bytes_available"] + known["bytes_in_use"] + reserved, return_counts=True
+    )
     usual = int(limits[np.argmax(counts)]) if len(limits) else 0
     return usual if 0 < usual <= _UNLIMITED else None
 
 
 def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
-    """For each request the place of the allocation it is or frees, -1 where that is unknown; how many are."""
+    """For each request the index of the allocation that it is or frees, -1 if unknown; and how many are unknown."""
     places = np.arange(len(requests), dtype=np.int64)
     live: dict[int, int] = {}
     unmatched = 0
@@ -142,18 +144,18 @@ def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
 
 
 def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatched: int) -> list[str]:
-    """Why the replay is not what was recorded, where it is not."""
+    """Descriptions of the differences between the replay and the recorded numbers."""
     reasons = []
     if unmatched:
         reasons.append(
             f"heap {name!r}: {unmatched} frees of addresses never allocated in the profile were left out"
         )
     if replayed.refused:
-        reasons.append(f"heap {name!r}: {replayed.refused} requests could not be served in the replay")
+        reasons.append(f"heap {name!r}: {replayed.refused} requests failed in the replay")
     if checks.bytes_before:
         reasons.append(
-            f"heap {name!r}: {format_bytes(checks.bytes_before)} were in use before the profile began, and it never "
-            "mentions where: start it earlier, before the dataset and the model are made"
+            f"heap {name!r}: {format_bytes(checks.bytes_before)} were in use before the profile began, at unknown "
+            "addresses: start the profile earlier, before the program creates the dataset and the model"
         )
     if checks.differing:
         reasons.append(
@@ -164,46 +166,46 @@ def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatche
 
 
 def _facts(requests: Requests) -> dict[str, int | None]:
-    """What the heap said itself in the end; None for what only a known beginning would tell."""
-    facts = dict.fromkeys(_NOT_KNOWN)
+    """The totals that the heap recorded last; None for those that need a known beginning."""
+    facts = dict.fromkeys(_UNKNOWN)
     for name in ("bytes_in_use", "peak_bytes_in_use"):
-        told = requests[name][requests[name] != ABSENT]
-        facts[name] = int(told[-1]) if len(told) and told[-1] >= 0 else None
+        known = requests[name][requests[name] != ABSENT]
+        facts[name] = int(known[-1]) if len(known) and known[-1] >= 0 else None
     return facts
 
 
-def _tiled(
-    tiled: PlacedChunks,
+def _heap_from_addresses(
+    placed: PlacedChunks,
     places: NDArray[np.intp],
     pool: Pool,
     check: dict[str, object],
     facts: dict[str, int | None],
 ) -> _Heap:
-    """The heap as its recorded addresses tell it, with what that cannot tell."""
-    events = tiled.events
+    """The heap from its recorded addresses, and what those do not show."""
+    events = placed.events
     events["time"] = places[events["time"]]
     why = (
         "was in use before the profile began"
-        if tiled.chunks_before or tiled.bytes_not_seen
+        if placed.chunks_before or placed.bytes_not_seen
         else f"cannot be replayed ({check['differing']} requests differ, first {check['first_differing']})"
     )
     shown = (
-        f"heap {pool.name!r} {why}, so its regions are not known: the memory shown is what the "
-        f"{check['checked']} requests touch. Chunks in use at the start: {tiled.chunks_before}; "
-        f"in use by chunks the profile never mentions: {format_bytes(tiled.bytes_not_seen)}"
+        f"heap {pool.name!r} {why}, so its regions are unknown: the picture shows only the memory that the "
+        f"{check['checked']} requests touch. Chunks in use at the start: {placed.chunks_before}; "
+        f"bytes in use in chunks that the profile does not mention: {format_bytes(placed.bytes_not_seen)}"
     )
     reasons = [shown]
-    if tiled.contradicting:
+    if placed.contradicting:
         reasons.append(
-            f"heap {pool.name!r}: {tiled.contradicting} requests overlap chunks in use and were left out"
+            f"heap {pool.name!r}: {placed.contradicting} requests overlap chunks in use and were left out"
         )
-    if tiled.bytes_differing:
-        reasons.append(f"heap {pool.name!r}: bytes in use differ after {tiled.bytes_differing} requests")
+    if placed.bytes_differing:
+        reasons.append(f"heap {pool.name!r}: bytes in use differ after {placed.bytes_differing} requests")
     more = {
         "method": "tiled",
         "allow_growth": None,
-        "chunks_before": tiled.chunks_before,
-        "contradicting": tiled.contradicting,
-        "bytes_not_seen": tiled.bytes_not_seen,
+        "chunks_before": placed.chunks_before,
+        "contradicting": placed.contradicting,
+        "bytes_not_seen": placed.bytes_not_seen,
     }
     return _Heap(events, pool, check | more, reasons, facts)

@@ -1,8 +1,8 @@
-"""Events of a heap whose beginning was not recorded, from the recorded addresses.
+"""Rebuild the events of a heap whose beginning was not recorded, from the recorded addresses.
 
-A profile that starts in the middle of a run does not say what was in the pool, so the heap's decisions cannot
-be repeated. A `Ledger` puts every chunk where it was recorded. All requests are known beforehand: a region is a run of
-addresses that any of them touches.
+A profile that starts in the middle of a run does not say what was in the pool, so a replay cannot repeat the heap's
+decisions. A `Ledger` places every chunk at its recorded address. All requests are known beforehand: a region is a run
+of addresses that they touch.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from bfcviz.importers.tensorflow.requests import ABSENT, Requests
 from bfcviz.native import MAX_REGIONS
 
 _COLUMNS = ("address", "size", "requested", "label", "thread", "free")
-_MOST_EVENTS = 3  # of one request: SPLIT, SPLIT, ALLOCATE or FREE, MERGE, MERGE
+_MOST_EVENTS = 3  # per request: SPLIT, SPLIT, ALLOCATE or FREE, MERGE, MERGE
 _BLOCK = 8192  # requests
 
 
 class PlacedChunks(NamedTuple):
-    """One pool's events, and how far they agree with what was recorded.
+    """The events of one pool, and how well they agree with the recorded numbers.
 
     Attributes:
-        events: with the request's place in `time`; chunks from before the first request are allocated first.
-        chunks_before: how many of those there are.
-        contradicting: requests left out: they allocate memory in use, or free where no chunk begins.
-        bytes_not_seen: bytes in use that belong to chunks no request mentions.
+        events: with the index of the request in `time`; chunks from before the first request are allocated first.
+        chunks_before: number of those chunks.
+        contradicting: requests that were ignored: they allocate memory in use, or free where no chunk begins.
+        bytes_not_seen: bytes in use of chunks that no request mentions.
         bytes_differing: requests after which the recorded bytes in use are not those plus the known ones.
     """
 
@@ -41,14 +41,14 @@ class PlacedChunks(NamedTuple):
 
 
 def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
-    """Events of one pool from where its chunks were recorded.
+    """The events of one pool, with each chunk at its recorded address.
 
     Args:
         requests: in order.
         label_before: for chunks that were in use before the first request.
 
     Returns:
-        None where the touched memory falls apart into more regions than a trace can number.
+        None if the touched memory has more separate regions than a trace can number.
     """
     regions, before = _touched(requests), _from_before(requests)
     if len(regions) > MAX_REGIONS:
@@ -72,7 +72,7 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
             ledger.allocate(address, size, max(0, requested), label)
         known[place] = ledger.bytes_in_use
     events = log.copy(0, log.head)
-    # The log wrote this process's thread.
+    # The log wrote the thread of this process.
     events["by"][:first] = 0
     events["by"][first:] = requests["thread"][events["time"][first:]]
     return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
@@ -86,7 +86,7 @@ def _rows(requests: Requests) -> Iterator[tuple[Any, ...]]:
 
 
 def _touched(requests: Requests) -> list[tuple[int, int]]:
-    """The addresses that any request touches, as ascending runs [start, stop) that do not meet."""
+    """The addresses that requests touch, as ascending, separate runs [start, stop)."""
     runs: list[tuple[int, int]] = []
     for start, size in sorted(zip(requests["address"].tolist(), requests["size"].tolist(), strict=True)):
         if runs and start <= runs[-1][1]:
@@ -97,7 +97,7 @@ def _touched(requests: Requests) -> list[tuple[int, int]]:
 
 
 def _from_before(requests: Requests) -> list[int]:
-    """Places of the frees whose chunk was in use before the first request."""
+    """Indices of the frees whose chunk was in use before the first request."""
     places, seen = [], set()
     for place, (address, free) in enumerate(
         zip(requests["address"].tolist(), requests["free"].tolist(), strict=True)
@@ -109,7 +109,7 @@ def _from_before(requests: Requests) -> list[int]:
 
 
 def _not_seen(requests: Requests, known: NDArray[np.int64]) -> tuple[int, int]:
-    """Bytes in use beyond the known ones, which must be the same throughout, and where they are not."""
+    """Bytes in use beyond the known ones, which should be constant, and the number of requests where they differ."""
     recorded = requests["bytes_in_use"] != ABSENT
     beyond = requests["bytes_in_use"][recorded] - known[recorded]
     if not len(beyond):

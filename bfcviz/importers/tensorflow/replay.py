@@ -1,7 +1,7 @@
-"""Recorded requests through our own heap: the one place where an importer uses the allocator.
+"""Replay recorded requests in our own heap. This is the only module where an importer uses the allocator.
 
-A fresh region begins with the chunk it was asked for, so the recorded address of the allocation that makes
-the heap extend is the region's. That is all a replay needs to know of the real sub-allocator.
+A new region begins with the chunk of the request that made the heap extend. So the recorded address of that request is
+the address of the region. A replay needs to know nothing else about the real sub-allocator.
 """
 
 from dataclasses import dataclass
@@ -20,33 +20,33 @@ from bfcviz.importers.tensorflow.comparison import Rebuilt
 from bfcviz.importers.tensorflow.requests import Requests
 
 _EVENTS_AN_OPERATION = 4
-"""At most: EXTEND, SPLIT, ALLOCATE, and one RELEASE for an earlier EXTEND; or FREE and two MERGE."""
-_LOG_STEP = 64  # a log's capacity is a multiple of this
+"""Maximum: EXTEND, SPLIT, ALLOCATE, and one RELEASE for an earlier EXTEND; or FREE and two MERGE."""
+_LOG_STEP = 64  # the capacity of a log is a multiple of this
 
 
 class _RecordedSubAllocator(PythonSubAllocator):
-    """Grants whatever is asked, at the address recorded for the request that asks."""
+    """Grants every requested size, at the address recorded for the current request."""
 
     def __init__(self, addresses: NDArray[np.uint64]) -> None:
         super().__init__()
         self._addresses = addresses
 
-    def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int]:  # noqa: ARG002  as recorded
+    def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int]:  # noqa: ARG002  the address is recorded
         return int(self._addresses[self.operation]), num_bytes
 
     def free(self, address: int, num_bytes: int) -> None:
-        """Address space costs nothing."""
+        """No effect: the memory is only address space."""
 
 
 @dataclass(frozen=True)
 class ReplayedRequests:
-    """What the heap made of the requests.
+    """The result of a replay.
 
     Attributes:
-        events: with the request's place in `time`; without the OOM events of `refused` requests, which were
-            served when they were recorded.
-        rebuilt: the heap's numbers, one entry a request.
-        refused: allocations the replay had no memory for.
+        events: with the index of the request in `time`; without the OOM events of `refused` requests, which succeeded
+            when they were recorded.
+        rebuilt: the heap's numbers, one entry per request.
+        refused: number of allocations for which the replay had no memory.
     """
 
     events: Events
@@ -57,15 +57,15 @@ class ReplayedRequests:
 def replay(
     requests: Requests, allocations: NDArray[np.int64], bytes_limit: int, *, allow_growth: bool
 ) -> ReplayedRequests:
-    """Let an empty heap serve the requests, as TensorFlow 2.21 would.
+    """Serve the requests from an empty heap, as TensorFlow 2.21 would.
 
     Args:
         requests: of one heap, in order.
-        allocations: for each of them the place of the allocation it is or frees; -1: unknown, it is skipped.
+        allocations: for each request, the index of the allocation that it is or frees; -1: unknown, it is skipped.
         bytes_limit: of the heap, in bytes.
         allow_growth: whether the heap starts small and grows.
     """
-    # Every recorded request was served, so if one seems to need a collection, it was allowed.
+    # Every recorded request succeeded, so if one needs garbage collection, that was allowed.
     options = AllocatorOptions(allow_growth=allow_growth, garbage_collection=True, honour_alignment=False)
     log = EventLog(-(-(len(requests) + 1) * _EVENTS_AN_OPERATION // _LOG_STEP) * _LOG_STEP)
     heap = BFCAllocator(_RecordedSubAllocator(requests["address"]), bytes_limit, options, log=log)

@@ -1,4 +1,4 @@
-"""What a profile recorded of a heap: one row for every request and every free, before any reconstruction."""
+"""Requests: what a profile recorded of a heap, one row per allocation and free, before any reconstruction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 
 ABSENT = -(1 << 63)
-"""In a whole-number column: the source did not say. (In `fragmentation` that is any number below 0.)"""
+"""In an integer column: not recorded. (In `fragmentation`, any number below 0 means this.)"""
 
 REQUEST = np.dtype(
     [
         ("time", "<i8"),  # ns from the first row of the file
         ("step", "<i8"),  # the framework's step id; 0 and -1 mean none
         ("address", "<u8"),
-        ("requested", "<i8"),  # bytes the caller asked for
+        ("requested", "<i8"),  # bytes that the caller requested
         ("size", "<i8"),  # bytes of the chunk
         ("bytes_in_use", "<i8"),  # after this row
         ("bytes_available", "<i8"),  # the limit less what is in use and reserved
@@ -35,13 +35,13 @@ Requests = NDArray[np.void]
 
 @dataclass(frozen=True)
 class RecordedRequests:
-    """All heaps of one file.
+    """The requests of all heaps of one file.
 
     Attributes:
         requests: in order of time.
         pools: name of each heap, by `pool`.
         threads: name of each thread, by `thread`; numbers count from 1.
-        left_out: what could not be used, in words, with its number of events.
+        left_out: number of unusable events, by reason.
     """
 
     requests: Requests

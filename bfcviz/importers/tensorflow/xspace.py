@@ -1,9 +1,9 @@
-"""XSpace, the message inside an `xplane.pb`: its planes, their names and their lines (threads).
+"""Parse XSpace, the message in an `xplane.pb`: its planes, their names and their lines (threads).
 
-Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Only the fields an importer can use are declared, text
-as bytes: profilers do write text that is no UTF-8, and a strict reader would lose the file over one name.
-Lines are parsed a piece at a time, and everything is counted (see `limits`), so that the memory needed is that of
-one piece beside the file's bytes.
+Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Only the fields that an importer can use are declared. Text is
+declared as bytes: profilers write text that is not UTF-8, and a strict reader would reject the file for one name.
+Lines are parsed in pieces, and everything is counted (see `limits`), so the parser needs memory for one piece beside
+the bytes of the file.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
 _EVENTS = 4  # in a line
 
 _PIECE = 1 << 20
-"""Bytes of events that are parsed at once; 40 bytes of memory for each, at most."""
+"""Bytes of events that are parsed at once; each needs at most 40 bytes of memory."""
 
 _MAX_HEADER = 3 * MAX_NAME_BYTES
-"""Bytes of a line beside its events: a number, a time and two names."""
+"""Bytes of a line without its events: a number, a time and two names."""
 
 _KINDS = {
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
@@ -34,8 +34,8 @@ _KINDS = {
     "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
 }
-# message -> field -> (number, type); a type that is a message is repeated where the name is plural, and
-# `value:` or `data:` before a name puts the field in that oneof.
+# message -> field -> (number, type). A field with a message type and a plural name is repeated. The prefix `value:` or
+# `data:` puts the field into that oneof.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "XStat": {
         "metadata_id": (1, "int64"),
@@ -59,7 +59,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "events": (4, "XEvent"),
         "display_name": (11, "bytes"),
     },
-    # XEventMetadata and XStatMetadata begin alike; a map is an entry of key and value on the wire.
+    # XEventMetadata and XStatMetadata begin with the same fields; on the wire a map is a list of key and value entries.
     "Metadata": {"id": (1, "int64"), "name": (2, "bytes")},
     "Entry": {"key": (1, "int64"), "value": (2, "Metadata")},
 }
@@ -67,7 +67,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 
 @cache
 def _message_class(name: str) -> Any:
-    """The class google.protobuf makes for a message of `_MESSAGES`, in a pool of our own."""
+    """The google.protobuf class of a message of `_MESSAGES`, in a separate descriptor pool."""
     file = descriptor_pb2.FileDescriptorProto(name="bfcviz/xplane.proto", package="bfcviz", syntax="proto3")
     for message, fields in _MESSAGES.items():
         described = file.message_type.add(name=message)
@@ -92,7 +92,7 @@ def _message_class(name: str) -> Any:
 
 
 class Line:
-    """A complete line of a plane: one thread. Its events are parsed while they are iterated over.
+    """A complete line of a plane: one thread. Its events are parsed during iteration.
 
     Raises:
         FileError: its bytes are corrupt, or the file holds too many events.
@@ -113,7 +113,7 @@ class Line:
             yield from _parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
 
     def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
-        """The bytes that are not events, and the spans of events. A message cut between fields is two messages."""
+        """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
         header, pieces = bytearray(), []
         at = span.start
         while at < span.stop:
@@ -140,7 +140,7 @@ class Line:
 
 @dataclass
 class Plane:
-    """One source of events; its metadata say what the numbers in its events mean, as bytes (see `as_text`)."""
+    """One source of events; its metadata map the numbers in its events to names, as bytes (see `as_text`)."""
 
     wire: Wire
     name: str = ""
@@ -159,17 +159,17 @@ class Plane:
 
 
 class XSpace(NamedTuple):
-    """A profile's planes in file order; `cut` says what is missing at its end, None when nothing is."""
+    """The planes of a profile in file order; `cut` says what is missing at its end, None if nothing is."""
 
     planes: list[Plane]
     cut: str | None
 
 
 def read_space(wire: Wire) -> XSpace:
-    """What the profile holds; of a plane that is cut off, what comes before the cut.
+    """Parse a profile; of a truncated plane, the part before the cut.
 
     Raises:
-        FileError: the bytes are no XSpace, with the place.
+        FileError: the bytes are not an XSpace; says where.
     """
     planes = []
     cut = None
@@ -211,5 +211,5 @@ def _parse(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
 
 
 def as_text(raw: bytes) -> str:
-    """Text of a profile, with a replacement mark for every byte that is no UTF-8."""
+    """Decode text of a profile; bytes that are not UTF-8 become replacement characters."""
     return raw.decode("utf-8", "replace")

@@ -117,9 +117,9 @@ def test_what_cannot_be_used_is_counted() -> None:
     found = read(plane)
     assert len(found.requests) == 1
     assert found.left_out == {
-        "events of allocator 'cpu', which is no BFC heap": 1,
+        "events of allocator 'cpu', which is not a BFC heap": 1,
         "memory events without an allocator or an address": 3,
-        "memory events of addresses that no process has": 1,
+        "memory events with impossible addresses": 1,
         "memory events without a size": 2,
     }
 
@@ -129,33 +129,31 @@ def test_a_profile_without_memory_events_says_how_to_record_them() -> None:
     plane.line("t", [("OtherEvent", 0, {})])
     with pytest.raises(FileError, match=re.escape("ProfilerOptions(host_tracer_level=2)")):
         read(plane)
-    with pytest.raises(FileError, match="without events of a BFC heap"):
+    with pytest.raises(FileError, match="BFC heap"):
         read()
 
 
 def test_corrupt_lines_and_times_are_one_error_with_the_place() -> None:
     plane = PlaneMaker()
     plane.line("t", [(ALLOCATE, 0, memory("a", 512, 256, 256))], timestamp_ns=1 << 62)
-    with pytest.raises(FileError, match="corrupt profile: a line begins at"):
+    with pytest.raises(FileError, match="line begins at"):
         read(plane)
     plane = PlaneMaker()
     plane.line("t", [(ALLOCATE, 0, memory("a", 512, 256, 256))])
     plane.lines += chunk(3, b"\x22\x7f")  # an event longer than its line
-    with pytest.raises(
-        FileError, match=r"byte \d+: corrupt profile: a line of plane '/host:CPU' cannot be decoded"
-    ):
+    with pytest.raises(FileError, match=r"byte \d+: .*'/host:CPU'"):
         read(plane)
 
 
 def test_more_pools_or_threads_than_a_trace_holds_are_refused() -> None:
     plane = PlaneMaker()
     plane.line("t", [(ALLOCATE, i, memory(f"heap {i}", 512, 256, 256)) for i in range(256)])
-    with pytest.raises(FileError, match="256 allocators; a trace holds 255"):
+    with pytest.raises(FileError, match=r"256 .*255"):
         read(plane)
     plane = PlaneMaker()
     event = plane.event(ALLOCATE, 0, memory("a", 512, 256, 256))
     plane.lines = b"".join(chunk(3, number(1, i) + event) for i in range(65_536))
-    with pytest.raises(FileError, match="65536 threads allocated memory; a trace holds 65,535"):
+    with pytest.raises(FileError, match="65536 threads"):
         read(plane)
 
 
@@ -170,5 +168,5 @@ def test_a_cut_profile_keeps_its_complete_planes() -> None:
         assert f"cut off at byte {len(first) + keep}: " in space.cut
         assert len(collect_requests(space, "f").requests) in (1, 2)
     for keep in range(1, len(first) - 60):
-        with pytest.raises(FileError, match=f"cut off at byte {keep}: "):
+        with pytest.raises(FileError, match=f"byte {keep}"):
             collect_requests(read_space(Wire("f", first[:keep])), "f")

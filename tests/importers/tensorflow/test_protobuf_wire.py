@@ -51,7 +51,7 @@ def test_a_field_beyond_its_message_is_an_error_inside_the_file() -> None:
     data = chunk(1, chunk(2, b"abc")[:-1]) + number(1, 1)
     wire = Wire("file", data)
     outer = next(wire.fields(0, len(data)))
-    with pytest.raises(FileError, match="field 2 reaches 1 bytes beyond its message"):
+    with pytest.raises(FileError, match=r"field 2 .*1 bytes"):
         list(wire.fields(outer.start, outer.stop))
 
 
