@@ -1,7 +1,7 @@
 """Labels: interned names of operations, call stacks, shapes; an event carries only their number.
 
-Number 0 is the empty label. Numbers count up by one. The label with number n is line n of `labels.jsonl`, unless a
-line was damaged; so each line carries its number.
+Number 0 is the empty label. Numbers increase by one. The label with number n is line n of `labels.jsonl`, unless a line
+was damaged; therefore each line carries its number.
 """
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
@@ -20,35 +20,35 @@ from bfcviz.events.storage.strict_json import MAX_JSON_VALUES, loads
 
 MAX_LABELS = 1 << 32
 MAX_LABEL_BYTES = 1 << 24
-"""Of one label as JSON: more is a mistake of the writer, or a hostile file."""
+"""Of one label as JSON: a longer one is a mistake of the writer, or a hostile file."""
 
 SHORTEST_LINE = len(b'{"id":1,"name":""}\n')
 _START = b'{"id":'
-"""Of a line. Inside a text JSON escapes the quotes, so this stands nowhere else."""
+"""Start of a line. JSON escapes quotes inside texts, so it occurs nowhere else."""
 
 NO_DETAILS: Mapping[str, str] = MappingProxyType({})
 
 
 class Label(NamedTuple):
-    """A name with what else is known of it, such as shape, data_type, region_type or stack."""
+    """A name and further details, such as shape, data_type, region_type or stack."""
 
     name: str
     details: Mapping[str, str]
 
 
 _Pending = tuple[int, str, Mapping[str, str], object, bytes | None, int]
-"""A label that is being appended: number, name, details, key, line for the file (None: no file), place of the line."""
+"""An append that is not finished: number, name, details, key, line for the file (None: no file), offset of the line."""
 
 
 class Labels:
-    """A table of labels that only grows. Any number of threads may use it at once.
+    """A table of labels that only grows. It is thread-safe.
 
-    An append has several steps, and Ctrl-C can raise between any two. So each step gives the same result when it is
-    repeated, and the next call first repeats those of an append that was interrupted.
+    An append has several steps, and Ctrl-C can raise between any two of them. Each step is idempotent, and the next
+    call first repeats the steps of an interrupted append.
 
     Attributes:
-        error: why a label could not be appended to the file, None while all were. From then on unknown names
-            get number 0: no event on disk may name a label that is not there.
+        error: why a label could not be appended to the file; None if there was no error. After an error, new names get
+            number 0: no event on disk may name a label that is not in the file.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Labels:
         self._ids: dict[object, int] | None = {"": 0}  # None: not built yet, by `from_json`
         self._pending: _Pending | None = None
         self._file: FileIO | None = None
-        self._place = 0  # in the file, behind the last label
+        self._place = 0  # offset in the file, after the last label
         self.error: OSError | None = None
 
     def intern(self, name: str, /, **details: str) -> int:
-        """The number of this label, a new one when name and details were not seen together before.
+        """The number of this label; a new number if name and details are not in the table together.
 
-        0 where a finalizer or a signal handler asks while this thread interns another label.
+        0 if a finalizer or a signal handler calls it while this thread interns another label.
         """
         key = _key(name, details)
         ids = self._ids
@@ -83,13 +83,13 @@ class Labels:
             if number is None:
                 number = self._append(name, details, clean_key)
             if number:
-                ids[key] = number  # under both keys, so that odd text is cleaned once only
+                ids[key] = number  # under both keys, so that unusual text is cleaned only once
             return number
 
     def append_to(self, file: FileIO | None) -> None:
-        """Write all labels to `file` now, and each new one from now on before its number is handed out.
+        """Write all labels to `file`, and each new one before `intern` returns its number. None ends this.
 
-        A killed process leaves at most the last line cut. None ends it.
+        If the process is killed, at most the last line is incomplete.
 
         Args:
             file: empty, and not opened for appending.
@@ -108,15 +108,15 @@ class Labels:
             self._file = file
 
     def after_fork(self) -> None:
-        """Let go of the file, in a process that was forked: it is the parent's, which goes on writing it."""
+        """Forget the file in a forked process: the parent continues to write it."""
         self._file = None
 
     def add_line(self, line: bytes, most_missing: int = 0) -> int:
-        """Take over a line of a `labels.jsonl`; what stands before its start is left of a line that was cut off.
+        """Add a line of a `labels.jsonl`. Bytes before its start are the rest of an incomplete line, and are ignored.
 
         Args:
-            line: a label, with its number. One that is known is replaced.
-            most_missing: how many labels may be missing before this one. They become empty.
+            line: a label with its number; it replaces a known label.
+            most_missing: how many labels may be missing before this one; they become empty.
 
         Returns:
             How many were missing.
@@ -145,7 +145,7 @@ class Labels:
 
     @property
     def names(self) -> Sequence[str]:
-        """All names, by number. Do not change it."""
+        """All names, by number. Do not modify."""
         return self._names
 
     def __getitem__(self, number: int) -> Label:
@@ -189,16 +189,16 @@ class Labels:
 
     def _index(self) -> dict[object, int]:
         if self._ids is None:
-            # Not strict: an interrupted append may have left details without a name.
+            # Not strict: an interrupted append may have stored details without a name.
             pairs = zip(self._names, self._details, strict=False)
             self._ids = {_key(name, details): number for number, (name, details) in enumerate(pairs)}
         return self._ids
 
     def _append(self, name: str, details: Mapping[str, str], key: object) -> int:
-        """Append a label; returns its number, 0 where it cannot be written to the file."""
+        """Append a label; returns its number, 0 if it cannot be written to the file."""
         number = len(self._names)
         if number == MAX_LABELS:
-            raise TraceError(f"a trace holds at most {MAX_LABELS} labels: put less detail into their names")
+            raise TraceError(f"a trace holds at most {MAX_LABELS} labels: use names with less detail")
         if self.error is not None and self._file is not None:
             return 0
         line = None if self._file is None else _line(number, name, details)
@@ -207,7 +207,7 @@ class Labels:
         return self._finish()
 
     def _finish(self) -> int:
-        """Take the steps of the pending append, whether or not some were taken before; returns its number or 0."""
+        """Perform all steps of the pending append again; returns its number, or 0 if there is none or it failed."""
         if self._pending is None:
             return 0
         number, name, details, key, line, place = self._pending
@@ -223,7 +223,7 @@ class Labels:
         return number
 
     def _put(self, number: int, name: str, details: Mapping[str, str]) -> None:
-        """Store label `number`, a known or the next one. The name is stored last: it completes the label."""
+        """Store label `number`, a known or the next one. The name is stored last: it makes the label visible."""
         if number == len(self._details):
             self._details.append(details)
         else:
@@ -234,7 +234,7 @@ class Labels:
             self._names[number] = name
 
     def _write(self, file: FileIO, line: bytes, place: int) -> None:
-        """Write the line at its place in the file, where an interrupted call may have left a part of it."""
+        """Write the line at its offset in the file; an interrupted call may have written a part of it."""
         if self.error is not None:
             return
         rest = line
@@ -247,7 +247,7 @@ class Labels:
                 os.ftruncate(file.fileno(), place)
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps would make one for each label
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # created once: json.dumps would create one for each label
 
 
 def _line(number: int, name: str, details: Mapping[str, str]) -> bytes:
@@ -256,7 +256,7 @@ def _line(number: int, name: str, details: Mapping[str, str]) -> bytes:
         entry["details"] = dict(details)
     line = _ENCODER.encode(entry).encode() + b"\n"
     if len(line) > MAX_LABEL_BYTES:
-        raise TraceError(f"a label of {len(line)} bytes was given; at most {MAX_LABEL_BYTES} are kept")
+        raise TraceError(f"a label has {len(line)} bytes; the limit is {MAX_LABEL_BYTES}")
     return line
 
 
@@ -265,7 +265,7 @@ def _key(name: str, details: Mapping[str, str]) -> object:
 
 
 def _clean(text: str) -> str:
-    """Text that every file format takes: half a surrogate pair becomes its escape."""
+    """Text that every file format accepts: a lone surrogate becomes its escape."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -273,15 +273,15 @@ def _expect_texts(values: Sequence[object], what: str) -> None:
     try:
         together = "".join(values)  # type: ignore[arg-type]
     except TypeError as error:
-        raise ValueError(f"has a {what} that is no text") from error
+        raise ValueError(f"has a {what} that is not text") from error
     try:
         together.isascii() or together.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"has a {what} with half a character ({error.reason})") from error
+        raise ValueError(f"has a {what} with a lone surrogate ({error.reason})") from error
 
 
 def _checked_details(entry: object) -> Mapping[str, str]:
     if not isinstance(entry, dict):
-        raise ValueError("has details that are no object")
+        raise ValueError("has details that are not an object")
     _expect_texts([*entry, *entry.values()], "detail")
     return entry

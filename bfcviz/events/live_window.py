@@ -1,13 +1,13 @@
-"""The newest events of a heap's log in this process: a window that moves on as the heap works.
+"""The newest events of a heap's log in this process: a window that moves forward as the heap works.
 
 ::
 
     step    0 . . . . . . . . first                                     length
-            (gone             )[ piece ][ piece ][ piece ][ piece  room )
-                              ^ keyframe: the state before the first event that is still here
+            (dropped          )[ piece ][ piece ][ piece ][ piece  room )
+                              ^ keyframe: the state before the first event that is kept
 
-A ring overwrites what was not read in time. Events behind such a gap say nothing about the chunks that are
-older, so the window then begins anew, where the heap itself tells its state.
+A ring overwrites events that were not read in time. Events after such a gap do not describe the older chunks, so the
+window then restarts with the current state of the heap.
 """
 
 from collections.abc import Callable
@@ -30,18 +30,18 @@ from bfcviz.events.trace import Trace
 from bfcviz.events.validation import forget_unknown_labels, has_unknown_label
 
 KEEP: Final = 1 << 20
-"""Events kept unless told otherwise: 64 MiB."""
+"""Default number of events to keep: 64 MiB."""
 
 LEAST_KEEP: Final = 512
 
 
 class Beginning(NamedTuple):
-    """Where a window can begin whose log has lost its own beginning.
+    """Where a window can begin if its log has lost its first events.
 
     Attributes:
-        first: the step to begin at.
-        keyframe: the state there.
-        events: what is known of those from `first` on, as `Reader` gives them; the window goes on behind the last.
+        first: the first step.
+        keyframe: the state at that step.
+        events: those known from `first` on, as `Reader` returns them; the window continues after the last.
     """
 
     first: int
@@ -50,10 +50,10 @@ class Beginning(NamedTuple):
 
 
 Begin = Callable[[], Beginning | None]
-"""Asks a heap for its state; None where it has no answer, as when it is gone."""
+"""Asks a heap for its state; returns None if there is none, for example if the heap was deleted."""
 
 
-def follow(  # noqa: PLR0913  one log, and all that is known of it
+def follow(  # noqa: PLR0913  a log and its metadata
     log: EventLog,
     labels: Labels,
     origin: Origin,
@@ -62,34 +62,38 @@ def follow(  # noqa: PLR0913  one log, and all that is known of it
     begin: Begin | None = None,
     keep: int = KEEP,
 ) -> Trace:
-    """A trace of the newest events of a log in this process; `Trace.refresh` takes over what is new.
+    """A trace of the newest events of a log in this process; `Trace.refresh` adds new ones.
 
-    Only what is visible changes, and only in `refresh`: whoever reads the trace from several threads calls it
-    under the same lock.
+    The visible events change only in `refresh`. Callers that read the trace from several threads must hold one lock
+    while they read and refresh.
 
     Args:
-        log: what a heap writes to, meanwhile and without noticing.
-        labels: the table that its events name.
+        log: a heap may write to it at the same time.
+        labels: the table of the labels of its events.
         origin: of the trace, with one pool: the heap.
         keyframes: `bfcviz.model.seeking.keyframes`, as in `Trace.save`.
-        begin: asked when the log has lost events that were not read yet.
-        keep: events to keep at most, 512 or more (64 bytes each).
+        begin: called when the log has lost events that were not read yet.
+        keep: maximum number of events to keep, 512 or more (64 bytes each).
 
     Raises:
-        TraceError: the log has lost its beginning and nobody knows the state, or `keep` is too small.
+        TraceError: the log has lost its first events and the state is unknown, or `keep` is too small.
     """
     return Trace(WindowSource(log, labels, origin, keyframes, begin=begin, keep=keep))
 
 
 class WindowSource(Source):
-    """At most `keep` of a log's newest events, and half as many at least, in pieces; see `follow`.
+    """The newest events of a log, in pieces: between half of `keep` and `keep` of them; see `follow`.
 
     Events are not checked: a heap of this process wrote them, and a model checks what it applies.
+
+    Attributes:
+        missed: events that were overwritten before they were read.
+        gaps: how often that happened.
     """
 
     following = True
 
-    def __init__(  # noqa: PLR0913  `follow` is its public face
+    def __init__(  # noqa: PLR0913  `follow` is the public interface
         self,
         log: EventLog,
         labels: Labels,
@@ -100,30 +104,30 @@ class WindowSource(Source):
         keep: int,
     ) -> None:
         if keep < LEAST_KEEP:
-            raise TraceError(f"a window of {keep} events was asked for; keep at least {LEAST_KEEP}")
+            raise TraceError(f"keep={keep} events were requested; keep at least {LEAST_KEEP}")
         super().__init__(labels, replace(origin, status=Status.RECORDING), 0)
         self.keep = keep
-        self.missed = 0  # events that were overwritten before they were read
+        self.missed = 0
         self.gaps = 0
         self.block = 1 << min(keep // 8, BLOCK).bit_length() - 1
         self._log = log
         self._reader = Reader(log, 0)
         self.slack = log.capacity if log.path is None else None
         self._fetching = Lock()  # guards the reader, and the records it wrote after `length`
-        self._lapped = False  # nothing is fetched until the window begins anew
+        self._lapped = False  # nothing is fetched until the window restarts
         self._keyframes = keyframes
         self._begin = begin
         self._keyframe: bytes | None = None
         self._pieces: dict[int, Events] = {}
-        if log.oldest > 0 and not self._begin_anew():
+        if log.oldest > 0 and not self._restart():
             raise TraceError(
-                f"the first {log.oldest} events of this log are overwritten, and without them the rest cannot "
-                "be understood; give the heap itself, which knows its state, or a log of more capacity"
+                f"the first {log.oldest} events of this log were overwritten, and the other events need them; "
+                "pass the heap itself, which knows its state, or give its log more capacity"
             )
         self.refresh()
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), copied only where they lie in several pieces."""
+        """Events [start, stop), copied only if they lie in several pieces."""
         if start == stop:
             return np.empty(0, EVENT)  # the piece may not exist yet
         parts = [
@@ -141,27 +145,27 @@ class WindowSource(Source):
         return len(self._pieces) * self.block
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The state at `first`, unless that is the empty heap."""
+        """The state at `first`, unless the heap is empty there."""
         return None if self._keyframe is None or step < self.first else (self.first, self._keyframe)
 
     def refresh(self) -> int:
-        """Take over the events up to now; returns how many steps further the trace goes."""
+        """Add the new events; returns how many steps longer the trace is."""
         before, goal = self.length, self._log.head
-        mended = False
+        recovered = False
         while self.following and self.length < goal:
             self.fetch()
             with self._fetching:
                 fetched, lapped = self._reader.position, self._lapped
             self._show(fetched)
             if lapped:
-                if mended:  # again, at once: the heap is too fast, the next refresh will try
+                if recovered:  # lapped twice: the heap is too fast, the next refresh tries again
                     break
-                mended = True
-                self._mend()
+                recovered = True
+                self._recover()
         return self.length - before
 
     def fetch(self) -> int:
-        """Read the log into the pieces, at most `keep` events ahead of what can be seen; see `Trace.fetch`."""
+        """Read the log into the pieces, at most `keep` events beyond the visible ones; see `Trace.fetch`."""
         with self._fetching:
             before, goal = self._reader.position, self._log.head
             while not self._lapped and self._reader.position < min(goal, self.length + self.keep):
@@ -173,7 +177,7 @@ class WindowSource(Source):
             return self._reader.position - before
 
     def _room(self, step: int) -> Events:
-        """The records of a piece from `step` on."""
+        """The records of the piece that holds `step`, from `step` on."""
         number, place = divmod(step, self.block)
         if number not in self._pieces:
             self._pieces[number] = np.empty(self.block, EVENT)
@@ -188,7 +192,7 @@ class WindowSource(Source):
             events = events[len(room) :]
 
     def _show(self, stop: int) -> None:
-        """Make the events before `stop`, which lie in the pieces, visible."""
+        """Make the events before `stop` visible; they are in the pieces already."""
         while self.length < stop:
             events = self._room(self.length)[: stop - self.length]
             if self._log.pool:
@@ -196,10 +200,10 @@ class WindowSource(Source):
             if has_unknown_label(events, len(self.labels)):
                 forget_unknown_labels(events, len(self.labels))
             self.length += len(events)
-            self._let_go()
+            self._drop_oldest()
 
-    def _let_go(self) -> None:
-        """Drop a quarter, the oldest pieces, where there are more than `keep` events: the keyframe has its price."""
+    def _drop_oldest(self) -> None:
+        """If there are more than `keep` events, drop a quarter at once, because each drop costs a keyframe."""
         if self.length - self.first <= self.keep:
             return
         first = -(-(self.length - self.keep * 3 // 4) // self.block) * self.block
@@ -207,25 +211,25 @@ class WindowSource(Source):
         for number in range(self.first // self.block, first // self.block):
             del self._pieces[number]
         self.first = first
-        self._tell()
+        self._update_origin()
 
-    def _mend(self) -> None:
-        """Events were lost: begin anew, or end here."""
+    def _recover(self) -> None:
+        """Events were lost: restart, or end here."""
         read = self.length
-        if self._begin_anew():
+        if self._restart():
             self.missed += self.first - read
             self.gaps += 1
-            self._tell()
+            self._update_origin()
         else:
             self.following = False
             lost = self._log.oldest - read
             self.degrade(
                 f"{lost} events after step {read} were overwritten before they were read, and the heap "
-                "can no longer be asked for its state: nothing later is shown"
+                "can no longer return its state: later events are not shown"
             )
 
-    def _begin_anew(self) -> bool:
-        """Begin again where the heap tells its state; False where it does not."""
+    def _restart(self) -> bool:
+        """Restart at the current state of the heap; False if the heap does not return it."""
         found = None if self._begin is None else self._begin()
         if found is None:
             return False
@@ -236,16 +240,16 @@ class WindowSource(Source):
             self._put(found.events)
             self._lapped = False
         self._show(found.first + len(found.events))
-        self._tell()
+        self._update_origin()
         return True
 
-    def _tell(self) -> None:
+    def _update_origin(self) -> None:
         reasons = []
         if self.first:
             reasons.append(f"steps before {self.first:,} are no longer kept")
         if self.gaps:
             reasons.append(
-                f"{self.missed:,} events were overwritten before they were read (at {self.gaps:,} places): give "
+                f"{self.missed:,} events were overwritten before they were read (in {self.gaps:,} gaps): give "
                 "the heap a log of more capacity, such as EventLog(1 << 20), or record to a folder"
             )
         status = Status.DEGRADED if self.gaps else Status.RECORDING

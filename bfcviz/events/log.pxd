@@ -7,23 +7,23 @@ from bfcviz.native cimport i64, u8, u16, u32, u64
 
 @cython.final
 cdef class EventLog:
-    cdef event_record.Event *window   # where record number `base` lies
+    cdef event_record.Event *window   # address of record number `base`
     cdef native.SpinLock *lock  # of the heap that writes
     cdef u64 base               # number of the first record of the window
     cdef u64 end                # number of the first record beyond it
     cdef u64 written            # records published so far
     cdef native.Clock *clock
-    cdef i64 time               # of the operation under way, nanoseconds since the start
-    cdef u16 thread             # that acts
-    cdef bint replaying         # time and thread come with the operations
+    cdef i64 time               # of the current operation, nanoseconds since the start
+    cdef u16 thread             # of the current operation
+    cdef bint replaying         # operations bring their own time and thread
     cdef readonly u8 pool
-    cdef bint on_file           # whether records go to the file `fd`; else to a ring in memory
+    cdef bint on_file           # records go to the file `fd`; else to a ring in memory
     cdef int fd
     cdef readonly int error     # errno that ended recording to disk, 0 = none
     cdef readonly bint truncated
     cdef readonly u64 capacity
-    cdef readonly u64 on_disk            # records that went to the file before `error`
-    cdef bint has_ring          # the window is the ring, and stays it
+    cdef readonly u64 on_disk            # records written to the file before `error`
+    cdef bint has_ring          # the window is the ring, for the rest of its life
     cdef readonly object path   # of the file, or None
 
     cdef void tick(self) noexcept nogil

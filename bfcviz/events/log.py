@@ -1,22 +1,22 @@
-"""EventLog: where one heap writes its events, 64 bytes each, and readers find them.
+"""EventLog: one heap writes its events into it, 64 bytes each; readers copy them.
 
 ::
 
     in memory   [ ring of `capacity` records, the oldest overwritten ]        readers may be lapped
     on disk     events.bin [ .... written .... | zeros, allocated ahead ]     nothing is ever overwritten
 
-Both are one *window* of consecutive records that the writer fills: when it is full, the ring's window begins
-again at its start, the file's moves on behind its end. The file is mapped, so a record is safe from a SIGKILL of
-this process as soon as it is written; its `kind` byte is written last, so a half-written one is never taken
-for an event. Compiled, nothing a heap calls here needs the GIL.
+The writer fills a *window* of consecutive records. When the window is full, a ring starts again at its beginning; in a
+file the window moves behind its end. The file is mapped, so a record survives a SIGKILL of this process as soon as it
+is written. Its `kind` byte is written last, so a half-written record is never read as an event. Compiled, the functions
+that a heap calls here do not need the GIL.
 
-Another process may truncate the file, and a write behind its end would end this process by SIGBUS. `native` puts memory
-in the place of what was lost; the log finds that at the end of the window, and goes on in a ring.
+Another process may truncate the file, and a write behind its end would end this process by SIGBUS. A signal handler
+(sigbus.h) replaces the lost pages by memory; the log detects that at the end of the window, and continues in a ring.
 
-One log has one writer at a time: the heap that owns it, under `lock`, which is the heap's own too. So a log can
-be closed while its heap is at work.
+A log has one writer at a time: the heap that owns it, under `lock`, which is also the lock of the heap. So a log can be
+closed while its heap works.
 """
-# ruff: noqa: D102  an event has this many fields, with these names, told in schema
+# ruff: noqa: D102  schema describes the fields
 
 import os
 from pathlib import Path
@@ -37,14 +37,14 @@ class EventLog:
     """The events of one heap, in a ring or in a file.
 
     Args:
-        capacity: records in the ring, or allocated ahead in the file; a multiple of 64. By default 1 MiB of them, which
+        capacity: records in the ring, or allocated ahead in the file; a multiple of 64. The default is 1 MiB, which
             stays in the processor's cache beside the heap.
-        folder: an existing folder; the log is then a new `events.bin` in it and grows for ever.
-        pool: the number written into every record's `pool`.
+        folder: an existing folder; the log is then a new `events.bin` in it, which grows without limit.
+        pool: written to the `pool` field of every record.
 
     Attributes:
-        error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap works on, later events go
-            to a ring in memory, and `on_disk` stays behind `written`: whoever closes the recording says so.
+        error: 0, or the errno that ended recording to disk (such as ENOSPC). The heap continues, later events go to a
+            ring in memory, and `on_disk` stays below `written`: `Recording.close` reports it.
         truncated: whether another process cut the file short. Later events go to a ring; some before it are lost.
     """
 
@@ -56,7 +56,7 @@ class EventLog:
         self.path: Path | None = None
         if capacity < 64 or capacity % 64:
             raise BfcvizError(
-                f"a log of {capacity} records was asked for; give a multiple of 64, at least 64"
+                f"a log of {capacity} records was requested; give a multiple of 64, at least 64"
             )
         self.capacity = capacity
         self.pool = pool
@@ -86,7 +86,7 @@ class EventLog:
             self.close()
 
     def __dealloc__(self) -> None:
-        # Compiled, it is this that ends a forgotten file: under the limited C interface nobody calls __del__.
+        # Compiled, this closes a forgotten file: the limited C API does not call __del__.
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
@@ -97,17 +97,17 @@ class EventLog:
             log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
 
     def use_ring(self) -> None:
-        """Let the window be memory, from record number `written` on; there is no way back."""
-        # No Python object, least of all an array: the heap whose lock is held may be what serves NumPy.
+        """Use a ring in memory as window, from record number `written` on. It stays in use."""
+        # No Python object, and no array: the heap whose lock is held may serve NumPy.
         self.window = log_window.new_window(self.capacity * event_record.RECORD)
         self.has_ring = True
         self.base = self.written
         self.end = self.written + self.capacity
 
-    # -- the writer's side: called by the heap, under its lock ------------------------------------------------
+    # -- for the writer: called by the heap, under its lock ---------------------------------------------------
 
     def tick(self) -> None:
-        """Read the clock, once an operation (not while recorded ones are replayed, with their own times)."""
+        """Read the clock, once per operation (not during a replay, which sets the recorded times)."""
         if self.replaying:
             return
         self.time = native.clock_read(self.clock)
@@ -139,18 +139,20 @@ class EventLog:
         self.end = self.written + self.capacity
         if log_window.is_no_window(self.window):
             self.error = 0 if self.truncated else log_window.last_error()
-            log_window.cut_file(self.fd, self.written * event_record.RECORD)  # what was allocated of a window
+            log_window.cut_file(
+                self.fd, self.written * event_record.RECORD
+            )  # the space allocated for a window
             self.leave_file()
             self.use_ring()
 
     def is_short(self) -> bool:
-        """Whether the file lacks some of what was written to it."""
+        """Whether another process made the file shorter than what was written."""
         if log_window.is_cut(self.window):
             return True
         return log_window.file_size(self.fd) < self.written * event_record.RECORD
 
     def leave_file(self) -> None:
-        """Take no more records to the file. The next one begins a ring in memory."""
+        """Write no more records to the file. The next record starts a ring in memory."""
         log_window.close_file(self.fd)
         self.detach()
 
@@ -162,11 +164,11 @@ class EventLog:
         self.end = self.written
 
     def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> Any:
-        """The next record, with what every kind has; `commit` makes it an event."""
+        """The next record, with the fields that every kind has; `commit` makes it an event."""
         if self.written == self.end:
             self.roll()
         r = log_window.record_at(self.window, self.written - self.base)
-        # The lock's next exchange waits for these stores: have the lines at hand by then.
+        # The next atomic exchange on the lock waits for these stores: prefetch the cache lines.
         log_window.prefetch(self.window, self.written - self.base + 12)
         r.kind = 0
         r.seq = self.written
@@ -190,7 +192,7 @@ class EventLog:
         log_window.publish_kind(r, kind)
         self.written += 1
 
-    # One method a kind; the table in `schema` says what each field means.
+    # One method per kind; the table in `schema` says what each field means.
 
     def extend(
         self, chunk: int, region: int, address: int, size: int, requested: int, bin: int, flags: int
@@ -253,12 +255,12 @@ class EventLog:
         r.label = label
         self.commit(r, event_record.MARK)
 
-    # -- for writers in Python, who saw what another allocator did ------------------------------------------------
+    # -- for writers in Python that observe another allocator -----------------------------------------------------
 
     def begin_operation(self, time: int) -> int:
-        """Events of `put` happen at `time` from now on (never earlier than before; below 0: now), by this thread.
+        """Set time and thread of the events that `put` writes next: `time` in ns, never decreasing; below 0: now.
 
-        Returns the thread's number.
+        Returns the number of this thread.
         """
         native.spin_lock(self.lock)
         if time < 0:
@@ -288,7 +290,7 @@ class EventLog:
         native.spin_unlock(self.lock)
         return seq
 
-    # -- the readers' side --------------------------------------------------------------------------------------
+    # -- for readers -------------------------------------------------------------------------------------------
 
     @property
     def head(self) -> int:
@@ -297,10 +299,10 @@ class EventLog:
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest event that can still be read."""
+        """Number of the oldest event that can be read."""
         if not self.has_ring or self.written - self.on_disk < self.capacity:
             return self.on_disk if self.truncated else 0
-        return self.written - self.capacity + 1  # the slot before may be half overwritten
+        return self.written - self.capacity + 1  # the slot before it may be half overwritten
 
     def copy(self, start: int, stop: int) -> Events:
         """A copy of events [start, stop); see `copy_into`."""
@@ -308,12 +310,12 @@ class EventLog:
         return events[: self.copy_into(events, start)]
 
     def copy_into(self, into: Events, start: int) -> int:
-        """Copy the events from `start` on into the array `into`, as many as it has room for.
+        """Copy the events from `start` on into the array `into`, until it is full.
 
-        The caller checks `oldest` afterwards: the ring may have been overwritten meanwhile.
+        The caller must check `oldest` afterwards: the writer may have overwritten the ring during the copy.
 
         Returns:
-            How many were copied: fewer than asked for where the file was truncated.
+            How many were copied: fewer than requested if the file was truncated.
         """
         in_file = into[: max(self.on_disk - start, 0)] if self.has_ring else into
         copied = self._copy_from_file(in_file, start)
@@ -337,11 +339,11 @@ class EventLog:
         except OSError:  # the folder was removed
             copied = 0
         if copied < len(into):
-            self._end_file(lost=True)  # and with it, all before is gone: `oldest` says so
+            self._end_file(lost=True)  # all events of the file are lost: `oldest` says so
         return copied
 
     def close(self) -> None:
-        """End the file behind the last event; later ones go to a ring. A log in memory needs no closing."""
+        """End the file after the last event; later events go to a ring. A log in memory needs no closing."""
         self._end_file(lost=False)
 
     def _end_file(self, lost: bool) -> None:
@@ -360,7 +362,7 @@ class EventLog:
             self.truncated = True
 
     def leave_to_parent(self) -> None:
-        """Take no more records to the file, which is another process's after a fork: to a ring instead."""
+        """Write to a ring instead of the file, in a forked process: the file belongs to the parent."""
         if not self.on_file:
             return
         log_window.unmap_window(self.window, self.capacity * event_record.RECORD)

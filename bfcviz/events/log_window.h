@@ -1,4 +1,4 @@
-/* The memory a log writes to: a window of event records, in memory or of a file. */
+/* The memory that a log writes to: a window of event records, in memory or in a file. */
 #pragma once
 
 #include <errno.h>
@@ -18,20 +18,20 @@ static inline void bfc_prefetch(const bfc_event *window, uint64_t index) {
 }
 
 static inline void bfc_publish_kind(bfc_event *r, uint8_t kind) {
-    __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE); /* after the record's other fields, */
-    __atomic_thread_fence(__ATOMIC_RELEASE);            /* before the count that lets readers at it */
+    __atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE); /* after the other fields of the record, */
+    __atomic_thread_fence(__ATOMIC_RELEASE);            /* before the count that makes it readable */
 }
 
-/* Bytes; 0 where the system does not say. */
+/* Bytes; 0 on error. */
 BFC_STATIC uint64_t bfc_file_size(int fd) {
     struct stat s;
     return fstat(fd, &s) ? 0 : (uint64_t)s.st_size;
 }
 
-/* Room for `bytes` more at `offset` of a file, mapped; NULL with errno set where the disk has none. */
+/* Allocate and map `bytes` at `offset` of a file; NULL with errno set on failure. */
 BFC_STATIC bfc_event *bfc_map_window(int fd, uint64_t offset, uint64_t bytes) {
 #if defined(__linux__)
-    int error = posix_fallocate(fd, (off_t)offset, (off_t)bytes); /* ftruncate alone would end in SIGBUS */
+    int error = posix_fallocate(fd, (off_t)offset, (off_t)bytes); /* ftruncate: SIGBUS if the disk is full */
     if (error) {
         errno = error;
         return NULL;
@@ -47,7 +47,7 @@ BFC_STATIC bfc_event *bfc_map_window(int fd, uint64_t offset, uint64_t bytes) {
     return (bfc_event *)p;
 }
 
-/* Zeroed memory that begins with a cache line; NULL where there is none. */
+/* Zeroed memory, aligned to a cache line; NULL on failure. */
 BFC_STATIC bfc_event *bfc_new_window(uint64_t bytes) {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : (bfc_event *)p;
@@ -59,7 +59,7 @@ BFC_STATIC void bfc_unmap_window(bfc_event *window, uint64_t bytes) {
     munmap(window, bytes);
 }
 
-/* Cut a file after its last whole record, to `bytes` at most. It never grows. */
+/* Truncate a file after its last whole record, to at most `bytes`. The file never grows. */
 BFC_STATIC void bfc_cut_file(int fd, uint64_t bytes) {
     uint64_t size = bfc_file_size(fd);
     if (ftruncate(fd, (off_t)((size < bytes ? size : bytes) / sizeof(bfc_event) * sizeof(bfc_event))))

@@ -1,4 +1,4 @@
-# The memory a log writes to (log_window.h), declared to Cython. log_window.py is the same in plain Python.
+# The memory that a log writes to (log_window.h), declared to Cython. log_window.py is the same in plain Python.
 
 from bfcviz.events.event_record cimport Event
 from bfcviz.native cimport u8, u64
@@ -15,7 +15,7 @@ cdef extern from "bfcviz/events/log_window.h" nogil:
     void close_file "close"(int) noexcept
     int last_error "bfc_errno"() noexcept
 
-# Only as long as the window is there.
+# The memoryview is valid only while the window exists.
 cdef extern from "Python.h":
     object PyMemoryView_FromMemory(char *, Py_ssize_t, int)
 

@@ -1,8 +1,8 @@
-"""The memory a log writes to, a window of records: in plain Python what log_window.h is in C.
+"""The memory that a log writes to, a window of records, in plain Python; log_window.h is the same in C.
 
-Used when bfcviz runs uncompiled. Nothing here is for callers outside `events`.
+Used when bfcviz runs uncompiled. Internal to `events`.
 """
-# ruff: noqa: D103  the comments stand in log_window.h
+# ruff: noqa: D103  the comments are in log_window.h
 
 import os
 import threading
@@ -32,7 +32,7 @@ def is_no_window(window: Window) -> bool:
 
 
 class FileWindow:
-    """Records of a file. Each is written by a system call: a mapping of a file that is truncated ends the process."""
+    """Records of a file, written by system calls: access to a mapping of a truncated file would end the process."""
 
     def __init__(self, fd: int, offset: int, num_bytes: int) -> None:
         self.fd = fd
@@ -41,7 +41,7 @@ class FileWindow:
         self.cut = False
 
     def write(self, index: int) -> None:
-        """Write a record, unless the file has become shorter: it would leave a hole."""
+        """Write a record, unless the file became shorter: the write would leave a hole."""
         place = self.offset + index * RECORD
         try:
             if os.fstat(self.fd).st_size < place + RECORD:
@@ -61,7 +61,7 @@ def record_at(window: Window, index: int) -> Any:
 
 
 def prefetch(window: Window, index: int) -> None:
-    """Only a processor can."""
+    """No effect in Python."""
 
 
 def publish_kind(record: Any, kind: int) -> None:
@@ -84,7 +84,7 @@ def map_window(fd: int, offset: int, num_bytes: int) -> Window:
 
 
 def unmap_window(window: Window, num_bytes: int) -> None:
-    """It goes with its last reference."""
+    """Python frees it with its last reference."""
 
 
 def is_cut(window: Window) -> bool:

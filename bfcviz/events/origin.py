@@ -1,4 +1,4 @@
-"""Origin: where a trace comes from, how far it can be trusted, and the heaps in it."""
+"""Origin: where a trace comes from, how reliable it is, and its heaps."""
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
 import json
@@ -14,7 +14,7 @@ from bfcviz.units import parse_bytes
 T = TypeVar("T")
 
 VERSION = 1
-"""Of the files; raised when an older bfcviz could misread them."""
+"""Of the file format; increased when an older bfcviz could misread new files."""
 
 MAX_ORIGIN_BYTES = 1 << 24
 MAX_POOLS = 256
@@ -23,25 +23,25 @@ _FRACTION = "external_fragmentation"
 
 
 class Status(StrEnum):
-    """How far the events of a trace can be trusted."""
+    """How reliable the events of a trace are."""
 
     RECORDING = "recording"  # more events may come: `Trace.refresh`
     COMPLETE = "complete"
-    TRUNCATED = "truncated"  # all that is there is right, but the end is missing
-    DEGRADED = "degraded"  # something inside is missing or was guessed
+    TRUNCATED = "truncated"  # the events are right, but the end is missing
+    DEGRADED = "degraded"  # events or names are missing or were guessed
 
 
 @dataclass(frozen=True, init=False)
 class Pool:
-    """What a trace says of one heap.
+    """The description of one heap in a trace.
 
     Args:
-        name: what it is called.
-        limit: what it may grow to, in bytes or as text; None: not known.
-        options: how it was set up.
+        name: of the heap.
+        limit: the memory limit, in bytes or as text; None: unknown.
+        options: the options of the heap.
 
     Raises:
-        ValueError: a text that is no size.
+        ValueError: a text is not a size.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Origin:
     """Where a trace comes from.
 
     Attributes:
-        format: what it was read from: `bfcviz`, `xplane`, ...
+        format: of the file it was read from: `bfcviz`, `xplane`, ...
         source: name of that file, without its folder.
-        status: how far it can be trusted.
-        reasons: why it is not complete, in plain words.
-        pools: its heaps; an event's `pool` is the place in here.
-        details: anything else an importer or recorder found out, as JSON values.
+        status: how reliable the events are.
+        reasons: why it is not complete, as sentences.
+        pools: its heaps; the `pool` of an event is an index of them.
+        details: further facts from an importer or recorder, as JSON values.
     """
 
     format: str = "bfcviz"
@@ -77,13 +77,13 @@ class Origin:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.pools) <= MAX_POOLS:
-            raise TraceError(f"a trace has 1 to {MAX_POOLS} pools, {len(self.pools)} were given")
+            raise TraceError(f"a trace has 1 to {MAX_POOLS} pools; got {len(self.pools)}")
 
     def to_json(self, **more: object) -> str:
-        """As JSON text, with `more` beside it.
+        """The origin as JSON text, with the entries `more` beside it.
 
         Raises:
-            TraceError: options or details hold what JSON cannot say.
+            TraceError: options or details hold values that JSON cannot express.
         """
         pools = [{"name": p.name, "bytes_limit": p.limit, "options": dict(p.options)} for p in self.pools]
         origin = {"bfcviz": VERSION, **vars(self), "pools": pools, "details": dict(self.details), **more}
@@ -92,12 +92,12 @@ class Origin:
         except (TypeError, ValueError, RecursionError) as error:
             raise TraceError(f"options and details of an origin must be JSON values: {error}") from error
         if len(text) > MAX_ORIGIN_BYTES:
-            raise TraceError(f"an origin of {len(text)} bytes was given; at most {MAX_ORIGIN_BYTES} are kept")
+            raise TraceError(f"the origin has {len(text)} bytes; the limit is {MAX_ORIGIN_BYTES}")
         return text
 
 
 def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
-    """The origin that `to_json` wrote, and what stood beside it.
+    """The origin that `to_json` wrote, and the entries beside it.
 
     Raises:
         ValueError: `text` is not an origin, or of a later version.
@@ -125,21 +125,21 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
 
 
 def _whole_characters(entry: object) -> object:
-    """With `?` for half a surrogate pair, which JSON can spell and paths can hold, but no page and no file takes."""
+    """Replace lone surrogates by `?`: JSON and paths can hold them, but web pages and files cannot."""
     plain = json.dumps(entry, ensure_ascii=False)
     return entry if plain.isascii() else loads(plain.encode("utf-8", "replace"))
 
 
 def _pool(entry: object) -> Pool:
     if not isinstance(entry, dict):
-        raise ValueError("has a pool that is no object")
+        raise ValueError("has a pool that is not an object")
     limit = entry.get("bytes_limit")
     if limit is not None and (type(limit) is not int or not 0 <= limit < 1 << 63):
-        raise ValueError("has a pool whose bytes_limit is no number of bytes")
+        raise ValueError("has a pool whose bytes_limit is not a number of bytes")
     options = _get(entry, "options", dict)
     fraction = options.get("fragmentation_fraction", 0.0)
     if type(fraction) not in (int, float) or not 0 <= fraction <= 1:
-        raise ValueError("has a pool whose fragmentation_fraction is no number from 0 to 1")
+        raise ValueError("has a pool whose fragmentation_fraction is not a number from 0 to 1")
     return Pool(_get(entry, "name", str), limit, options)
 
 
@@ -151,28 +151,28 @@ def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:
 
 
 def _plain(value: object) -> object:
-    """NumPy's numbers and enums as JSON has them; anything else as its text."""
+    """NumPy scalars as Python numbers; all other objects as text."""
     return value.item() if hasattr(value, "item") else str(value)
 
 
 def _check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -> None:
-    """Check `facts`, `checks` and `threads`, where they are there.
+    """Check `facts`, `checks` and `threads`, if present.
 
     Args:
         details: of an origin.
-        pools: how many heaps the trace has.
-        guessed: whether the trace says that something is missing or was guessed. Otherwise the events tell
-            everything, and facts could only contradict them.
+        pools: number of heaps in the trace.
+        guessed: whether the trace says that something is missing or was guessed. Otherwise the events are complete,
+            and facts could only contradict them.
 
     Raises:
-        ValueError: one of them is of a wrong type, out of range, or of more heaps than there are.
+        ValueError: one of them has a wrong type, is out of range, or has more heaps than the trace.
     """
     for entry in _entries(details, "facts", pools):
         for name, value in entry.items():
             if not _is_fact(name, value):
                 raise ValueError(f"has an impossible fact {name[:40]!r}: {str(value)[:40]}")
         if entry and not guessed:
-            raise ValueError("states facts beside the events, though the events tell everything")
+            raise ValueError("has facts beside the events, but the events are complete")
     for entry in _entries(details, "checks", pools):
         _check_check(entry)
     threads = details.get("threads", {})
@@ -181,7 +181,7 @@ def _check_details(details: Mapping[str, object], pools: int, *, guessed: bool) 
 
 
 def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
-    """The list of one object a pool, which need not be there."""
+    """The list with one object per pool; empty if missing."""
     entries = details.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError(f"has {name} that are not a list of objects")
@@ -206,6 +206,6 @@ def _check_check(entry: Mapping[str, object]) -> None:
     if "checked" not in entry:
         return
     if not _is_count(entry["checked"]) or not _is_count(entry.get("differing")):
-        raise ValueError("has checks without the numbers of requests that were compared and that differ")
+        raise ValueError("has checks without the numbers of compared and differing requests")
     if not isinstance(entry.get("pool"), str):
         raise ValueError("has checks of a heap without a name")

@@ -1,10 +1,10 @@
 /* Windows of a file that another process may truncate.
 
-   A write behind the end of a mapped file raises SIGBUS, and would end the user's program. To write each
-   record by a system call costs several times the record, and a look at the file's size before each still
-   leaves a gap. So a handler is there while a window of a file is mapped. It answers for addresses in such a
-   window alone: it puts anonymous memory in the place of what was lost, and notes that. All else goes to the
-   handler before it. */
+   A write behind the end of a mapped file raises SIGBUS, which would end the user's program. A system
+   call per record costs several times the write itself, and a check of the file's size before each
+   write leaves a race. So a signal handler is installed while a window of a file is mapped. It handles
+   only addresses in such a window: it replaces the lost pages by anonymous memory, and records that. It
+   forwards all other signals to the previous handler. */
 #pragma once
 
 #include <errno.h>
@@ -17,12 +17,12 @@
 
 #include "bfcviz/c/attributes.h"
 
-/* A window under guard. */
+/* A guarded window. */
 typedef struct bfc_guard {
-    struct bfc_guard *next; /* never freed: the handler may be here */
-    uintptr_t start, stop;  /* stop 0: free for another window */
+    struct bfc_guard *next; /* never freed: the handler may use it */
+    uintptr_t start, stop;  /* stop 0: unused */
     int used;
-    int cut; /* whether memory was replaced */
+    int cut; /* whether pages were replaced */
 } bfc_guard;
 
 static bfc_guard *bfc_guards = 0;
@@ -66,10 +66,10 @@ BFC_STATIC void bfc_on_bus(int number, siginfo_t *info, void *context) {
     }
     struct sigaction before = bfc_before;
     int is_function = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
-    if (!is_function || bfc_in_handler) { /* in it: the handler before calls us as the one before it */
+    if (!is_function || bfc_in_handler) { /* the previous handler may have called us */
         if (before.sa_handler == SIG_IGN && !is_fault) return;
         bfc_by_default();
-        if (!is_fault) raise(number); /* comes when this returns; so does a fault, anew */
+        if (!is_fault) raise(number); /* delivered when this returns; a fault occurs again */
         return;
     }
     bfc_in_handler = 1;
@@ -78,12 +78,12 @@ BFC_STATIC void bfc_on_bus(int number, siginfo_t *info, void *context) {
     else
         before.sa_handler(number);
     bfc_in_handler = 0;
-    sigset_t pending; /* faulthandler raises the signal again, for the one before it: that must not be us */
+    sigset_t pending; /* faulthandler raises the signal again for its previous handler: that must not be us */
     if (!sigpending(&pending) && sigismember(&pending, number) && bfc_is_installed()) bfc_by_default();
     errno = error;
 }
 
-/* Others may have put theirs before ours (faulthandler.enable), so this is asked for each window. */
+/* Another handler may have been installed later (faulthandler.enable), so each new window checks this. */
 BFC_STATIC void bfc_install(void) {
     struct sigaction ours;
     if (bfc_is_installed()) return;

@@ -1,4 +1,4 @@
-"""Trace: events, the labels they name, and where they come from; in memory, in a folder or in one file."""
+"""Trace: events, their labels and their origin; in memory, in a folder or in one file."""
 
 import operator
 import os
@@ -26,10 +26,10 @@ __all__ = ["BLOCK", "Keyframes", "Origin", "Pool", "Status", "Trace"]
 
 
 class Trace:
-    """The events of one or more heaps, in order, wherever they lie.
+    """The events of one or more heaps, in order.
 
-    Made by `open`, `from_events` or an importer. Events are checked when they are first read, 65,536 at a
-    time, so that opening costs the same whatever the length.
+    `open`, `from_events` and the importers create traces. Events are checked when they are first read, 65,536 at a
+    time, so the cost of opening does not depend on the length.
 
     Attributes:
         source: reads the events from where they are stored.
@@ -46,27 +46,27 @@ class Trace:
 
         Args:
             events: shape (n,), dtype EVENT; `seq` counts from 0.
-            labels: the table their `label` points into.
-            origin: where they come from; their `pool` points into its pools.
+            labels: the table that their `label` indexes.
+            origin: where they come from; their `pool` indexes its pools.
 
         Raises:
-            TraceError: the array is none of events. Events that cannot be right are found by `read`.
+            TraceError: the array does not hold events. `read` finds invalid events.
         """
         return cls(ArraySource(events, labels, origin))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, check: bool = False) -> "Trace":
-        """Open a recording's folder, also while it is recorded, or a packed `.parquet` file.
+        """Open a recording's folder, also during recording, or a packed `.parquet` file.
 
-        Reads no more than it needs to find the end: events are checked when they are read. What ended early
-        opens up to there, and `origin` says why.
+        Opening reads only what it needs to find the end: events are checked when they are read. A trace that ended
+        early opens up to that point, and `origin` says why.
 
         Args:
             path: the folder or file.
-            check: read everything now, and end the trace before the first event that cannot be right.
+            check: read everything now, and end the trace before the first invalid event.
 
         Raises:
-            FileError: this is not a trace, or so damaged that nothing can be read.
+            FileError: this is not a trace, or nothing of it can be read.
         """
         path = Path(path)
         with reading(path):
@@ -79,25 +79,25 @@ class Trace:
 
     @property
     def labels(self) -> Labels:
-        """The names that events carry numbers of."""
+        """The table of labels; events hold numbers of it."""
         return self.source.labels
 
     @property
     def origin(self) -> Origin:
-        """Where the trace comes from and how far it can be trusted, as far as is known now."""
+        """Where the trace comes from and how reliable it is, as far as known now."""
         return self.source.origin
 
     @property
     def first(self) -> int:
-        """The first step that can be seen: 0, but for a window on a heap (`window.follow`), where it moves on.
+        """The first step that can be read: 0, except for a window on a heap (`live_window.follow`), where it increases.
 
-        Where it is not 0, `keyframe_before(first)` gives the state there.
+        If it is not 0, `keyframe_before(first)` returns the state there.
         """
         return self.source.first
 
     @property
     def following(self) -> bool:
-        """Whether more events may come: `refresh`."""
+        """Whether `refresh` may find more events."""
         return self.source.following
 
     def __len__(self) -> int:
@@ -108,21 +108,21 @@ class Trace:
         return f"<Trace{name}: {len(self)} events, {self.origin.status}>"
 
     def read(self, start: int, stop: int) -> Events:
-        """Events [start, stop), read-only; not copied where they lie together in memory.
+        """Events [start, stop), read-only; a view if they are contiguous in memory.
 
         Raises:
-            TraceError: the trace has no such events, or (in memory) one of them cannot be right.
-            FileError: one of them cannot be right, or cannot be decoded.
+            TraceError: the range is outside of the trace, or (in memory) one of the events is invalid.
+            FileError: one of them is invalid, or cannot be decoded.
         """
         start, stop = operator.index(start), operator.index(stop)
         if not self.first <= start <= stop <= len(self):
             raise TraceError(
-                f"events [{start}, {stop}) were asked for, of a trace {_extent(self.first, len(self))}"
+                f"events [{start}, {stop}) were requested from a trace {_extent(self.first, len(self))}"
             )
         return self.source.read(start, stop)
 
     def blocks(self, start: int | None = None, stop: int | None = None) -> Iterator[Events]:
-        """Events [start, stop), by default all there are now, up to 65,536 at a time. Raises as `read`."""
+        """Events [start, stop), by default all present ones, up to 65,536 at a time. Raises as `read`."""
         start = self.first if start is None else start
         stop = len(self) if stop is None else stop
         block = self.source.block
@@ -132,66 +132,66 @@ class Trace:
             start = end
 
     def refresh(self) -> int:
-        """Look for events that were recorded since the last look; returns how many steps further it goes.
+        """Add the events recorded since the last call; returns how many steps longer the trace is.
 
-        Once `following` is false there will be no more. Only folders and windows ever grow.
+        Once `following` is false there will be no more. Only folders and windows grow.
         """
         return self.source.refresh()
 
     @property
     def slack(self) -> int | None:
-        """Events that may come between two calls of `fetch` before any is lost; None: none ever is."""
+        """Events that may arrive between two calls of `fetch` without loss; None: no event is ever lost."""
         return self.source.slack
 
     def fetch(self) -> int:
-        """Put new events where they are not lost before the next `refresh`, which shows them; returns how many.
+        """Copy new events before they are lost; the next `refresh` shows them. Returns how many.
 
-        From any thread: nothing that can be seen changes.
+        Any thread may call it: the visible events do not change.
         """
         return self.source.fetch()
 
     def keyframe_before(self, step: int) -> tuple[int, bytes] | None:
-        """The last stored keyframe at or before `step`: the step it is the state at, and its bytes."""
+        """The last stored keyframe at or before `step`: its step and its bytes."""
         return self.source.keyframe_before(step)
 
     def save(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, keyframes: Keyframes | None = None
     ) -> Path:
-        """Pack the trace into one Parquet file, which pandas, Polars and DuckDB read as it is.
+        """Pack the trace into one Parquet file, which pandas, Polars and DuckDB can read.
 
         Args:
             path: ends in `.parquet`.
-            overwrite: take the place of a file that is there; it stays as it was if anything fails.
-            keyframes: gives the state before each of the steps it is asked for; by default those that this
-                trace carries already are kept. Large ones are stored for fewer steps.
+            overwrite: replace an existing file; if anything fails, that file is not changed.
+            keyframes: returns the state before each of the given steps; by default the keyframes that this trace
+                already has are kept. Large ones are stored for fewer steps.
 
         Returns:
             The path.
 
         Raises:
-            FileError: the file is there already, or cannot be written.
-            TraceError: the labels do not fit, options of the origin are no JSON, or the trace is a window whose
-                first events are gone.
+            FileError: the file exists, or cannot be written.
+            TraceError: the labels do not fit, options of the origin are not JSON values, or the trace is a window
+                whose first events were dropped.
         """
         path = Path(path)
         if self.first:
             raise TraceError(
-                f"a trace {_extent(self.first, len(self))} was to be saved; record the heap to a folder to keep all"
+                f"cannot save a trace {_extent(self.first, len(self))}; record the heap to a folder to keep all events"
             )
         if path.suffix != ".parquet":
-            raise FileError(path, "", "a trace is saved as a .parquet file; give it that ending")
+            raise FileError(path, "", "a trace is saved as a .parquet file; use that extension")
         pack(self, path, overwrite=overwrite, keyframes=keyframes)
         return path
 
     def to_arrow(self) -> pa.Table:
         """All events as one table: the fields of EVENT, `kind_name` and `label_name` (null: no label)."""
-        stop = len(self)  # before the labels: each of those events' labels is then in the table
+        stop = len(self)  # read before the labels: the table then has the labels of all these events
         names = LabelNames(self.labels)
         tables = [table_of(events, names) for events in self.blocks(stop=stop)]
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The same as a pandas data frame; the names are categories.
+        """All events as a pandas data frame; the names are categories.
 
         Raises:
             MissingExtra: pandas is not installed.

@@ -50,7 +50,8 @@ def test_a_recording_that_does_not_come_is_said(tmp_path, capsys):
     assert main(["attach", str(tmp_path / "run"), "--wait=0.1", "--no-browser"]) == 1
     waiting, error = capsys.readouterr().err.splitlines()
     assert waiting == f"Waiting for a recording in {tmp_path / 'run'}; Ctrl-C ends it."
-    assert error.startswith(f"bfcviz: error: {tmp_path / 'run'}: no recording has begun there, 0.1 seconds")
+    assert error.startswith(f"bfcviz: error: {tmp_path / 'run'}: no recording")
+    assert "0.1 s" in error
 
 
 @pytest.mark.parametrize("wait", ["nan", "inf", "-1", "soon"])

@@ -10,7 +10,7 @@ COUNT = 1000
 
 @pytest.fixture
 def folder(tmp_path):
-    """A recording that ended well: COUNT events, labels, and the file cut behind the last one."""
+    """A recording that ended normally: COUNT events, labels, and the file truncated after the last event."""
     with Recording(tmp_path / "run", labels=fabricate_labels()) as recording:
         fabricate(COUNT).tofile(recording.events_path)
     return recording.folder
@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def broken_off(tmp_path):
-    """A recording as a killed process leaves it: zeros behind the events, no mark, no lock."""
+    """A recording of a killed process: zeros after the events, no number of events in the origin, no lock."""
     with Recording(tmp_path / "cut", labels=fabricate_labels()) as recording:
         np.concatenate([fabricate(COUNT), np.zeros(500, EVENT)]).tofile(recording.events_path)
         begun = (recording.folder / "origin.json").read_bytes()

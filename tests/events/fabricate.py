@@ -1,4 +1,4 @@
-"""Made-up events: plausible in every field, though no heap ever did this. For files, not for models."""
+"""Synthetic events: plausible in every field, but not from a heap. For tests of files, not of models."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ NAMES = 800
 
 
 def fabricate(count, seed=0):
-    """`count` events that go round as a heap's would: split, allocate, free, merge; labels below NAMES."""
+    """`count` events in the usual order of a heap: split, allocate, free, merge; labels below NAMES."""
     rng = np.random.default_rng(seed)
     sizes = (rng.lognormal(9, 2.5, SLOTS).astype(np.int64) // 256 + 1) * 256
     starts = 0x7F00_0000_0000 + np.cumsum(sizes) - sizes
@@ -72,7 +72,7 @@ def repacked(path, rows, *, labels=None, group=BLOCK, **changes):
 
 
 def alike(count):
-    """Events that need next to no room in a file."""
+    """Equal events, which need almost no space in a file."""
     events = np.zeros(count, EVENT)
     events["seq"] = np.arange(count)
     events["kind"] = Kind.MARK

@@ -1,4 +1,4 @@
-"""A process that follows a recording of `writer.py` until it ends: `follower.py FOLDER`; prints what it saw.
+"""A process that follows a recording of `writer.py` until it ends: `follower.py FOLDER`; prints what it read.
 
 It stops with an error as soon as it sees an event that is not whole, or one that names a label not yet there.
 """
@@ -11,7 +11,7 @@ from bfcviz.events.trace import Status, Trace
 
 
 def look(trace, start):
-    """Check the events from `start` on; reading them checks `seq`, `kind` and that their labels are there."""
+    """Check the events from `start` on; reading them checks `seq` and `kind`, and that their labels exist."""
     events = trace.read(start, len(trace))
     assert trace.origin.status is not Status.DEGRADED, trace.origin.reasons
     named = events[(events["kind"] == Kind.ALLOCATE) | (events["kind"] == Kind.FREE)]

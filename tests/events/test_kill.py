@@ -1,4 +1,4 @@
-"""A recording is killed at any moment: what it had written is there, and its follower saw just that."""
+"""A recording is killed at any moment: everything it wrote can be read, and its follower read the same."""
 
 import os
 import signal

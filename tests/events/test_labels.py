@@ -105,7 +105,7 @@ def test_a_label_of_absurd_size_is_refused(tmp_path, monkeypatch):
     labels = Labels()
     with FileIO(tmp_path / "labels.jsonl", "wb") as file:
         labels.append_to(file)
-        with pytest.raises(TraceError, match="label of 1"):
+        with pytest.raises(TraceError, match="label"):
             labels.intern("x" * 100)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a label is interned: at whichever instruction it lands, numbers, names, details and the file agree."""
+"""Ctrl-C at any instruction while a label is interned: numbers, names, details and the file agree."""
 
 import signal
 from io import FileIO
@@ -22,7 +22,7 @@ def read(path):
 
 
 def check(labels, rows):
-    """Each row has one number, and under it what it is."""
+    """Each row has one number, which gives its name and details."""
     numbers = [labels.intern(name, **details) for name, details in rows]
     assert [labels[number] for number in numbers] == [Label(*row) for row in rows]
     assert [labels.name(number) for number in numbers] == [name for name, _ in rows]

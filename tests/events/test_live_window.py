@@ -1,4 +1,4 @@
-"""A window on a heap against a full recording of the same heap, for any order of working and looking."""
+"""A window on a heap against a full recording of the same heap, for any order of operations and refreshes."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ PIECE = 64
 
 
 class Watched:
-    """A heap, everything it ever wrote, and a window on it."""
+    """A heap, all its events, and a window on it."""
 
     def __init__(self, capacity=1 << 14, before=0, keep=KEEP, asks=True, pool=0):
         self.random = np.random.default_rng(7)
@@ -55,7 +55,7 @@ class Watched:
         self.note()
 
     def note(self):
-        """What a reader takes over that never sleeps."""
+        """Record the new events, so that none is lost."""
         self.written.append(self.reader.read())
 
     def recorded(self):
@@ -65,7 +65,7 @@ class Watched:
 
 
 def assert_same(window, full, model, *, peaks=True):
-    """What the window shows is what the recording shows, at every step it has."""
+    """The window shows the same as the recording, at every step that it has."""
     first, length = window.first, len(window)
     assert np.array_equal(window.read(first, length), full.read(first, length))
     theirs = Model(full)
@@ -75,7 +75,7 @@ def assert_same(window, full, model, *, peaks=True):
         assert np.array_equal(model.chunks(), theirs.chunks()), step
         assert model.regions().tolist() == theirs.regions().tolist()
         ours, other = vars(model.stats()), vars(theirs.stats())
-        if not peaks:  # what came before the first step a late window can see is known to nobody
+        if not peaks:  # a late window does not know what came before its first step
             for name in [name for name in ours if "peak" in name or name in {"ooms", "largest_alloc_size"}]:
                 del ours[name], other[name]
         assert ours == other
@@ -87,7 +87,7 @@ def assert_same(window, full, model, *, peaks=True):
 
 
 @given(st.lists(st.integers(0, 200), max_size=12))
-def test_whenever_it_is_looked_at_it_shows_what_a_recording_shows(turns):
+def test_it_shows_at_any_time_what_a_recording_shows(turns):
     watched = Watched()
     model = Model(watched.trace)
     for operations in turns:
@@ -100,7 +100,7 @@ def test_whenever_it_is_looked_at_it_shows_what_a_recording_shows(turns):
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=8), st.integers(0, 300))
-def test_lapped_it_goes_on_where_the_heap_tells_its_state(turns, before):
+def test_after_lost_events_it_restarts_at_the_state_of_the_heap(turns, before):
     watched = Watched(capacity=128, before=before)
     model = Model(watched.trace)
     gaps = missed = 0
@@ -187,12 +187,12 @@ def test_the_log_alone_is_followed_until_it_is_lapped():
     assert watched.trace.refresh() == 0
     assert (len(watched.trace), watched.trace.following) == (length, False)
     assert watched.trace.origin.status is Status.DEGRADED
-    assert "can no longer be asked" in watched.trace.origin.reasons[-1]
+    assert "overwritten" in watched.trace.origin.reasons[-1]
     assert_same(watched.trace, watched.recorded(), Model(watched.trace))
 
 
 def test_a_log_that_lost_its_beginning_needs_the_heap():
-    with pytest.raises(TraceError, match="give the heap itself"):
+    with pytest.raises(TraceError, match="pass the heap itself"):
         Watched(capacity=128, before=300, asks=False)
 
 
@@ -235,5 +235,5 @@ def test_a_window_cannot_be_too_small_nor_be_saved_when_it_is_not_whole(tmp_path
     assert len(Trace.open(watched.trace.save(tmp_path / "whole.parquet"))) == len(watched.trace)
     watched.work(1000)
     watched.trace.refresh()
-    with pytest.raises(TraceError, match="record the heap to a folder"):
+    with pytest.raises(TraceError, match="record the heap"):
         watched.trace.save(tmp_path / "part.parquet")

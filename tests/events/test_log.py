@@ -1,4 +1,4 @@
-"""EventLog and Reader: a ring that overwrites, a file that only grows, readers that are told what they missed."""
+"""EventLog and Reader: a ring that overwrites, a file that only grows, and errors for readers that missed events."""
 
 import errno
 import subprocess

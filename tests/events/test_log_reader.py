@@ -1,4 +1,4 @@
-"""Readers at odd places: before the beginning, behind the end, across the end of a file, far too slow."""
+"""Readers at unusual positions: before the first event, after the last, across the end of a file; and slow readers."""
 
 import numpy as np
 import pytest

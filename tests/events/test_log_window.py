@@ -1,4 +1,4 @@
-"""events.bin is truncated by another process: the recorded program goes on, and the recording says what is lost."""
+"""Another process truncates events.bin: the recorded program continues, and the recording says what is lost."""
 
 import os
 
@@ -55,7 +55,7 @@ def test_a_heap_goes_on_when_its_file_is_truncated(kept, more, tmp_path):
     assert marks(log, log.head - 1, log.head) == [log.head - 1]
 
 
-def test_a_reader_of_a_log_that_was_truncated_is_told(tmp_path):
+def test_a_reader_of_a_truncated_log_raises_lapped(tmp_path):
     log = EventLog(CAPACITY, folder=tmp_path)
     heap = new_heap(log=log)
     for number in range(500):
@@ -81,7 +81,7 @@ def test_a_recording_says_that_it_was_truncated(tmp_path):
     trace = Trace.open(tmp_path / "run")
     assert (len(trace), trace.origin.status) == (100, Status.TRUNCATED)
     assert len(trace.origin.reasons) == 1
-    assert "truncated by another process" in trace.origin.reasons[0]
+    assert "truncated" in trace.origin.reasons[0]
     assert "20500 events" in trace.origin.reasons[0]
 
 

@@ -38,7 +38,7 @@ def test_what_json_cannot_say_is_refused():
 
 
 def test_a_trace_has_a_pool():
-    with pytest.raises(TraceError, match="1 to 256 pools, 0 were"):
+    with pytest.raises(TraceError, match=r"256 pools.* 0"):
         Origin(pools=())
 
 

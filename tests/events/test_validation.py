@@ -1,4 +1,4 @@
-"""Events that cannot be right are found when they are read."""
+"""Reading finds invalid events."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
 """A process that runs a heap and records it until it is killed: `writer.py FOLDER`.
 
-Each request of n bytes has the label "n", with details: whoever reads an event knows what its label must say.
+Each request of n bytes has the label "n", with details, so a reader can check the label of every event.
 """
 
 import sys

@@ -46,7 +46,7 @@ def requests_of(heap: NaiveBFC, count: int, seed: int, address: int = 1 << 40) -
 
 
 def profile(count: int = 120) -> bytes:
-    """Two threads of one heap, and a plane without memory events behind them."""
+    """Two threads of one heap, then a plane without memory events."""
     plane = PlaneMaker()
     threads: list[list[tuple[str, int, dict[str, object]]]] = [[], []]
     for place, row in enumerate(requests_of(NaiveBFC(1 << 30), count, 5)):

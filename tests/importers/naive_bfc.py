@@ -1,4 +1,4 @@
-"""The BFC rules once more, as plainly as possible: what the importers' replay is checked against.
+"""The BFC rules implemented as simply as possible; tests compare the importers' replay with it.
 
 Only what a profile can show: allow_growth, no garbage collection, no timestamps, no coalescing of regions.
 """
@@ -86,6 +86,6 @@ class NaiveBFC:
 
     @property
     def fragmentation(self) -> float:
-        """1 - largest free chunk / free bytes; NaN where nothing is free, as TensorFlow has it."""
+        """1 - largest free chunk / free bytes; NaN if nothing is free, as in TensorFlow."""
         free = self.pool_bytes - self.bytes_in_use
         return (free - self.free[-1][0]) / free if free else float("nan")

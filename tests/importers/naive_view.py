@@ -1,4 +1,4 @@
-"""The state that events describe, kept as plainly as possible; every event must fit the state it meets."""
+"""The state after events, implemented as simply as possible; every event must fit the state before it."""
 
 from dataclasses import dataclass, field
 

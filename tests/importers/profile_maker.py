@@ -30,7 +30,7 @@ def double(field: int, value: float) -> bytes:
 
 
 class PlaneMaker:
-    """One plane; names become metadata as they are met."""
+    """One plane; names become metadata on first use."""
 
     def __init__(self, name: str = "/host:CPU") -> None:
         self.name = name

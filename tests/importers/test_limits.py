@@ -53,7 +53,7 @@ def maker() -> PlaneMaker:
 
 
 def filled(field: int, payload: bytes, size: int) -> bytes:
-    """A profile whose one plane knows memory events and holds `payload` as often as makes `size` bytes."""
+    """A profile with one plane, which names memory events and repeats `payload` up to `size` bytes."""
     plane = maker()
     many = payload * max(1, size // len(payload))
     plane.lines = chunk(field, many) if field else many
@@ -72,7 +72,7 @@ def with_names_and_lines(names: int, lines: int) -> bytes:
 
 
 def labels_of_one_long_name(length: int, count: int) -> bytes:
-    """Each label with the same name and another type; its text is no ASCII, so that every label has a copy."""
+    """Each label with the same name and another type; its text is not ASCII, so that every label has a copy."""
     plane = maker()
     name = "\u00e9" * length
     events = [
@@ -90,7 +90,7 @@ def allocators(count: int) -> bytes:
 
 
 def free_pieces(count: int) -> bytes:
-    """A region of many free pieces, which nothing replays."""
+    """Requests that leave many free chunks."""
     plane = maker()
     whole = memory("a", MiB, 1 << 40, 3)
     events = [(ALLOCATE, 0, whole), (FREE, 1, whole)]

@@ -1,1 +1,1 @@
-"""The ledger of a heap that is only observed: from its allocations and frees to regions, splits and merges."""
+"""The ledger of an observed heap: derives regions, splits and merges from its allocations and frees."""

@@ -1,20 +1,20 @@
-"""Inconsistencies: what was reported of another allocator that cannot be true, and what had to be concluded."""
+"""Inconsistencies: counts of impossible reports about another allocator, and of inferred events."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass
 class Inconsistencies:
-    """Counts of reports that are not in the events as they were given.
+    """Counts of reports that the events do not show as reported.
 
     Attributes:
-        unknown_frees: frees of addresses where no known allocation begins; left out.
-        overlaps: allocations over memory in use; left out.
-        overlapping_grants: grants over memory in use; left out.
-        unknown_releases: releases of an address where no grant begins, or of a grant still in use; left out.
-        too_many_regions: reports that need more regions than a trace can number; left out.
-        unseen_releases: grants over wholly free older ones, whose release was not reported; concluded and written.
-        in_pieces: allocations written as several chunks, because they lie across regions.
+        unknown_frees: frees of addresses where no known allocation begins; ignored.
+        overlaps: allocations over memory in use; ignored.
+        overlapping_grants: grants over memory in use; ignored.
+        unknown_releases: releases of an address where no grant begins, or of a grant in use; ignored.
+        too_many_regions: reports that need more regions than a trace can number; ignored.
+        unseen_releases: releases that were not reported, but inferred from a grant over a wholly free older one.
+        in_pieces: allocations written as several chunks, because they span several regions.
     """
 
     unknown_frees: int = 0
@@ -27,7 +27,7 @@ class Inconsistencies:
 
     @property
     def left_out(self) -> int:
-        """Reports that are not in the events."""
+        """Number of ignored reports."""
         return (
             self.unknown_frees
             + self.overlaps
@@ -37,7 +37,7 @@ class Inconsistencies:
         )
 
     def words(self) -> str:
-        """All counts above 0, in words; empty if there are none."""
+        """All counts above 0 as text; empty if all are 0."""
         counts = [(getattr(self, each.name), _WORDS[each.name]) for each in fields(self)]
         return "; ".join(f"{count:,} {words}" for count, words in counts if count)
 

@@ -1,7 +1,7 @@
-"""Ledger: the chunks and regions of a heap that is only observed, and an event for each thing that happens to them.
+"""Ledger: tracks chunks and regions of an observed heap, and writes an event for each change.
 
-Another allocator took the decisions. Known are its allocations and frees, by address and size, and perhaps the regions
-it was granted. The ledger derives the regions, splits and merges of a heap that did the same.
+Another allocator made the decisions. Its allocations and frees are known, by address and size, and perhaps the regions
+that it was granted. The ledger derives the regions, splits and merges of a heap that did the same.
 
 ::
 
@@ -11,13 +11,13 @@ it was granted. The ledger derives the regions, splits and merges of a heap that
 After every report:
 
 - Chunks tile each region exactly, and no two free neighbours share a region.
-- Every event fits the state that the events before it lead to, and can be undone from its own fields.
-- A report is written completely, or left out and counted in `inconsistencies` because it cannot be true. What was
-  written but only concluded is counted there, too.
-- Only memory that was granted, covered or in use is in a region: unknown memory is never drawn as free.
+- Every event fits the state after the events before it, and can be undone from its own fields.
+- A report is written completely, or it is impossible: then it is ignored and counted in `inconsistencies`. Inferred
+  events are counted there, too.
+- A region holds only memory that was granted, covered or in use: unknown memory is never drawn as free.
 
-Where no grant is reported, a region is a run of addresses that were in use at some time. It grows at its end, and takes
-in a wholly free region that it reaches (RELEASE, EXTEND). An allocation across several regions becomes a chunk in each.
+Without reported grants, a region is a run of addresses that were in use at some time. It grows at its end, and absorbs
+a wholly free region that it reaches (RELEASE, EXTEND). An allocation across several regions becomes one chunk in each.
 
 A report takes O(log n) comparisons for n chunks; `oom` and `largest_free_chunk` look at all free chunks.
 """
@@ -33,7 +33,7 @@ from bfcviz.native import LOW_32, MAX_REGIONS
 
 
 class FreeChunk(NamedTuple):
-    """`size` in bytes; `slot`: of its region."""
+    """A free chunk: `size` in bytes, `slot` of its region."""
 
     size: int
     handle: int
@@ -41,9 +41,9 @@ class FreeChunk(NamedTuple):
 
 
 class ChunkInUse(NamedTuple):
-    """Sizes in bytes; `born`: seq of its ALLOCATE.
+    """A chunk in use: sizes in bytes; `born` is the seq of its ALLOCATE.
 
-    `rest`: addresses of the further chunks of the same allocation; None: this is one of those.
+    `rest`: addresses of the other chunks of the same allocation; None: this is one of those.
     """
 
     size: int
@@ -58,7 +58,7 @@ class ChunkInUse(NamedTuple):
 
 
 class ObservedRegion(NamedTuple):
-    """`size` in bytes; `granted`: it was reported; else it is a run of addresses that were covered or in use."""
+    """A region: `size` in bytes; `granted`: it was reported; otherwise it is a run of covered or used addresses."""
 
     size: int
     slot: int
@@ -66,23 +66,23 @@ class ObservedRegion(NamedTuple):
 
 
 class Ledger:
-    """Reports in, events out; for one thread at a time. The caller checks that addresses and sizes are below 2^63.
+    """Takes reports and writes events; not thread-safe. The caller checks that addresses and sizes are below 2^63.
 
     ::
 
         ledger = Ledger(log)
         ledger.thread = log.begin_operation(time_ns)  # before each report
-        ledger.grant(0x7000, 1 << 20)  # if that is known
+        ledger.grant(0x7000, 1 << 20)  # if known
         ledger.allocate(0x7000, 512, requested=400)
         ledger.free(0x7000)
 
     Args:
-        log: where events go. It has no other writer.
+        log: receives the events. It has no other writer.
 
     Attributes:
-        thread: number of the thread that acts.
-        inconsistencies: reports that are not in the events as they were given.
-        in_use, free_chunks, regions: all there are, by address.
+        thread: number of the current thread.
+        inconsistencies: counts of ignored reports and of inferred events.
+        in_use, free_chunks, regions: by address.
         num_allocs, bytes_in_use, ...: totals, as in `Stats`.
     """
 
@@ -114,10 +114,10 @@ class Ledger:
     # -- reports --------------------------------------------------------------------------------------------------
 
     def allocate(self, address: int, size: int, requested: int, label: int = 0, stream: int = 0) -> None:
-        """Memory came into use."""
+        """Report an allocation of [address, address + size)."""
         stop = address + size
         start = self._free_chunk_around(address, stop)
-        if start >= 0:  # nearly always
+        if start >= 0:  # the usual case
             self._occupy(start, address, stop, requested, label, stream, ())
             return
         pieces = list(self._pieces(address, stop))
@@ -134,7 +134,7 @@ class Ledger:
                 self._occupy(start, low, high, here, label, stream, rest if low == address else None)
 
     def free(self, address: int) -> None:
-        """The allocation that begins at an address was freed."""
+        """Report a free of the allocation that begins at `address`."""
         chunk = self.in_use.get(address)
         if chunk is None or chunk.rest is None:
             self.inconsistencies.unknown_frees += 1
@@ -143,7 +143,7 @@ class Ledger:
             self._vacate(start)
 
     def grant(self, address: int, size: int, *, join: bool = False) -> None:
-        """The allocator got a region. With `join` it lengthens the grant that ends there: both are released as one."""
+        """Report a new region. With `join` it extends the grant that ends there: both are released together."""
         there = [region for *_, region in self._pieces(address, address + size) if region >= 0]
         if not all(self._is_wholly_free(start) for start in there):
             self.inconsistencies.overlapping_grants += 1
@@ -160,7 +160,7 @@ class Ledger:
             self.inconsistencies.too_many_regions += 1
 
     def release(self, address: int) -> None:
-        """The grant that begins at an address went back."""
+        """Report the release of the grant that begins at `address`."""
         region = self.regions.get(address)
         if region is None or not region.granted or not self._is_wholly_free(address):
             self.inconsistencies.unknown_releases += 1
@@ -168,18 +168,18 @@ class Ledger:
             self._remove(address)
 
     def cover(self, address: int, size: int) -> None:
-        """The memory will be in use at some time: let regions hold it from now on."""
+        """Add memory to regions now, because a later report will use it."""
         self._cover(address, address + size, asked=False)
 
     def oom(self, requested: int, label: int = 0, stream: int = 0) -> None:
-        """A request failed."""
+        """Report a failed request."""
         free, largest, bin = self.free_bytes, self.largest_free_chunk, bin_of(requested)
         self._log.put(Kind.OOM, 0, 0, free, largest, requested, 0, label, self.thread, stream, bin, 0)
 
     # -- regions --------------------------------------------------------------------------------------------------
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """[start, stop), cut where regions begin and end: low, high, and where the region begins; -1: in none."""
+        """[start, stop), cut at region boundaries: low, high, and the start of the region; -1: in no region."""
         first = self._region_starts.at_or_before(start)
         for region in self._region_starts.at_or_after(max(first, 0)):
             if max(start, region) >= stop:
@@ -203,7 +203,7 @@ class Ledger:
         return chunk is not None and chunk.size == self.regions[region].size
 
     def _cover(self, start: int, stop: int, *, asked: bool) -> bool:
-        """Let regions hold [start, stop); False if there are too many. `asked`: by a request, which EXTEND names."""
+        """Add [start, stop) to regions; False if there are too many. `asked`: for a request, which EXTEND records."""
         pieces = list(self._pieces(start, stop))
         if sum(region < 0 for *_, region in pieces) > MAX_REGIONS - len(self.regions):
             self.inconsistencies.too_many_regions += 1
@@ -222,7 +222,7 @@ class Ledger:
         return True
 
     def _joins(self, last: int, begin: int) -> bool:
-        """Whether the region at `last` may grow over what begins at `begin`: no region, or a wholly free one."""
+        """Whether the region at `last` may grow over `begin`, where no region begins, or a wholly free one."""
         region, there = self.regions.get(last), self.regions.get(begin)
         if region is None or region.granted or last + region.size != begin:
             return False
@@ -247,7 +247,7 @@ class Ledger:
         self._write(Kind.EXTEND, chunk, address, size, bin_of(size), requested=requested, flags=flags)
 
     def _remove(self, start: int) -> None:
-        """A wholly free region goes."""
+        """Remove a wholly free region."""
         self._region_starts.remove(start)
         region, chunk = self.regions.pop(start), self._take(start)
         self._write(Kind.RELEASE, chunk, start, region.size, bin_of(region.size))
@@ -258,7 +258,7 @@ class Ledger:
     # -- chunks ---------------------------------------------------------------------------------------------------
 
     def _free_chunk_around(self, low: int, high: int) -> int:
-        """Where the free chunk begins that holds [low, high); -1 if there is none."""
+        """Start of the free chunk that holds [low, high); -1 if there is none."""
         start = self._free_starts.at_or_before(low)
         return start if start >= 0 and start + self.free_chunks[start].size >= high else -1
 
@@ -266,7 +266,7 @@ class Ledger:
         self, start: int, low: int, high: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
-        """[low, high), in the free chunk at `start`, comes into use."""
+        """Allocate [low, high) from the free chunk at `start`."""
         bin = bin_of(self.free_chunks[start].size)
         if start < low:
             self._split(start, low, Flag.PADDING)
@@ -286,7 +286,7 @@ class Ledger:
         self.in_use[low] = ChunkInUse(size, handle, slot, requested, label, self.thread, stream, born, rest)
 
     def _vacate(self, address: int) -> None:
-        """The chunk in use at an address becomes free, and merges with its free neighbours."""
+        """Free the chunk in use at `address` and merge it with its free neighbours."""
         c = self.in_use.pop(address)
         self.bytes_in_use -= c.size
         self.requested_bytes_in_use -= c.requested
@@ -343,7 +343,7 @@ class Ledger:
 
 
 class _Numbers:
-    """Gives out 0, 1, 2, ...; but first those given back, the latest first."""
+    """Allocates numbers 0, 1, 2, ...; reuses returned numbers first, the latest first."""
 
     def __init__(self) -> None:
         self._next = 0

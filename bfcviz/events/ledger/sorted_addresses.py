@@ -1,17 +1,17 @@
-"""SortedAddresses: a set of addresses that finds the nearest one below another."""
+"""SortedAddresses: a sorted set of addresses, with search for the nearest address below or above."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-_LONGEST = 1024  # list of addresses
+_LONGEST = 1024  # maximum length of a list
 
 
 class SortedAddresses:
-    """Distinct addresses from 0 up, in short ascending lists: `insort` into one long list moves all behind it."""
+    """Distinct addresses, 0 or more, in short sorted lists: `insort` into one long list would move its whole tail."""
 
     def __init__(self) -> None:
         self._lists: list[list[int]] = [[]]
-        self._lowest = [0]  # no address of the list is below it, none of the list before is at or above it
+        self._lowest = [0]  # lower bound of each list; all addresses of the list before are below it
 
     def add(self, address: int) -> None:
         """Add an address that is not in the set."""
@@ -33,7 +33,7 @@ class SortedAddresses:
             del self._lists[at], self._lowest[at]
 
     def at_or_before(self, address: int) -> int:
-        """The highest address of the set that is not above `address`; -1 if there is none."""
+        """The highest address in the set that is not above `address`; -1 if there is none."""
         at = bisect_right(self._lowest, address) - 1
         while at >= 0:
             addresses = self._lists[at]
@@ -44,7 +44,7 @@ class SortedAddresses:
         return -1
 
     def at_or_after(self, address: int) -> Iterator[int]:
-        """The addresses of the set from `address` (0 or more) up, ascending; the set must not change meanwhile."""
+        """The addresses from `address` (0 or more) up, ascending; the set must not change during iteration."""
         first = bisect_right(self._lowest, address) - 1
         place = bisect_left(self._lists[first], address)
         for at in range(first, len(self._lists)):

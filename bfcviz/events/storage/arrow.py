@@ -1,4 +1,4 @@
-"""Events as Arrow tables: the fields of EVENT as they are, and the texts that numbers stand for."""
+"""Events as Arrow tables: the fields of EVENT, and the names of kinds and labels."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from bfcviz.events.schema import EVENT, Events, Kind
 TEXT = pa.dictionary(pa.int32(), pa.string())
 FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for name in EVENT.names or ()]
 SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", TEXT), pa.field("label_name", TEXT)])
-"""Columns of a table of events. `label_name` is null where an event has no label."""
+"""Columns of a table of events. `label_name` is null for an event without a label."""
 
 KIND_NAMES = pa.array([kind.name for kind in Kind], pa.string())
 
@@ -19,7 +19,7 @@ class LabelNames:
     """The distinct names of a label table, for dictionary columns; labels may share a name.
 
     Args:
-        labels: the table as it is now; what is added later is not seen.
+        labels: the table; labels added later are not included.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -29,7 +29,7 @@ class LabelNames:
         self._names = pa.array(list(places), pa.string())
 
     def column(self, labels: NDArray[np.uint32], *, own: bool) -> pa.DictionaryArray:
-        """The names of these labels; `own`: with a dictionary of only those, not of all names."""
+        """The names of these labels; `own`: with a dictionary of only these names, not of all."""
         if not own:
             return self._encode(self._place[labels], self._names, labels)
         places = self._place[labels]

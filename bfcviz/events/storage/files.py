@@ -1,4 +1,4 @@
-"""Files, carefully: read what a stranger wrote, and replace a file as a whole or not at all."""
+"""Read files of unknown origin safely, and replace a file atomically."""
 
 import os
 import secrets
@@ -12,13 +12,13 @@ from bfcviz.errors import FileError
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file for reading, unbuffered; never waits, as opening a pipe would.
+    """Open a regular file for reading, unbuffered; never blocks, as opening a pipe would.
 
     Raises:
-        FileError: there is no such file, or it is a folder, a pipe, a device.
+        FileError: the file does not exist, or it is a folder, a pipe or a device.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening some devices already does something
+        if not stat.S_ISREG(path.stat().st_mode):  # opening some devices has side effects
             raise FileError(path, "", "is not a file")
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -35,7 +35,7 @@ def open_regular(path: Path) -> FileIO:
 
 
 class OpenFile:
-    """A file for reading. It is closed with its last reference, so that another thread can still read from it."""
+    """An open file for reading. It is closed with its last reference, so that other threads can still read from it."""
 
     def __init__(self, path: Path) -> None:
         with open_regular(path) as file:
@@ -46,7 +46,7 @@ class OpenFile:
             os.close(self.fd)
 
     def read_at(self, start: int, num_bytes: int) -> bytes:
-        """The bytes from `start` on: fewer where the file ends before. A system call reads 2 GiB at most."""
+        """Up to `num_bytes` bytes from `start` on; fewer if the file ends before. A system call reads at most 2 GiB."""
         parts = []
         while num_bytes and (part := os.pread(self.fd, num_bytes, start)):
             parts.append(part)
@@ -56,7 +56,7 @@ class OpenFile:
 
 
 def read_small(path: Path, limit: int) -> bytes:
-    """The whole of a file that has no reason to be larger than `limit` bytes.
+    """All bytes of a file of at most `limit` bytes.
 
     Raises:
         FileError: it cannot be read, or is larger.
@@ -79,13 +79,13 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A new file beside `path`, that takes its place when the block ends well and goes otherwise.
+    """A temporary file beside `path`, which replaces it if the block succeeds; otherwise it is removed.
 
     Raises:
-        FileError: `path` is there and `overwrite` is false, or the disk refuses.
+        FileError: `path` exists and `overwrite` is false, or the file cannot be written.
     """
     if not overwrite and path.exists():
-        raise FileError(path, "", "exists already; give another name, or overwrite=True")
+        raise FileError(path, "", "exists already; use another name, or overwrite=True")
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield made
@@ -101,7 +101,7 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
 def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         try:
-            os.link(made, path)  # unlike a rename it never takes the place of a file that came meanwhile
+            os.link(made, path)  # unlike a rename it never replaces a file created meanwhile
         except FileExistsError:
             raise
         except OSError:
@@ -112,7 +112,7 @@ def _publish(made: Path, path: Path, *, overwrite: bool) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    # A rename can reach the disk before the data does: a power cut would leave an empty file.
+    # A rename can reach the disk before the data: a power failure would leave an empty file.
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -30,17 +30,17 @@ from bfcviz.events.validation import Fault
 MAX_LABELS_BYTES = 1 << 30
 
 MAX_TAIL = 1 << 24
-"""Bytes behind the last event that are searched for what is left of others."""
+"""Bytes after the last event that are searched for remains of others."""
 
 
-_GONE = "is not there any more: the file became shorter"
+_GONE = "is lost: the file became shorter"
 
 
 class FolderSource(ArraySource):
-    """The events of a recording's folder, read as they are asked for; more of them after each `refresh`.
+    """The events of a recording's folder, read when requested; `refresh` finds new ones.
 
-    Opening reads the labels and looks for the end of the events: a few records, whatever their number. The events are
-    not mapped: where another process truncated the file, a look at them would end this process by SIGBUS.
+    Opening reads the labels and searches the end of the events in a few reads, for any number of them. The events are
+    not mapped: if another process truncates the file, reading a mapping would end this process by SIGBUS.
 
     Raises:
         FileError: the folder is not a recording, or its origin cannot be read.
@@ -50,44 +50,47 @@ class FolderSource(ArraySource):
         super().__init__(np.zeros(0, EVENT), Labels(), read_origin(path).origin)
         self.path: Path = path
         self._file: OpenFile | None = None  # the events
-        self._last: tuple[int, Events] = (0, np.zeros(0, EVENT))  # read last, and where they begin
+        self._last: tuple[int, Events] = (
+            0,
+            np.zeros(0, EVENT),
+        )  # the events read last, and the number of the first
         self._label_bytes = 0  # of labels.jsonl read so far
         self._label_lines = 0
         self._missing_names = 0
-        self._bad_line = ""  # the first that is damaged, and how
+        self._bad_line = ""  # the first damaged line, and the damage
         self._labels_broken = False
         self._damage: tuple[str, ...] = ()
         self.following = True
         self.refresh()
 
     def refresh(self) -> int:
-        """Look for events that came since the last look; returns how many."""
+        """Add the events recorded since the last call; returns how many."""
         if not self.following:
             return 0
-        # Asked first: if the writer is gone now, what is read below is all there will ever be. A process it
-        # forked may keep the lock, but an origin that tells the number of events is the end all the same.
+        # Checked first: if the writer has ended now, the files read below are final. A process that it forked may
+        # keep the lock, but an origin with the number of events is final, too.
         locked = is_locked(self.path / LABELS_FILE)
-        told = read_origin(self.path)
-        self.following = locked and told.events is None
+        stored = read_origin(self.path)
+        self.following = locked and stored.events is None
         before = self.length
         left_over = self._find_events(self.path / EVENTS_FILE)
         if not self._labels_broken:
             self._read_labels(self.path / LABELS_FILE)
-        if not self._labels_broken and told.labels not in (None, len(self.labels)):
-            self._give_up_labels(f"holds {len(self.labels)} labels of {told.labels}")
-        self._settle(told.origin, told.events, left_over)
+        if not self._labels_broken and stored.labels not in (None, len(self.labels)):
+            self._give_up_labels(f"holds {len(self.labels)} of {stored.labels} labels")
+        self._update_origin(stored.origin, stored.events, left_over)
         return self.length - before
 
     def degrade(self, reason: str, status: Status = Status.DEGRADED) -> None:
-        """Say in the origin, now and after each refresh, that something is wrong."""
+        """Record in the origin, now and after each refresh, that something is wrong."""
         if reason not in self._damage:
             self._damage = (*self._damage, reason)
         super().degrade(reason, status)
 
     def _find_events(self, path: Path) -> int:
-        """Look for the end of what is valid; returns how many bytes behind it are not zero."""
+        """Find the end of the valid events; returns how many bytes after it are in use."""
         if not os.path.lexists(path):
-            return 0  # the writer was killed, or we came, before it made the file
+            return 0  # the writer did not create the file yet, or was killed before
         with reading(path):
             file = OpenFile(path)
             records = os.fstat(file.fd).st_size // RECORD
@@ -110,7 +113,7 @@ class FolderSource(ArraySource):
         return Fault(there, _GONE) if fault is None and there < stop else fault
 
     def _part(self, start: int, stop: int) -> Events:
-        """Events [start, stop), fewer where the file became shorter; from what was read last, where they are in it."""
+        """Events [start, stop), fewer if the file became shorter; from the events read last if it holds them."""
         first, last = self._last
         if first <= start and stop <= first + len(last):
             return last[start - first : stop - first]
@@ -118,11 +121,11 @@ class FolderSource(ArraySource):
             data = b"" if self._file is None else self._file.read_at(start * RECORD, (stop - start) * RECORD)
         events = np.frombuffer(data, EVENT, len(data) // RECORD)
         if len(events) <= BLOCK:
-            self._last = (start, events)  # a check comes before each read
+            self._last = (start, events)  # each read comes after a check of the same events
         return events
 
     def _read_labels(self, path: Path) -> None:
-        """Take over the lines that are complete; at the end of the recording the rest is damage."""
+        """Read the complete lines; after the end of the recording an incomplete one is damage."""
         try:
             with open_regular(path) as file, reading(path):
                 file.seek(self._label_bytes)
@@ -141,12 +144,14 @@ class FolderSource(ArraySource):
             for line in lines:
                 self._take_line(line)
             if len(rest) > MAX_LABEL_BYTES or self._label_bytes > MAX_LABELS_BYTES:
-                raise ValueError("is longer, or stands further down, than makes sense")
+                raise ValueError(
+                    "is longer than a label, or the file is longer than a table of labels, may be"
+                )
         return rest
 
     def _take_line(self, line: bytes) -> None:
-        """Take over a line. One that is damaged costs the names in it: those behind it have their own numbers."""
-        most_missing = self._label_bytes // SHORTEST_LINE  # a number is no reason to make a table of any size
+        """Add a line. A damaged line loses only its own name: later lines have their own numbers."""
+        most_missing = self._label_bytes // SHORTEST_LINE  # a wrong number must not create a huge table
         try:
             self._missing_names += self.labels.add_line(line, most_missing)
         except ValueError as error:
@@ -165,8 +170,8 @@ class FolderSource(ArraySource):
         many = f"{count} name{'s' * (count != 1)} missing"
         return (f"{LABELS_FILE} {self._bad_line}: {many}" if self._bad_line else f"{LABELS_FILE}: {many}",)
 
-    def _settle(self, origin: Origin, events: int | None, left_over: int) -> None:
-        """Tell from the origin and from what is there how the recording stands."""
+    def _update_origin(self, origin: Origin, events: int | None, left_over: int) -> None:
+        """Set the status of the recording from its origin and from what was found."""
         status, reasons = origin.status, origin.reasons
         if self.following:
             status = Status.RECORDING
@@ -192,4 +197,6 @@ def _shortfall(found: int, written: int | None, left_over: int) -> str:
 
 
 def _rest(num_bytes: int) -> str:
-    return f"; {num_bytes} byte{'s' * (num_bytes > 1)} behind them: no whole event" if num_bytes else ""
+    return (
+        f"; {num_bytes} byte{'s' * (num_bytes > 1)} after them are not a complete event" if num_bytes else ""
+    )

@@ -1,16 +1,16 @@
-"""Packing: a trace becomes one Parquet file, as a whole or not at all.
+"""Pack a trace into one Parquet file, atomically.
 
-Row groups of 65,536 events; the first row of some carries in `keyframe` the state before it. Labels and
-origin stand in the file's footer.
+A row group holds 65,536 events; the first row of some groups holds in `keyframe` the state before it. Labels and origin
+are in the footer of the file.
 
-Groups of twice that size need less room (19.7 bytes an event instead of 23.5, keyframes included, in a trace
-of 10 million with 64,000 chunks), and a step far from any other more time: 26 ms of computing instead of 21 in
-the median, 41 instead of 26 in one of ten.
+Groups of twice that size need less space (19.7 bytes per event instead of 23.5, with keyframes, for 10 million events
+and 64,000 chunks), but more time for a distant step: 26 ms of computing instead of 21 in the median, 41 instead of 26
+in the 90th percentile.
 
-Measured on two cores, a row group of made-up events read into an EVENT array: zstd 12.7 bytes an event, 8 to
-11 ms; lz4 15.3 bytes, 8 ms; snappy the same size, 7 to 16 ms; plain pages without compression 84 bytes, 9 ms;
-dictionaries for all columns 20 to 40 bytes. So: lz4, counters as differences, wide numbers byte by byte.
-DuckDB and Polars read all of that.
+Measured on two cores, reading a row group of synthetic events into an EVENT array: zstd 12.7 bytes per event, 8 to 11
+ms; lz4 15.3 bytes, 8 ms; snappy the same size, 7 to 16 ms; plain pages without compression 84 bytes, 9 ms; dictionaries
+for all columns 20 to 40 bytes. So we use lz4, differences for counters, and byte stream split for wide numbers. DuckDB
+and Polars can read all of these.
 """
 
 import base64
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 ORIGIN_KEY = "bfcviz.origin"
 LABELS_KEY = "bfcviz.labels"
 MAX_LABELS_TEXT = 60_000_000
-"""Of packed labels: readers of Parquet take footer entries of up to 100 MB."""
+"""Of packed labels: readers of Parquet accept footer entries of up to 100 MB."""
 
 MAX_UNPACKED_LABELS = 1 << 29
 
 LEAST_UNPACKED = 1 << 26
 UNPACKED_A_BYTE = 250
 VALUES_A_BYTE = 4
-"""What each byte of packed labels may unpack to: bytes, at least `LEAST_UNPACKED`, and names or details. Those of the
-bundled runs give up to 13 bytes and 0.75 values; stacks that differ in one of 80 frames 101 bytes, and recursions 212.
-Labels that would give more are packed less tightly (`_PIECES`)."""
+"""Limits per byte of packed labels: unpacked bytes (at least `LEAST_UNPACKED`), and names or details. The bundled runs
+have up to 13 bytes and 0.75 values; stacks that differ in one of 80 frames 101 bytes, and recursions 212. Labels above
+the limit are packed less tightly (`_PIECES`)."""
 
 _PIECES = (1 << 16, 1 << 14, 1 << 12, 1 << 10)
-"""Bytes of labels that are packed apart from the others. Each piece takes 9 bytes or more, so 1 KiB suffices."""
+"""Bytes of labels that are packed separately. A packed piece has 9 bytes or more, so 1 KiB suffices."""
 
 KEYFRAME_SHARE = 4
-"""A keyframe is stored once the events since the last one take this many times its bytes."""
+"""A keyframe is stored when the events since the last one take this many times its bytes."""
 
 COUNTERS = ["seq", "time"]
 WIDE = ["address", "size", "requested", "chunk", "other", "label"]
@@ -62,19 +62,19 @@ KEYFRAME = pa.field("keyframe", pa.binary())
 PARQUET_SCHEMA = SCHEMA.append(KEYFRAME)
 
 Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
-"""Given a trace and steps in order, the state before each; asked for one at a time."""
+"""Given a trace and ascending steps, returns the state before each, one at a time."""
 
 
 def pack(trace: "Trace", path: Path, *, overwrite: bool, keyframes: Keyframes | None) -> None:
     """Write the trace to `path`.
 
     Raises:
-        FileError: `path` is there and not to be overwritten, or cannot be written; it stays as it was.
-        TraceError: the labels are too many for one file.
+        FileError: `path` exists and `overwrite` is false, or it cannot be written; an existing file is not changed.
+        TraceError: there are too many labels for one file.
     """
     with replacing(path, overwrite=overwrite) as made, _writer(made) as writer:
         names = LabelNames(trace.labels)
-        length = len(trace)  # one that is still recorded may grow meanwhile
+        length = len(trace)  # a recording in progress may grow meanwhile
         stored: list[int] = []
         for (start, stop), keyframe in zip(
             _groups(length), _keyframes(trace, length, keyframes), strict=True
@@ -100,7 +100,7 @@ def _writer(path: Path) -> pq.ParquetWriter:
             **dict.fromkeys(COUNTERS, "DELTA_BINARY_PACKED"),
             **dict.fromkeys(WIDE, "BYTE_STREAM_SPLIT"),
         },
-        write_statistics=list(EVENT.names or ()),  # of a keyframe they would be a copy of it, in the footer
+        write_statistics=list(EVENT.names or ()),  # statistics of keyframes would copy them into the footer
         write_page_checksum=True,
     )
 
@@ -113,7 +113,7 @@ def _keyframes(trace: "Trace", length: int, make: Keyframes | None) -> Iterator[
     """For each row group its keyframe or None; where no one makes them, those that `trace` has."""
     steps = list(range(BLOCK, length, BLOCK))
     made = iter(make(trace, steps)) if make is not None else None
-    since = 0  # bytes of events that no keyframe was stored for
+    since = 0  # bytes of events after the last stored keyframe
     for start, stop in _groups(length):
         keyframe = None
         if start and made is not None:
@@ -140,7 +140,7 @@ def pack_labels(labels: Labels) -> str:
         )
     values = num_values(table)
     for piece in (len(table), *_PIECES):
-        # Text, because Polars and others refuse a footer that is not UTF-8.
+        # Text, because Polars and others reject a footer that is not UTF-8.
         text = base64.b64encode(_deflated(table, piece)).decode()
         if len(text) > MAX_LABELS_TEXT:
             raise TraceError(
@@ -152,7 +152,7 @@ def pack_labels(labels: Labels) -> str:
 
 
 def _deflated(table: bytes, piece: int) -> bytes:
-    """Compressed, each piece without regard to those before it."""
+    """Compressed, each piece independently."""
     deflate = zlib.compressobj(6)
     parts = []
     for start in range(0, len(table), piece):
@@ -172,7 +172,7 @@ def unpack_labels(text: bytes) -> Labels:
     """The labels that `pack_labels` wrote.
 
     Raises:
-        ValueError: they are not, or need more memory than so long a text may need.
+        ValueError: the text is invalid, or needs more memory than a text of this length may need.
     """
     limit = _most_bytes(len(text))
     inflate = zlib.decompressobj()
@@ -181,7 +181,7 @@ def unpack_labels(text: bytes) -> Labels:
     except zlib.error as error:
         raise ValueError(f"cannot be unpacked ({error})") from error
     if not inflate.eof:
-        raise ValueError(f"is cut off, or needs more than {limit} bytes")
+        raise ValueError(f"is incomplete, or needs more than {limit} bytes")
     return Labels.from_json(table, _most_values(len(text)))
 
 
@@ -189,8 +189,8 @@ def keyframes_of(entry: object, length: int) -> list[int]:
     """The steps of the stored keyframes, ascending, from the footer.
 
     Raises:
-        ValueError: they are not steps of a trace of this length.
+        ValueError: the entry is not a list of steps of a trace of this length.
     """
     if not isinstance(entry, list) or not all(type(step) is int and 0 <= step < length for step in entry):
-        raise ValueError(f"has wrong keyframes: {json.dumps(entry)[:40]}")
+        raise ValueError(f"has invalid keyframes: {json.dumps(entry)[:40]}")
     return sorted(entry)

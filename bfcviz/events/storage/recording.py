@@ -1,4 +1,4 @@
-"""Recording: a heap's events, labels and origin go to a folder while they happen."""
+"""Recording: writes a heap's events, labels and origin to a folder while the heap works."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Recording(Closing):
-    """A folder that takes events and labels; whatever kills this process, what was written can be read.
+    """A folder that receives events and labels; they can be read even if this process is killed.
 
     ::
 
@@ -38,12 +38,12 @@ class Recording(Closing):
 
     Args:
         folder: a new or empty folder.
-        pools: the heaps that will be recorded.
-        labels: a table to go on with; a new one by default.
-        details: anything else that is known of the run, as JSON values.
+        pools: the recorded heaps.
+        labels: an existing table to continue; a new one by default.
+        details: further facts about the run, as JSON values.
 
     Raises:
-        FileError: the folder holds something already, or cannot be made.
+        FileError: the folder is not empty, or cannot be created.
     """
 
     def __init__(
@@ -74,27 +74,27 @@ class Recording(Closing):
 
     @property
     def log(self) -> EventLog:
-        """The log in this folder, made when it is first asked for; closed with the recording."""
+        """The log in this folder, created on first use; closed with the recording."""
         if self._log is None:
             self._log = EventLog(folder=self.folder)
         return self._log
 
     @property
     def events_path(self) -> Path:
-        """Where the events lie: for writers that bring their own log."""
+        """The file of the events: for writers that have their own log."""
         return self.folder / EVENTS_FILE
 
     def trace(self) -> "Trace":
-        """What was recorded so far, as another process would see it."""
-        from bfcviz.events.trace import Trace  # noqa: PLC0415  and with it pyarrow, which a recorder does not need
+        """The trace of what was recorded so far, as another process would read it."""
+        from bfcviz.events.trace import Trace  # noqa: PLC0415  imports pyarrow, which a recorder does not need
 
         return Trace.open(self.folder)
 
     def close(self) -> None:
-        """End the recording and mark it as complete. A log that was brought along is closed before.
+        """End the recording and mark it as complete. The caller closes a log of its own before.
 
         Raises:
-            FileError: the folder was removed, or its origin cannot be written. The recording has ended all the same.
+            FileError: the folder was removed, or its origin cannot be written. The recording has ended anyway.
         """
         if self._lock.closed:
             return
@@ -109,7 +109,7 @@ class Recording(Closing):
             origin = replace(origin, status=Status.TRUNCATED, reasons=(reason,))
         if self._log is not None and self._log.truncated:
             reason = (
-                f"{EVENTS_FILE} was truncated by another process: of {self._log.head} events some are lost"
+                f"{EVENTS_FILE} was truncated by another process: some of {self._log.head} events are lost"
             )
             origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self.labels.error is not None:
@@ -117,21 +117,21 @@ class Recording(Closing):
             origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
         try:
             if not self._is_there():
-                raise FileError(self.folder, "", "was removed, or replaced, while it was recorded to")
+                raise FileError(self.folder, "", "was removed, or replaced, during the recording")
             self._write_origin(origin.to_json(events=self._count(), labels=len(self.labels)))
         finally:
             self._lock.close()
 
     def discard(self) -> None:
-        """End the recording and take it away: what was to be recorded could not begin."""
+        """End the recording and remove its files, because the recorded program could not start."""
         with suppress(FileError):
             self.close()
         remove_files(self.folder)
-        with suppress(OSError):  # one that was given may not be ours to take away, or holds more
+        with suppress(OSError):  # an existing folder may not be removable, or may hold more
             self.folder.rmdir()
 
     def _is_there(self) -> bool:
-        """Whether the folder still holds this recording: another may have taken its place."""
+        """Whether the folder still holds this recording; another one may have replaced it."""
         try:
             found = (self.folder / LABELS_FILE).stat()
         except OSError:
@@ -153,7 +153,7 @@ _UNDER_WAY: WeakSet[Recording] = WeakSet()
 
 
 def _leave_to_parent() -> None:
-    """In a forked process: the recording is the parent's, and must not look alive when only the child is."""
+    """In a forked process: the recording belongs to the parent, and must look ended when the parent has ended."""
     for recording in _UNDER_WAY:
         recording.labels.after_fork()
         if recording._log is not None:  # noqa: SLF001
@@ -166,11 +166,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def _claim(folder: Path) -> FileIO:
-    """Make the folder and in it the labels file, locked for as long as this process records."""
+    """Create the folder and the labels file in it, locked while this process records."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise FolderTaken(folder, "", "is not empty; give a new folder, each recording has its own")
+            raise FolderTaken(folder, "", "is not empty; each recording needs a new folder")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = FileIO(os.open(folder / LABELS_FILE, flags, 0o666), "wb")
     except FileExistsError as error:

@@ -25,11 +25,11 @@ LABELS_FILE = "labels.jsonl"
 RECORD = EVENT.itemsize
 
 LAST_LOOK = 4096
-"""Events before the end that are looked at one by one when a folder is opened."""
+"""Events before the end that are checked one by one when a folder is opened."""
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a recording that are in the folder, in the order of their removal: the origin last."""
+    """The files of a recording in the folder, in the order of their removal: the origin last."""
     parts = folder.glob(f".{ORIGIN_FILE}.*.partial")  # `replacing` was killed
     names = (folder / name for name in (EVENTS_FILE, LABELS_FILE, ORIGIN_FILE))
     return [path for path in (*parts, *names) if path.is_symlink() or path.is_file()]
@@ -42,15 +42,19 @@ def remove_files(folder: Path) -> None:
 
 
 class StoredOrigin(NamedTuple):
-    """What `origin.json` says: how many events and labels the recording ended with, None if it did not end."""
+    """The content of `origin.json`: how many events and labels the recording has, None if it did not end."""
 
     origin: Origin
     events: int | None
-    labels: int | None  # also None where an older bfcviz recorded
+    labels: int | None  # also None for a recording of an older bfcviz
 
 
 def read_origin(folder: Path) -> StoredOrigin:
-    """What the origin of a recording says."""
+    """Read the origin of a recording.
+
+    Raises:
+        FileError: the folder is not a recording, or its origin is invalid.
+    """
     path = folder / ORIGIN_FILE
     if not os.path.lexists(path):
         raise FileError(folder, "", f"is not a recording: it has no {ORIGIN_FILE}")
@@ -73,17 +77,17 @@ def _number(path: Path, rest: Mapping[str, object], name: str) -> int | None:
 
 
 def find_end(fd: int, known: int) -> int:
-    """The number of events in a file of records, of which the first `known` were seen before.
+    """The number of events in a file of records, of which the first `known` were read before.
 
-    Valid records are a prefix (see `EventLog`), so a few of them tell where it ends; the last ones are then
-    looked at each, for a file that was damaged may not keep to that.
+    Valid records are a prefix (see `EventLog`), so a search finds its end in a few reads. The last records are then
+    checked one by one, because the valid records of a damaged file may not be a prefix.
     """
     records = os.fstat(fd).st_size // RECORD
     low, step = known, 1
     while low + step <= records and _is_event(fd, low + step - 1):
         low += step
         step *= 2
-    high = min(low + step - 1, records)  # records low .. high - 1 are not decided yet
+    high = min(low + step - 1, records)  # records low .. high - 1 are not known yet
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if _is_event(fd, middle) else (low, middle)

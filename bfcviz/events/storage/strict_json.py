@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any
 
 MAX_JSON_VALUES = 1 << 20
-"""Values that one text may hold: each takes up to 100 bytes of memory, and the text as few as 3 for it."""
+"""Values that one text may hold: a value takes up to 100 bytes of memory, and as few as 3 bytes of text."""
 
 _VALUE_MARKS = (b",", b"{", b"[")
 _NO_MARKS = bytes(set(range(256)) - set(b',{["'))
@@ -14,7 +14,7 @@ _PIECE = 1 << 16
 
 
 def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
-    """JSON in UTF-8, where every way to be wrong, and more than `most` values, is a ValueError."""
+    """Parse JSON in UTF-8; every error, and more than `most` values, is a ValueError."""
     values = num_values(text, most)
     if values > most:
         raise ValueError(f"holds about {values:,} values, the limit is {most:,}")
@@ -27,9 +27,9 @@ def loads(text: str | bytes, most: int = MAX_JSON_VALUES) -> Any:
 
 
 def num_values(text: str | bytes, enough: int = 0) -> int:
-    """About how many values a JSON text holds; not counted exactly where that is `enough` or fewer.
+    """About how many values a JSON text holds; not exact if there are `enough` or fewer.
 
-    Names of operations and shapes are full of commas and brackets, which are no values.
+    Names of operations and shapes contain many commas and brackets, which do not separate values.
     """
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     values = sum(map(data.count, _VALUE_MARKS))
@@ -40,7 +40,7 @@ def num_values(text: str | bytes, enough: int = 0) -> int:
 
 
 def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
-    """The parts that stand between texts, some at a time."""
+    """The parts between quoted texts, joined piece by piece."""
     inside = False
     for start in range(0, len(marks), _PIECE):
         parts = marks[start : start + _PIECE].split(b'"')
@@ -49,7 +49,7 @@ def _outside_of_texts(marks: bytes) -> Iterator[bytes]:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -59,4 +59,4 @@ def _finite(text: str) -> float:
 
 _DECODER = json.JSONDecoder(
     parse_constant=_no_constant, parse_float=_finite
-)  # json.loads would make one for each line of labels
+)  # created once: json.loads would create one for each line of labels

@@ -1,4 +1,4 @@
-"""Waiting for a recording that another process is about to begin."""
+"""Wait until another process starts a recording."""
 
 import time
 from collections.abc import Callable
@@ -13,16 +13,16 @@ _LOOK_S: Final = 0.05
 
 
 def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | None = None) -> None:
-    """Return once there is a recording, that may have ended as well.
+    """Wait for a recording; it may also have ended already.
 
     Args:
-        path: the folder, which need not be there.
-        wait_s: seconds, at most.
-        begun: says whether there is, by default `has_begun`.
+        path: the folder, which may not exist yet.
+        wait_s: maximum wait in seconds.
+        begun: returns whether the recording has started; by default `has_begun`.
 
     Raises:
-        FileError: there is something else.
-        BfcvizError: none has begun in that time.
+        FileError: the path holds something else.
+        BfcvizError: no recording started in that time.
     """
     until = time.monotonic() + wait_s
     begun = begun or has_begun
@@ -30,14 +30,14 @@ def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | N
         left = until - time.monotonic()
         if left <= 0:
             raise BfcvizError(
-                f"{path}: no recording has begun there, {wait_s:g} seconds were waited; one begins when the recorded "
-                "program has imported its framework. Start it, or wait longer"
+                f"{path}: no recording started there within {wait_s:g} s; it starts when the recorded program has "
+                "imported its framework. Start the program, or wait longer"
             )
         time.sleep(min(_LOOK_S, left))
 
 
 def has_begun(path: Path) -> bool:
-    """Whether there is a recording; raises FileError where something else is, or it may not be read."""
+    """Whether a recording has started; raises FileError if the path holds something else, or cannot be read."""
     with reading(path):
         return _has_begun(path)
 
@@ -46,20 +46,20 @@ def _has_begun(path: Path) -> bool:
     if not path.is_dir():
         if path.is_symlink() and not path.exists():
             raise FileError(
-                path, "", f"is a link to {path.readlink()}, which is not there; give the folder itself"
+                path, "", f"is a link to {path.readlink()}, which does not exist; give the folder itself"
             )
-        if path.exists() and not path.is_dir():  # asked again: it may have come between two looks
+        if path.exists() and not path.is_dir():  # checked again: it may have been created meanwhile
             raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
         return False
     if (path / ORIGIN_FILE).exists():
         return True
     if (path / LABELS_FILE).exists() or not any(path.iterdir()):
-        return False  # on its way
-    if (path / ORIGIN_FILE).exists():  # likewise
+        return False  # it is being created
+    if (path / ORIGIN_FILE).exists():  # created meanwhile
         return True
     raise FileError(
         path,
         "",
-        f"is not a recording: it has no {ORIGIN_FILE}; give the folder that `bfcviz record -o` was given, or one that "
-        "is empty or not there yet",
+        f"is not a recording: it has no {ORIGIN_FILE}; give the folder of `bfcviz record -o`, or one that is empty or "
+        "does not exist yet",
     )

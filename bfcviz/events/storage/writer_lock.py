@@ -1,4 +1,4 @@
-"""The mark of a recording under way: a lock that the kernel lets go when the writer ends, however it ends."""
+"""A file lock that marks a recording in progress; the kernel releases it when the writer ends for any reason."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from bfcviz.events.storage.files import open_regular
 
 try:
     import fcntl
-except ImportError:  # Windows: a recording under way cannot be told from one that broke off
+except ImportError:  # Windows: readers cannot distinguish a recording in progress from an interrupted one
     fcntl = None  # type: ignore[assignment]
 
 
@@ -21,8 +21,8 @@ _PAUSE_S = 0.001
 
 
 def lock(file: FileIO) -> None:
-    """Hold the file until it is closed, or this process ends."""
-    for _ in range(_TRIES):  # `is_locked` of a reader may hold it, for a moment
+    """Lock the file until it is closed, or this process ends."""
+    for _ in range(_TRIES):  # `is_locked` of a reader may hold it for a moment
         if _try_lock(file.fileno()):
             return
         time.sleep(_PAUSE_S)
@@ -48,27 +48,27 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
 
 def _try_lock(fd: int) -> bool:
-    """Lock what is open; False where another process has it."""
+    """Lock an open file; False if another process holds the lock."""
     if fcntl is not None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:
-            pass  # a file system without locks: readers cannot tell that it still grows
+            pass  # a file system without locks: readers cannot detect that the recording is in progress
     return True
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the file.
+    """Whether a process holds the lock of the file.
 
     Raises:
-        FileError: the operating system does not say.
+        FileError: the file cannot be read.
     """
     try:
         if fcntl is None or not path.is_file():
             return False
-    except OSError as error:  # a folder that may not be entered
+    except OSError as error:  # a folder without permission
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
     with open_regular(path) as file:
         try:

@@ -1,4 +1,4 @@
-"""Folders as killed processes, power cuts, half copies and strangers leave them."""
+"""Folders after killed processes, power failures, partial copies and changes by other programs."""
 
 import os
 
@@ -109,7 +109,7 @@ def lines(folder):
         (lambda rows: [*rows[:9], rows[9][:-5]], 10, "line 10 is cut off"),
         (lambda rows: [*rows[:9], rows[9][:-1]], 10, "line 10 is cut off"),
         (lambda rows: [*rows[:9], b"[" * 50_000 + b"\n"], 10, "line 10 is nested too deeply"),
-        (lambda rows: [*rows[:9], b'{"id":10,"name":5}\n'], 10, "line 10 has a name that is no text"),
+        (lambda rows: [*rows[:9], b'{"id":10,"name":5}\n'], 10, "line 10 has a name that is not text"),
         (lambda rows: [*rows[:9], b'{"id":4294967295,"name":"x"}\n'], 10, "line 10 is not label 10"),
         (lambda rows: [*rows[:9], b"\0" * 500], 10, "line 10 is cut off"),
         (lambda _: [], 1, None),
@@ -180,7 +180,7 @@ def test_labels_without_end(folder, monkeypatch):
     monkeypatch.setattr(folder_module, "MAX_LABELS_BYTES", 10_000)
     trace = Trace.open(folder)
     assert trace.origin.status is Status.DEGRADED
-    assert "makes sense" in trace.origin.reasons[0]
+    assert "labels.jsonl" in trace.origin.reasons[0]
 
 
 def test_no_events_at_all(broken_off):

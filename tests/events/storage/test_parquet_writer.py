@@ -36,7 +36,7 @@ def packed(tmp_path_factory):
 
 
 def stamps(size):
-    """Keyframes that can be told apart, each of `size` bytes."""
+    """Distinct keyframes, each of `size` bytes."""
     return lambda _, steps: (str(step).encode().ljust(size) for step in steps)
 
 
@@ -137,7 +137,7 @@ def test_keyframes_are_kept_when_a_packed_trace_is_packed_again(tmp_path):
 
 
 def test_files_of_larger_row_groups_open(tmp_path, monkeypatch):
-    """As packed before row groups had 65,536 events."""
+    """A file with other row groups than 65,536 events, as an older version wrote it."""
     monkeypatch.setattr(parquet_writer, "BLOCK", 2 * BLOCK)
     path = fabricate_trace(COUNT).save(tmp_path / "t.parquet", keyframes=stamps(50))
     monkeypatch.undo()
@@ -238,7 +238,7 @@ def test_labels_larger_than_a_file_holds_are_refused_when_it_is_saved(tmp_path, 
 
 
 def saved_again(path, labels):
-    """What is read of labels that were saved."""
+    """Save labels and read them back."""
     Trace.from_events(fabricate(10), labels, Origin()).save(path)
     again = Trace.open(path).labels
     return [again[number] for number in range(len(again))]

@@ -73,7 +73,7 @@ def test_its_own_log_is_closed_with_it(tmp_path):
 
 
 class FullLog:
-    """A log whose disk became full."""
+    """A log on a full disk."""
 
     error = errno.ENOSPC
     truncated = False

@@ -29,15 +29,13 @@ def test_waiting_ends(made, tmp_path):
     folder = tmp_path / "run"
     if made:
         folder.mkdir()
-    with pytest.raises(
-        BfcvizError, match=r"run: no recording has begun there, 0.1 seconds were waited; one begins"
-    ):
+    with pytest.raises(BfcvizError, match=r"run: .*0\.1 s"):
         await_recording(folder, 0.1)
 
 
 def test_what_will_never_be_a_recording_is_not_awaited(tmp_path):
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(FileError, match="is not a recording: it has no origin"):
+    with pytest.raises(FileError, match=r"origin\.json"):
         await_recording(tmp_path, 60)
-    with pytest.raises(FileError, match="is a file, not a recording's folder"):
+    with pytest.raises(FileError, match="notes"):
         await_recording(tmp_path / "notes", 60)
