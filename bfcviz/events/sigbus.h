@@ -1,10 +1,10 @@
 /* Windows of a file that another process may truncate.
 
-   A write behind the end of a mapped file raises SIGBUS, which would end the user's program. A system call per
-   record costs several times the write itself, and a check of the file's size before each write leaves a race.
-   So a signal handler is installed while a window of a file is mapped. It handles only addresses in such a
-   window: it replaces the lost pages by anonymous memory, and records that. It forwards all other signals to
-   the previous handler. */
+   A write behind the end of a mapped file raises SIGBUS, which would end the user's program. A system
+   call per record costs several times the write itself, and a check of the file's size before each
+   write leaves a race. So a signal handler is installed while a window of a file is mapped. It handles
+   only addresses in such a window: it replaces the lost pages by anonymous memory, and records that. It
+   forwards all other signals to the previous handler. */
 #pragma once
 
 #include <errno.h>
