@@ -14,37 +14,37 @@ Row r holds what TensorFlow's bin r does, but rows go on where its last bin take
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class Bins:
     """Free chunks by handle; a handle's size and address must not change while it is in."""
 
     def __init__(self) -> None:
-        self.links = storage.no_u32()
-        self.keys = storage.no_keys()
+        self.links = structs.no_u32()
+        self.keys = structs.no_keys()
         self.room = 0
         self.rows = 0
-        self.steps = storage.grow_u32(storage.no_u32(), native.ROWS)
-        if storage.is_null(self.steps) or not self.reserve(256):
+        self.steps = structs.grow_u32(structs.no_u32(), native.ROWS)
+        if structs.is_null(self.steps) or not self.reserve(256):
             raise MemoryError
         self.forget()
 
     def __dealloc__(self) -> None:
-        storage.release(self.links)
-        storage.release(self.keys)
-        storage.release(self.steps)
+        structs.release(self.links)
+        structs.release(self.keys)
+        structs.release(self.steps)
 
     def reserve(self, room: int) -> bool:
         """Make sure handles below `room` need no memory."""
         if room <= self.room:
             return True
-        links = storage.grow_u32(self.links, native.TREES + 2 * room)
-        if storage.is_null(links):
+        links = structs.grow_u32(self.links, native.TREES + 2 * room)
+        if structs.is_null(links):
             return False
         self.links = links
-        keys = storage.grow_keys(self.keys, room)
-        if storage.is_null(keys):
+        keys = structs.grow_keys(self.keys, room)
+        if structs.is_null(keys):
             return False
         self.keys = keys
         self.room = room
@@ -68,13 +68,13 @@ class Bins:
 
     def before(self, h: int, size: int, address: int) -> bool:
         """Whether h comes before (size, address)."""
-        k: storage.Key = storage.key_at(self.keys, h)
+        k: structs.Key = structs.key_at(self.keys, h)
         return k.size < size or (k.size == size and k.address < address)
 
     def insert(self, h: int, size: int, address: int) -> None:
         """Put a free chunk in: down to where its priority belongs, then split what hangs there around it."""
         self.found = 0
-        k = storage.key_at(self.keys, h)
+        k = structs.key_at(self.keys, h)
         k.size = size
         k.address = address
         tree = self.tree_of(size)

@@ -15,10 +15,10 @@ who lies where, what is free, the totals, and the log, which a model of the heap
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.bins import Bins
-from bfcviz.allocator.chunks import ChunkTable
-from bfcviz.allocator.regions import RegionTable
+from bfcviz.allocator.chunk_table import ChunkTable
+from bfcviz.allocator.region_table import RegionTable
 from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
 
@@ -52,7 +52,7 @@ class Space:
 
     def put_in_bin(self, h: int) -> None:
         """Let searches find the free chunk h."""
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         c.binned = 1
         self.bins.insert(h, c.size, c.address)
 
@@ -64,8 +64,8 @@ class Space:
     def split(self, h: int, front: int, flags: int) -> int:
         """Cut the free chunk h, in no bin, after `front` bytes; returns the remainder, in no bin either."""
         other = self.table.new()
-        c = storage.chunk_at(self.table.chunks, h)
-        o = storage.chunk_at(self.table.chunks, other)
+        c = structs.chunk_at(self.table.chunks, h)
+        o = structs.chunk_at(self.table.chunks, other)
         o.address = c.address + front
         o.size = c.size - front
         o.freed_at = c.freed_at
@@ -81,9 +81,9 @@ class Space:
 
     def merge_next(self, h: int) -> None:
         """Join the free chunk h with its next one; neither is in a bin."""
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         other = c.next
-        o = storage.chunk_at(self.table.chunks, other)
+        o = structs.chunk_at(self.table.chunks, other)
         c.size += o.size
         c.freed_at = o.freed_at if o.freed_at > c.freed_at else c.freed_at
         c.next = o.next
@@ -94,7 +94,7 @@ class Space:
 
     def hand_out(self, h: int, requested: int, label: int, stream: int, bin: int) -> None:
         """Give the free chunk h, in no bin, to a caller."""
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         c.requested = requested
         c.allocation_id = self.next_id
         c.born = self.log.written & native.LOW_32
@@ -115,7 +115,7 @@ class Space:
 
     def take_back(self, h: int, freed_at: int) -> None:
         """Take the chunk h from its caller; it is free and in no bin. `freed_at` > 0 holds it back from merging."""
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         self.table.leave(h, c.address)
         c.allocation_id = 0
         c.freed_at = freed_at
@@ -133,7 +133,7 @@ class Space:
         With `join` it lengthens the region that ends where it begins, and the chunk is linked behind its last.
         """
         h = self.table.new()
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         c.address = address
         c.size = size
         self.pool_bytes += size
@@ -141,7 +141,7 @@ class Space:
             self.peak_pool = self.pool_bytes
         index = self.regions.count_below(address)
         if join and index > 0:
-            r = storage.region_at(self.regions.regions, index - 1)
+            r = structs.region_at(self.regions.regions, index - 1)
             if r.address + r.size == address:
                 r.size += size
                 last = r.first
@@ -172,9 +172,9 @@ class Space:
         if index == self.regions.count:
             return native.FREE_FOREIGN
         h = self.regions.regions[index].first
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         while address - c.address >= c.size:
-            c = storage.chunk_at(self.table.chunks, c.next)
+            c = structs.chunk_at(self.table.chunks, c.next)
         if c.allocation_id != 0:
             return native.FREE_INTERIOR
         return native.FREE_DOUBLE
@@ -185,7 +185,7 @@ class Space:
         Chunks held apart are joined in the log first, so that one chunk goes with it; their handles are given
         back in address order, as TensorFlow does.
         """
-        r = storage.region_at(self.regions.regions, index)
+        r = structs.region_at(self.regions.regions, index)
         slot = r.slot
         h = r.first
         size = 0

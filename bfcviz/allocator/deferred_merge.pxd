@@ -1,7 +1,7 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.native cimport u32, u64
 
 
@@ -15,5 +15,5 @@ cdef class HeldQueue:
     @cython.locals(waiting="u32 *", due="u32 *", room=u64)
     cdef bint reserve(self) noexcept nogil
     cdef void push(self, u32 h) noexcept nogil
-    @cython.locals(i=u64, h=u32, c="storage.Chunk *", kept=u64, taken=u64)
-    cdef u64 select(self, storage.Chunk *chunks, u64 frontier, bint every) noexcept nogil
+    @cython.locals(i=u64, h=u32, c="structs.Chunk *", kept=u64, taken=u64)
+    cdef u64 select(self, structs.Chunk *chunks, u64 frontier, bint every) noexcept nogil

@@ -6,33 +6,33 @@ another shape) once the safe frontier has passed n: by then no work queued on th
 
 from typing import Any
 
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class HeldQueue:
     """Handles of freed chunks, in the order they were freed; some may have been handed out or merged since."""
 
     def __init__(self) -> None:
-        self.waiting = storage.no_u32()
-        self.due = storage.no_u32()
+        self.waiting = structs.no_u32()
+        self.due = structs.no_u32()
         self.count = 0
         self.room = 0
 
     def __dealloc__(self) -> None:
-        storage.release(self.waiting)
-        storage.release(self.due)
+        structs.release(self.waiting)
+        structs.release(self.due)
 
     def reserve(self) -> bool:
         """Make sure one more needs no memory."""
         if self.count < self.room:
             return True
         room = self.room * 2 + 64
-        waiting = storage.grow_u32(self.waiting, room)
-        if storage.is_null(waiting):
+        waiting = structs.grow_u32(self.waiting, room)
+        if structs.is_null(waiting):
             return False
         self.waiting = waiting
-        due = storage.grow_u32(self.due, room)
-        if storage.is_null(due):
+        due = structs.grow_u32(self.due, room)
+        if structs.is_null(due):
             return False
         self.due = due
         self.room = room
@@ -49,7 +49,7 @@ class HeldQueue:
         kept = 0
         for i in range(self.count):
             h = self.waiting[i]
-            c = storage.chunk_at(chunks, h)
+            c = structs.chunk_at(chunks, h)
             if c.binned == 0:
                 continue  # merged, handed out or released since
             if c.freed_at < frontier:

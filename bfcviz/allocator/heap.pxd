@@ -1,7 +1,7 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.allocator.free_signal cimport FreeSignal
 from bfcviz.allocator.deferred_merge cimport HeldQueue
 from bfcviz.allocator.reclaim.page_ages cimport PageAges
@@ -41,17 +41,17 @@ cdef class Heap:
     @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
 
-    @cython.locals(h=u32, c="storage.Chunk *")
+    @cython.locals(h=u32, c="structs.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    @cython.locals(c="storage.Chunk *", bin=int, padding=u64, aligned=u32)
+    @cython.locals(c="structs.Chunk *", bin=int, padding=u64, aligned=u32)
     cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
-    @cython.locals(c="storage.Chunk *", p=u32)
+    @cython.locals(c="structs.Chunk *", p=u32)
     cdef u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
-    @cython.locals(c="storage.Chunk *")
+    @cython.locals(c="structs.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
     cdef void reject(self) noexcept nogil
@@ -75,5 +75,5 @@ cdef class Heap:
     @cython.locals(i=u64, address=u64, size=u64)
     cdef void release_free_regions(self) noexcept nogil
 
-    @cython.locals(i=u64, h=u32, c="storage.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
+    @cython.locals(i=u64, h=u32, c="structs.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil

@@ -15,7 +15,7 @@ which may take long or need the GIL; meanwhile `growth` keeps every other thread
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.chunk_space import Space
 from bfcviz.allocator.deferred_merge import HeldQueue
 from bfcviz.allocator.free_signal import FreeSignal
@@ -187,7 +187,7 @@ class Heap:
         if freed_before == 0 and (alignment <= native.MIN_CHUNK or not self.honours_alignment):
             return h
         while h != native.NONE:
-            c = storage.chunk_at(self.space.table.chunks, h)
+            c = structs.chunk_at(self.space.table.chunks, h)
             if (freed_before == 0 or c.freed_at <= freed_before) and (
                 not self.honours_alignment or c.size >= rounded + padding_of(c.address, alignment)
             ):
@@ -225,7 +225,7 @@ class Heap:
 
     def serve(self, h: int, rounded: int, requested: int, alignment: int, label: int, stream: int) -> int:
         """Give the free chunk h to the caller, cut to size; returns its address."""
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         bin = native.bin_of(c.size)
         self.space.take_from_bin(h)
         if self.honours_alignment:
@@ -234,7 +234,7 @@ class Heap:
                 aligned = self.space.split(h, padding, event_record.PADDING)
                 self.space.put_in_bin(h)
                 h = aligned
-                c = storage.chunk_at(self.space.table.chunks, h)
+                c = structs.chunk_at(self.space.table.chunks, h)
         if c.size >= rounded * 2 or c.size - rounded >= self.max_waste:
             self.space.put_in_bin(self.space.split(h, rounded, 0))
         self.space.hand_out(h, requested, label, stream, bin)
@@ -246,12 +246,12 @@ class Heap:
         """Whether h is free and may be merged."""
         if h == native.NONE:
             return False
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         return c.allocation_id == 0 and (ignore_held or c.freed_at == 0)
 
     def coalesce(self, h: int, ignore_held: bool) -> int:
         """Merge the free chunk h, in no bin, with its free neighbours; returns the survivor, in no bin."""
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         if not ignore_held and c.freed_at > 0:
             return h
         if self.mergeable(c.next, ignore_held):
@@ -278,7 +278,7 @@ class Heap:
             self.space.take_from_bin(h)
             merged = self.coalesce(h, needed > 0)
             self.space.put_in_bin(merged)
-            c = storage.chunk_at(self.space.table.chunks, merged)
+            c = structs.chunk_at(self.space.table.chunks, merged)
             if needed > 0 and merged != h and c.freed_at > 0:
                 self.held.push(merged)
             if needed > 0 and c.size >= needed:

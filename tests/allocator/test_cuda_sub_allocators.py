@@ -9,7 +9,7 @@ from heaps import MIB, new_heap
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, Budget, Sharing, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.virtual import VirtualSubAllocator
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.stats import Internals, Stats
 
@@ -48,7 +48,7 @@ def copy_chunks(heap: Heap, rows: Any) -> int:
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE:
-            c = storage.chunk_at(heap.space.table.chunks, h)
+            c = structs.chunk_at(heap.space.table.chunks, h)
             if n < room:
                 rows[n, 0] = c.address
                 rows[n, 1] = c.size
@@ -95,7 +95,7 @@ def copy_regions(heap: Heap, rows: Any) -> int:
     n = heap.space.regions.count
     for i in range(n):
         if i < room:
-            r = storage.region_at(heap.space.regions.regions, i)
+            r = structs.region_at(heap.space.regions.regions, i)
             rows[i, 0] = r.address
             rows[i, 1] = r.size
             rows[i, 2] = r.slot
@@ -172,7 +172,7 @@ def copy_found(heap: Heap, found: Any) -> None:
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE and n < room:
-            c = storage.chunk_at(heap.space.table.chunks, h)
+            c = structs.chunk_at(heap.space.table.chunks, h)
             found[n] = heap.space.table.find(c.address)
             n += 1
             h = c.next
@@ -184,7 +184,7 @@ def copy_bins(heap: Heap, rows: Any) -> int:
     room = len(rows)
     h = heap.space.bins.at_least(0, 0)
     while h != native.NONE and n <= heap.space.table.count:
-        k = storage.key_at(heap.space.bins.keys, h)
+        k = structs.key_at(heap.space.bins.keys, h)
         if n < room:
             rows[n, 0] = k.size
             rows[n, 1] = k.address
@@ -202,7 +202,7 @@ def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
     if h == native.NONE:
         reason = heap.space.diagnose(address)
     else:
-        c = storage.chunk_at(heap.space.table.chunks, h)
+        c = structs.chunk_at(heap.space.table.chunks, h)
         requested = c.requested
         size = c.size
         allocation_id = c.allocation_id
@@ -216,7 +216,7 @@ def requested_at(heap: Heap, address: int) -> int:
     native.spin_lock(heap.lock)
     h = heap.space.table.find(address)
     if h != native.NONE:
-        requested = storage.chunk_at(heap.space.table.chunks, h).requested
+        requested = structs.chunk_at(heap.space.table.chunks, h).requested
     native.spin_unlock(heap.lock)
     return requested
 

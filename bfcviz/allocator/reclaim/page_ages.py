@@ -18,7 +18,7 @@ fault or keeps a page longer, never data, for only free memory is given back.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.chunk_space import Space
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 
@@ -32,8 +32,8 @@ class PageAges:
     """
 
     def __init__(self, limit: int, wanted: bool) -> None:
-        self.ages = storage.new_u8(native.PAGE_BLOCKS) if wanted else storage.no_u8()
-        self.is_on = wanted and not storage.is_null(self.ages)
+        self.ages = structs.new_u8(native.PAGE_BLOCKS) if wanted else structs.no_u8()
+        self.is_on = wanted and not structs.is_null(self.ages)
         self.period = 1
         self.keep = native.KEEP_PAGES
         self.most = max(min(limit // 4, native.KEEP_MOST), native.KEEP_PAGES)
@@ -44,7 +44,7 @@ class PageAges:
         self.stopped_at = 0
 
     def __dealloc__(self) -> None:
-        storage.release(self.ages)
+        structs.release(self.ages)
 
     def note(self, address: int, size: int, in_use: int) -> None:
         """Memory is about to be freed, with `in_use` bytes of the heap in use: its blocks are of this period."""
@@ -120,7 +120,7 @@ class PageAges:
             h = space.bins.at_least(size, address)  # the next chunk, whatever has changed since the last
             if h == native.NONE:
                 break
-            c = storage.chunk_at(space.table.chunks, h)
+            c = structs.chunk_at(space.table.chunks, h)
             if c.size != size or c.address != address:
                 size = c.size
                 address = c.address

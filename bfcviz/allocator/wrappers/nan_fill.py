@@ -5,7 +5,7 @@ from typing import Final
 
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.allocator.wrappers.access import Access, access_to
+from bfcviz.allocator.wrappers.memory_access import Access, access_to
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import InvalidFree, InvalidRequest
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.access import (
+from bfcviz.allocator.wrappers.memory_access import (
     PAGE,
     Access,
     DeviceAccess,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.access import SimulatedAccess
+from bfcviz.allocator.wrappers.memory_access import SimulatedAccess
 from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator

@@ -8,7 +8,7 @@ from bfcviz import _forks
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED, DEINITIALIZED, OUT_OF_MEMORY
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED, DEINITIALIZED, OUT_OF_MEMORY
 from bfcviz.errors import DeviceError
 
 _ALIGNED: Final = 256

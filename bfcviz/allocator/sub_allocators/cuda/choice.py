@@ -12,7 +12,7 @@ memory        taken by                 what that means
 
 from typing import Final, Literal
 
-from bfcviz.allocator.sub_allocators.cuda.allocated import (
+from bfcviz.allocator.sub_allocators.cuda.device_memory import (
     AsyncSubAllocator,
     DeviceSubAllocator,
     ManagedSubAllocator,
@@ -20,8 +20,8 @@ from bfcviz.allocator.sub_allocators.cuda.allocated import (
 from bfcviz.allocator.sub_allocators.cuda.base import Budget as Budget
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator as CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.virtual import Sharing as Sharing
-from bfcviz.allocator.sub_allocators.cuda.virtual import VirtualSubAllocator
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import Sharing as Sharing
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import InvalidRequest
 
 Memory = Literal["device", "managed", "async", "virtual"]

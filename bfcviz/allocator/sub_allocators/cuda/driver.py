@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NoReturn
 
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_IMPLICIT, NOT_INITIALIZED, RELAXED
-from bfcviz.allocator.sub_allocators.cuda.types import DEINITIALIZED as DEINITIALIZED
-from bfcviz.allocator.sub_allocators.cuda.types import OUT_OF_MEMORY as OUT_OF_MEMORY
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_IMPLICIT, NOT_INITIALIZED, RELAXED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import DEINITIALIZED as DEINITIALIZED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import OUT_OF_MEMORY as OUT_OF_MEMORY
 from bfcviz.errors import DeviceError
 
 NAMES: Final = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")

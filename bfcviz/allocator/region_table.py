@@ -5,15 +5,15 @@ again. Regions never overlap; their chunks tile them.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class RegionTable:
     """Regions by index (ascending address)."""
 
     def __init__(self) -> None:
-        self.regions = storage.no_regions()
-        self.spare = storage.no_u32()
+        self.regions = structs.no_regions()
+        self.spare = structs.no_u32()
         self.room = 0
         self.count = 0
         self.spares = 0
@@ -22,8 +22,8 @@ class RegionTable:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        storage.release(self.regions)
-        storage.release(self.spare)
+        structs.release(self.regions)
+        structs.release(self.spare)
 
     def reserve(self) -> bool:
         """Make sure one more region needs no memory; False where there is none, or no slot is left."""
@@ -31,12 +31,12 @@ class RegionTable:
             return False
         if self.count < self.room:
             return True
-        regions = storage.grow_regions(self.regions, self.room * 2 + 16)
-        if storage.is_null(regions):
+        regions = structs.grow_regions(self.regions, self.room * 2 + 16)
+        if structs.is_null(regions):
             return False
         self.regions = regions
-        spare = storage.grow_u32(self.spare, self.room * 2 + 16)
-        if storage.is_null(spare):
+        spare = structs.grow_u32(self.spare, self.room * 2 + 16)
+        if structs.is_null(spare):
             return False
         self.spare = spare
         self.room = self.room * 2 + 16
@@ -47,8 +47,8 @@ class RegionTable:
         i = self.count
         while i > 0 and self.regions[i - 1].address > address:
             i -= 1
-        storage.open_gap(self.regions, i, self.count)
-        r = storage.region_at(self.regions, i)
+        structs.open_gap(self.regions, i, self.count)
+        r = structs.region_at(self.regions, i)
         r.address = address
         r.size = size
         r.first = first
@@ -66,7 +66,7 @@ class RegionTable:
         self.spare[self.spares] = self.regions[index].slot
         self.spares += 1
         self.count -= 1
-        storage.close_gap(self.regions, index, self.count)
+        structs.close_gap(self.regions, index, self.count)
 
     def count_below(self, address: int) -> int:
         """How many regions begin at or below an address."""
@@ -84,7 +84,7 @@ class RegionTable:
         """Index of the region an address lies in; `count` where it lies in none."""
         i = self.count_below(address)
         if i > 0:
-            r = storage.region_at(self.regions, i - 1)
+            r = structs.region_at(self.regions, i - 1)
             if address - r.address < r.size:
                 return i - 1
         return self.count

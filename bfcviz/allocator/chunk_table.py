@@ -10,15 +10,15 @@ appended. A reused handle keeps its last tenant's `requested`.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class ChunkTable:
     """Chunks by handle; every handle from `new` is either in use by the heap or given back."""
 
     def __init__(self) -> None:
-        self.chunks = storage.no_chunks()
-        self.slots = storage.no_u32()
+        self.chunks = structs.no_chunks()
+        self.slots = structs.no_u32()
         self.room = 0
         self.count = 0
         self.mask = 0
@@ -29,8 +29,8 @@ class ChunkTable:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        storage.release(self.chunks)
-        storage.release(self.slots)
+        structs.release(self.chunks)
+        structs.release(self.slots)
 
     def reserve(self, more: int) -> bool:
         """Make sure `more` new handles need no memory, so that an operation never stops half-way."""
@@ -38,12 +38,12 @@ class ChunkTable:
 
     def grow(self, room: int) -> bool:
         """Memory for `room` handles, and a table of twice as many slots."""
-        chunks = storage.grow_chunks(self.chunks, room)
-        if storage.is_null(chunks):
+        chunks = structs.grow_chunks(self.chunks, room)
+        if structs.is_null(chunks):
             return False
         self.chunks = chunks
-        slots = storage.grow_u32(self.slots, room * 2)
-        if storage.is_null(slots):
+        slots = structs.grow_u32(self.slots, room * 2)
+        if structs.is_null(slots):
             return False
         self.slots = slots
         self.room = room

@@ -7,7 +7,7 @@ from typing import Any
 
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver, address
-from bfcviz.allocator.sub_allocators.cuda.types import (
+from bfcviz.allocator.sub_allocators.cuda.driver_types import (
     DEINITIALIZED,
     POSIX_HANDLES,
     RDMA_WITH_VIRTUAL,

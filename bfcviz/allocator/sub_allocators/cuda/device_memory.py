@@ -5,7 +5,7 @@ from typing import Final
 
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda.driver import address
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED
 from bfcviz.errors import DeviceError
 from bfcviz.units import format_bytes
 

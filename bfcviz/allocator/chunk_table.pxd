@@ -1,13 +1,13 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.native cimport u32, u64
 
 
 @cython.final
 cdef class ChunkTable:
-    cdef storage.Chunk *chunks
+    cdef structs.Chunk *chunks
     cdef u32 *slots         # open addressing: handles of chunks in use, by address
     cdef u64 room           # chunks there is memory for
     cdef u64 count          # handles ever used: chunks[count:] are untouched
@@ -17,7 +17,7 @@ cdef class ChunkTable:
     cdef u32 unused         # head of the list of given-back handles
 
     cdef bint reserve(self, u64 more) noexcept nogil
-    @cython.locals(chunks="storage.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)
+    @cython.locals(chunks="structs.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)
     cdef bint grow(self, u64 room) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 new(self) noexcept nogil
