@@ -10,9 +10,9 @@ cdef class Bins:
     cdef u32 *links         # TREES roots, then two children a handle
     cdef structs.Key *keys   # size and address of each handle in a tree
     cdef u64 room
-    cdef u64 found          # the link to what at_least found, until anything changes; 0 = unknown
-    cdef u32 *steps         # a bit mask a row: which of its 32 trees hold something
-    cdef u64 rows           # which rows do
+    cdef u64 found          # the link to the node that at_least found, until a change; 0 = unknown
+    cdef u32 *steps         # one bit mask per row: which of its 32 trees are not empty
+    cdef u64 rows           # which rows are not empty
 
     @cython.locals(links="u32 *", keys="structs.Key *")
     cdef bint reserve(self, u64 room) noexcept nogil

@@ -11,7 +11,7 @@ from bfcviz.native cimport u8, u16, u32, u64
 
 
 @cython.final
-cdef class Space:
+cdef class ChunkSpace:
     cdef ChunkTable table
     cdef Bins bins
     cdef RegionTable regions
@@ -35,9 +35,9 @@ cdef class Space:
     @cython.locals(c="structs.Chunk *", o="structs.Chunk *", other=u32)
     cdef void merge_next(self, u32 h) noexcept nogil
     @cython.locals(c="structs.Chunk *")
-    cdef void hand_out(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
+    cdef void mark_allocated(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
     @cython.locals(c="structs.Chunk *")
-    cdef void take_back(self, u32 h, u64 freed_at) noexcept nogil
+    cdef void mark_free(self, u32 h, u64 freed_at) noexcept nogil
     @cython.locals(c="structs.Chunk *", r="structs.Region *", h=u32, last=u32, index=u64)
     cdef u32 extend(self, u64 address, u64 size, u64 requested, bint join) noexcept nogil
     @cython.locals(r="structs.Region *", h=u32, following=u32, size=u64, slot=u16)

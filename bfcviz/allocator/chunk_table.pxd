@@ -9,12 +9,12 @@ from bfcviz.native cimport u32, u64
 cdef class ChunkTable:
     cdef structs.Chunk *chunks
     cdef u32 *slots         # open addressing: handles of chunks in use, by address
-    cdef u64 room           # chunks there is memory for
-    cdef u64 count          # handles ever used: chunks[count:] are untouched
+    cdef u64 room           # number of chunks that have memory
+    cdef u64 count          # handles ever used: chunks[count:] are unused
     cdef u64 mask           # slots - 1
     cdef int shift          # 64 - log2(slots)
     cdef u64 found          # slot of the last find
-    cdef u32 unused         # head of the list of given-back handles
+    cdef u32 unused         # head of the list of deleted handles
 
     cdef bint reserve(self, u64 more) noexcept nogil
     @cython.locals(chunks="structs.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)

@@ -8,8 +8,8 @@ from bfcviz.native cimport u32, u64
 @cython.final
 cdef class HeldQueue:
     cdef u32 *waiting       # handles, oldest first
-    cdef u32 *due           # handles `select` took out, in order
-    cdef u64 count          # of those waiting
+    cdef u32 *due           # handles that `select` removed, in order
+    cdef u64 count          # number of waiting handles
     cdef u64 room
 
     @cython.locals(waiting="u32 *", due="u32 *", room=u64)

@@ -10,7 +10,7 @@ cdef class RegionTable:
     cdef structs.Region *regions
     cdef u64 room
     cdef readonly u64 count
-    cdef u32 *spare         # slots given back, a stack
+    cdef u32 *spare         # slots of released regions, a stack
     cdef u64 spares
     cdef u64 slots          # slots ever used
 

@@ -1,7 +1,7 @@
-"""RegionTable: what the sub-allocator granted, by ascending address.
+"""RegionTable: the regions that the sub-allocator granted, by ascending address.
 
-A region keeps its *slot*, a small number that the events carry, for life; the slot of a released region is used
-again. Regions never overlap; their chunks tile them.
+A region keeps its *slot*, a small number that its events carry, until it is released; then the slot is reused.
+Regions never overlap. The chunks of a region cover it without gaps.
 """
 
 from bfcviz import native
@@ -26,7 +26,7 @@ class RegionTable:
         structs.release(self.spare)
 
     def reserve(self) -> bool:
-        """Make sure one more region needs no memory; False where there is none, or no slot is left."""
+        """Allocate memory for one more region; False where there is none, or where no slot is left."""
         if self.count >= native.MAX_REGIONS:
             return False
         if self.count < self.room:
@@ -62,14 +62,14 @@ class RegionTable:
         return i
 
     def remove(self, index: int) -> None:
-        """Drop a region; its slot is free again."""
+        """Remove a region; its slot can be reused."""
         self.spare[self.spares] = self.regions[index].slot
         self.spares += 1
         self.count -= 1
         structs.close_gap(self.regions, index, self.count)
 
     def count_below(self, address: int) -> int:
-        """How many regions begin at or below an address."""
+        """Number of regions that begin at or below an address."""
         low = 0
         high = self.count
         while low < high:
@@ -81,7 +81,7 @@ class RegionTable:
         return low
 
     def containing(self, address: int) -> int:
-        """Index of the region an address lies in; `count` where it lies in none."""
+        """Index of the region that contains an address; `count` where there is none."""
         i = self.count_below(address)
         if i > 0:
             r = structs.region_at(self.regions, i - 1)
@@ -90,7 +90,7 @@ class RegionTable:
         return self.count
 
     def overlaps(self, address: int, size: int) -> bool:
-        """Whether [address, address + size) touches a region, or wraps around."""
+        """Whether [address, address + size) overlaps a region, is empty or wraps around 2^64."""
         if size == 0 or native.wrap_64(address + size) < address:
             return True
         i = self.count_below(address)

@@ -1,4 +1,4 @@
-"""Memory owned by objects: garbage collection frees it whenever it likes, in the midst of our own calls."""
+"""Memory owned by objects: a garbage collection may free it at any time, also during a call of the heap."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Threads that Python never saw, as fast as C can: no byte is handed out twice, nobody waits for ever."""
+"""Threads created in C, at full speed: no byte is allocated twice, no thread waits for ever."""
 
 import ctypes
 import threading
@@ -76,7 +76,7 @@ def balanced(heap):
     ids=["fixed", "collecting", "timestamps"],
 )
 @pytest.mark.parametrize("source", SOURCES)
-def test_no_byte_is_handed_out_twice(hammer, source, options):
+def test_no_byte_is_allocated_twice(hammer, source, options):
     heap = new_heap(16 * MIB, SOURCES[source](), log=EventLog(1 << 17), **options)
     served, refused, violations = hammered(hammer, heap, writes=source != "simulated")
     assert violations == 0

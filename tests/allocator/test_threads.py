@@ -1,4 +1,4 @@
-"""Several threads on one heap: no two ever own the same bytes, the books balance, nobody waits for ever."""
+"""Several threads on one heap: no two own the same bytes, the tables stay consistent, no thread waits for ever."""
 
 import ctypes
 import random

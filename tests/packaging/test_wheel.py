@@ -128,7 +128,7 @@ def test_sources_that_are_not_compiled_say_both_ways_out(uncompiled, tree):
     assert "apt install gcc" in err
 
 
-def test_whoever_knows_is_not_told(uncompiled):
+def test_with_the_variable_set_there_is_no_warning(uncompiled):
     done = uncompiled.run("python", "-c", "import bfcviz.allocator, bfcviz.model", BFCVIZ_UNCOMPILED="1")
     assert done.stderr == ""
 

@@ -6,9 +6,9 @@ from heaps import KIB
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.allocator.wrappers.memory_access import access_to
 from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.limit import LimitAllocator
+from bfcviz.allocator.wrappers.memory_access import access_to
 from bfcviz.allocator.wrappers.nan_fill import FREED, FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import GuardOverrun, InvalidFree, InvalidRequest, OutOfMemory

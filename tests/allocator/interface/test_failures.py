@@ -1,4 +1,4 @@
-"""Giving back: what was handed out, and what was not."""
+"""Frees: valid ones, and the errors of invalid ones."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def wrong_frees(heap):
     return [
         (freed, DoubleFree),
         (freed + 256, DoubleFree),
-        (end - 256, DoubleFree),  # never handed out
+        (end - 256, DoubleFree),  # never allocated
         (kept + 1, InteriorPointer),
         (kept + 255, InteriorPointer),
         (kept + 256, InteriorPointer),

@@ -4,14 +4,12 @@ import ctypes
 import random
 from pathlib import Path
 
-import pytest
 from heaps import MIB, assert_model_agrees, new_heap
 from processes import sized
 from threads import in_threads
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.errors import InvalidRequest
 
 NOISE = 16 * MIB
 PAGE = 4096
@@ -160,23 +158,3 @@ def test_pages_are_returned_beside_working_threads():
 
         in_threads(work, 4)
         heap.check_invariants()
-
-
-def test_regions_go_back_where_the_machine_is_short_of_memory():
-    source = HostSubAllocator()
-    with new_heap(1 << 40, source, allow_growth=True, garbage_collection=True) as heap:
-        heap.free(heap.allocate(MIB))
-        held = heap.allocate(3 * MIB)
-        assert source.used == 6 * MIB
-        source.keep_available = 1 << 61  # more than any machine has
-        assert heap.try_allocate(64 * MIB) is None
-        assert source.used == heap.stats().pool_bytes == 4 * MIB
-        heap.free(held)
-        assert heap.allocate(MIB)  # of the region that is left
-        heap.check_invariants()
-
-
-@pytest.mark.parametrize("keep", [-1, 1 << 62])
-def test_what_must_stay_available_is_a_number_of_bytes(keep):
-    with pytest.raises(InvalidRequest, match=str(keep)):
-        HostSubAllocator(keep_available=keep)

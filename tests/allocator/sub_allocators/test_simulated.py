@@ -20,12 +20,6 @@ def test_simulated_memory_that_cannot_be(arguments):
         SimulatedSubAllocator(**arguments)
 
 
-@pytest.mark.parametrize("capacity", [-1, 1 << 64])
-def test_host_memory_that_cannot_be(capacity):
-    with pytest.raises(InvalidRequest):
-        HostSubAllocator(capacity)
-
-
 @pytest.mark.parametrize(
     "source",
     [

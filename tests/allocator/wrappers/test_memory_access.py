@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.memory_access import (
     PAGE,
     Access,
@@ -19,7 +20,6 @@ from bfcviz.allocator.wrappers.memory_access import (
     SimulatedAccess,
     access_to,
 )
-from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory

@@ -1,4 +1,4 @@
-"""NaNFillAllocator: memory nobody has written, and memory that was given back, is NaN."""
+"""NaNFillAllocator: uninitialised and freed memory is NaN."""
 
 import ctypes
 
