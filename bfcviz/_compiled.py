@@ -52,7 +52,7 @@ def _start(name: str) -> None:
     """
     if name in _failed:
         raise ImportError(
-            f"{name} could not be imported before in this process ({_failed[name]}): restart Python"
+            f"an earlier import of {name} failed in this process ({_failed[name]}): restart Python"
         )
     before = set(sys.modules)
     _interrupts.block()

@@ -1,4 +1,4 @@
-"""What can be asked for, and what cannot: sizes, alignments, labels, streams, dtypes, limits."""
+"""Valid and invalid arguments: sizes, alignments, labels, streams, dtypes, limits."""
 
 import numpy as np
 import pytest

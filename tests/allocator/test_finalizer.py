@@ -35,7 +35,7 @@ def test_a_closed_heap_gives_everything_back_and_refuses(options):
         with pytest.raises(AllocatorError, match="closed") as caught:
             call(100)
         assert not isinstance(caught.value, OutOfMemory)
-    heap.free(address)  # went back with everything else
+    heap.free(address)  # `close` released it
     with pytest.raises(AllocatorError, match="closed"):
         heap.replay(Operations([0], [1], [100]))
     functions = heap.c_functions()

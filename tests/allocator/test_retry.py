@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def in_thread(function, *arguments):
-    """Start a thread; returns it, and where its result will be."""
+    """Start a thread; returns it and the list that receives its result."""
     result = []
 
     def run():
@@ -90,7 +90,7 @@ def test_a_free_through_a_c_pointer_serves_too():
 
 
 def test_many_waiters_are_all_served():
-    """Each gets the one block in turn: no free may be slept through, or this takes until the time is up."""
+    """Each gets the one block in turn: a missed free would make this wait until the time is up."""
     heap = new_heap(KIB, retry_s=60)
     turns = 40
 

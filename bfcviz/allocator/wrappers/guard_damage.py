@@ -60,18 +60,18 @@ class Damage(NamedTuple):
         edge = "end" if self.side == "after" else "beginning"
         return (
             f"the guard words {self.side} {self.chunk} were overwritten, {_bytes(self.num_bytes)} from "
-            f"{self.address:#x}, {where}, with {self.found[:16].hex(' ')}: the code wrote past this chunk's {edge}, "
+            f"{self.address:#x}, {where}, with {self.found[:16].hex(' ')}: the write went past this chunk's {edge}"
             f"{self._other()}"
         )
 
     def _other(self) -> str:
         if self.neighbour is None:
-            return f"because no other chunk is in use {self.side} it"
+            return f"; no other chunk is in use {self.side} it"
         if self.side == "after":
             distance = _bytes(self.neighbour.address - self.chunk.end)
-            return f"or before the beginning of {self.neighbour}, {distance} further"
+            return f", or past the beginning of {self.neighbour}, {distance} further"
         distance = _bytes(self.chunk.address - self.neighbour.end)
-        return f"or past the end of {self.neighbour}, {distance} before"
+        return f", or past the end of {self.neighbour}, {distance} before"
 
 
 def _bytes(number: int) -> str:

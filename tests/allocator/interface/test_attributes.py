@@ -1,4 +1,4 @@
-"""Attributes of allocators merge and compare as TensorFlow's do; those of a request reach the heap."""
+"""Attributes of allocators merge and compare as in TensorFlow; those of a request reach the heap."""
 
 import dataclasses
 import time

@@ -19,7 +19,7 @@ def test_neighbours_merge():
 
 
 def wrong_frees(heap):
-    """Addresses no free can take, and what is wrong with them."""
+    """Addresses that cannot be freed, and the error of each."""
     kept, freed = heap.allocate(4 * KIB), heap.allocate(KIB)
     heap.allocate(KIB)
     heap.free(freed)

@@ -16,7 +16,7 @@ from bfcviz.errors import AllocatorError, InvalidRequest
 
 
 class Factory:
-    """Counts what it makes."""
+    """Counts the objects it creates."""
 
     def __init__(self, *, numa=False):
         self.made = []

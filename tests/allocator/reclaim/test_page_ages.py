@@ -1,4 +1,4 @@
-"""Pages of free memory go back to the operating system, and nothing in use changes."""
+"""Pages of free memory are returned to the operating system, and memory in use does not change."""
 
 import ctypes
 import random
@@ -61,11 +61,11 @@ def test_many_small_frees_give_it_back_too():
 
 def test_memory_in_use_again_within_a_second_stays():
     with host_heap() as heap:
-        heap.heap.set_replaying(True)  # the clock stands still
+        heap.heap.set_replaying(True)  # the clock stops
         before = resident()
         for _ in range(3):
             heap.free(filled(heap, 150 * MIB))
-        assert resident() - before > 140 * MIB  # under pressure it goes all the same:
+        assert resident() - before > 140 * MIB  # a larger drop returns it:
         assert heap.return_pages() > 140 * MIB
         assert resident() - before < NOISE
         assert heap.return_pages() == 0

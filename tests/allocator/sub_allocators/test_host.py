@@ -23,7 +23,7 @@ def test_regions_go_back_where_the_machine_is_short_of_memory():
         assert heap.try_allocate(64 * MIB) is None
         assert source.used == heap.stats().pool_bytes == 4 * MIB
         heap.free(held)
-        assert heap.allocate(MIB)  # of the region that is left
+        assert heap.allocate(MIB)  # in the remaining region
         heap.check_invariants()
 
 

@@ -1,4 +1,4 @@
-"""Where sub-allocators put regions, and what they do where no address is left."""
+"""Simulated addresses: their order, and the end of the address space."""
 
 import pytest
 from heaps import GIB, MIB, new_heap

@@ -1,4 +1,4 @@
-"""GuardAllocator: a write outside a chunk is found, and both chunks that may have done it are named."""
+"""GuardAllocator: detects a write outside a chunk, and names both chunks next to it."""
 
 import ctypes
 import threading

@@ -1,4 +1,4 @@
-"""Access: bytes of the host, of a device by copies, and of memory that is only pretended."""
+"""Access: bytes of the host, of a device by copies, and of simulated memory."""
 
 import ctypes
 

@@ -48,7 +48,7 @@ def test_used_again_it_is_fresh_again(nan):
     address = nan.allocate(100)
     nan.free(address)
     assert nan.allocate(64) == address
-    assert ctypes.string_at(address, 66) == FRESH * 32 + FREED  # behind it the old chunk's remains
+    assert ctypes.string_at(address, 66) == FRESH * 32 + FREED  # followed by bytes of the old chunk
 
 
 @pytest.mark.parametrize("size", [1, 3, 255, (1 << 20) + 1, (3 << 20) - 1])

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def in_thread(function, *arguments):
-    """Start a thread; returns it, and where its result will be."""
+    """Start a thread; returns it and the list that receives its result."""
     result = []
 
     def run():
@@ -40,7 +40,7 @@ def wait_until(condition):
 
 
 def failures(heap):
-    """Failed tries so far."""
+    """Number of failed tries."""
     return int((Reader(heap.log, 0).read()["kind"] == Kind.OOM).sum())
 
 

@@ -1,4 +1,4 @@
-"""What all wrappers share: everything goes on to the allocator inside, however deep."""
+"""AllocatorWrapper: forwards every call to the allocator inside, at any depth."""
 
 import pytest
 from heaps import MIB, new_heap

@@ -107,7 +107,7 @@ class Driver:
         return is_active.value != 0
 
     def resets(self, device: int) -> int:
-        """Number of resets of a device (cudaDeviceReset) detected: a reset frees all memory but mapped memory."""
+        """Number of detected resets of a device (cudaDeviceReset): a reset frees plain memory allocated before."""
         return self._resets.get(device, 0)
 
     def _context(self, device: int) -> ctypes.c_void_p:

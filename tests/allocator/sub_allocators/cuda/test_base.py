@@ -1,4 +1,4 @@
-"""Regions of a GPU, over a stand-in for its driver: the calls, their order, and what is undone where one fails."""
+"""Sub-allocators of GPU memory on a fake driver: the calls, their order, captures, and cleanup after a failure."""
 
 import gc
 
