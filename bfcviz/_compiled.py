@@ -82,7 +82,7 @@ def why_uncompiled() -> tuple[str, str]:
         )
     return (
         "bfcviz was installed without a C compiler",
-        f"{install.capitalize()}, then bfcviz again: pip install",
+        f"{install.capitalize()} and bfcviz again: pip install",
     )
 
 

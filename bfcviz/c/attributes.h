@@ -1,7 +1,7 @@
 /* Attributes of functions and variables that depend on the compiler. */
 #pragma once
 
-/* A header function that some files do not use: no warning, and inlined only where the compiler finds it useful. */
+/* A header function that some files do not use: no warning; the compiler decides on inlining. */
 #define BFC_STATIC static __attribute__((unused))
 
 /* A thread-local variable, accessed without a call. */

@@ -16,9 +16,9 @@ typedef struct bfc_mutex {
     struct bfc_mutex *next; /* in lock_list.h */
 } bfc_mutex;
 
-/* No thread waits for the GIL while it holds a lock, or for a lock while it holds the GIL: a thread with the GIL
-   releases it, waits until the lock is free, and then tries again. A thread without the GIL never waits for it
-   here: the thread that holds it may be waiting for this one, while holding a lock of a framework. */
+/* No thread waits for the GIL while it holds a lock, or for a lock while it holds the GIL: a thread with the
+   GIL releases it, waits until the lock is free, and then tries again. A thread without the GIL never waits
+   for it here: the thread that holds it may be waiting for this one, while holding a lock of a framework. */
 BFC_STATIC void bfc_mutex_lock(bfc_mutex *m) {
     while (pthread_mutex_trylock(&m->mutex)) {
         if (!bfc_has_gil()) {

@@ -1,4 +1,4 @@
-/* The C functions that a framework's memory functions call, and the heap that each takes as its first argument.
+/* C functions that a framework's memory functions call, and the heap that each takes as its first argument.
 
    A Python capsule named BFC_HOOKS carries them from the heap's binary to that of bfcviz.live. */
 #pragma once
