@@ -1,10 +1,10 @@
-"""The build step: compiles the Cython parts, or goes on without them, and packs the notebooks.
+"""The build step: compiles the Cython modules, or continues without them, and packs the notebooks.
 
 An extension module of several sources is a *unity build*: the .py files are joined into one, and so are their .pxd
-files, so that the C compiler sees across them (the heap is a quarter faster for it). The joined module puts itself
-in the place of each of its parts; uncompiled, they are the ordinary modules they look like.
+files, so that the C compiler optimises across them (the heap is a quarter faster). The joined module replaces each of
+its parts in `sys.modules`; uncompiled, they are ordinary modules.
 
-setuptools loads this file by itself, before the package exists, so it imports nothing of bfcviz.
+setuptools loads this file alone, before the package exists, so it imports nothing of bfcviz.
 """
 
 import ast
@@ -18,15 +18,15 @@ from setuptools.command.build_py import build_py
 
 DIRECTIVES = {
     "language_level": "3",
-    "annotation_typing": False,  # C types stand in the .pxd files, annotations are for mypy
+    "annotation_typing": False,  # the .pxd files have the C types, annotations are for mypy
     "boundscheck": False,
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
     "binding": False,  # plain method descriptors: with them a call costs a third less under the limited C interface
-    "embedsignature": True,  # which have no signature but in their docstring
-    "embedsignature.format": "clinic",  # in the form that `inspect` reads
-    "auto_pickle": False,  # what owns memory is not copied
+    "embedsignature": True,  # method descriptors have a signature only in their docstring
+    "embedsignature.format": "clinic",  # the format that `inspect` reads
+    "auto_pickle": False,  # objects that own memory are not copied
 }
 HEADERS = sorted(map(str, Path("bfcviz").rglob("*.h")))
 LIMITED_API = "0x030B0000"  # one abi3 binary for Python 3.11 and later
@@ -45,20 +45,20 @@ for _name, _module in {modules!r}.items():
     if "__pyx_vtable__" in vars(_class):
         del _class.__pyx_vtable__
 """
-"""Each class tells the module that people import it from. Only other binaries would look for the C function table."""
+"""Sets the public module of each class, and removes the C function table, which only other binaries would use."""
 
 
 class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
-    """Joins each extension's sources, turns them into C inside the build folder, and compiles that."""
+    """Joins each extension's sources, translates them to C in the build folder, and compiles the result."""
 
     def run(self) -> None:
-        """An `optional` extension that fails to compile is left out."""
-        from Cython.Build import cythonize  # noqa: PLC0415  the isolated build has it, a reader of this file may not
+        """Build all extensions; an `optional` one that fails to compile is omitted."""
+        from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
 
         folder = Path(self.build_temp).resolve() / "joined"
         for extension in self.extensions:
             joined = join(extension.name, [Path(source) for source in extension.sources], folder)
-            # cythonize returns new Extension objects without `optional`: keep ours, take only its sources.
+            # cythonize returns new Extension objects without `optional`: keep ours, use only its sources.
             (made,) = cythonize(  # type: ignore[no-untyped-call]
                 [Extension(extension.name, [str(joined)])],
                 include_path=[str(folder), "."],
@@ -73,19 +73,19 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
             extension.extra_compile_args += ["-O3", "-g0"]
             if sys.platform == "linux":
-                extension.extra_link_args.append("-Wl,-s")  # no symbols but those that Python needs
+                extension.extra_link_args.append("-Wl,-s")  # only the symbols that Python needs
         super().run()
 
     def get_source_files(self) -> list[str]:
-        """What a source distribution needs: the C types and headers too, which no wheel carries."""
+        """Files of a source distribution: also the C types and headers, which wheels do not contain."""
         return [*super().get_source_files(), *map(str, sorted(Path("bfcviz").rglob("*.pxd"))), *HEADERS]
 
 
 class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
-    """Puts the notebooks, which lie beside the package, into it, so that an installed one brings them along."""
+    """Copies the notebooks, which are outside the package, into it, so that an installed package contains them."""
 
     def run(self) -> None:
-        """In editable mode nothing is copied: there they are found where they lie."""
+        """Copy the notebooks; in editable mode they are used where they are."""
         super().run()
         if not self.editable_mode:
             for source, target in self._notebooks():
@@ -93,16 +93,16 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
                 self.copy_file(str(source), str(target))
 
     def get_source_files(self) -> list[str]:
-        """What a source distribution needs."""
+        """Files of a source distribution."""
         return [*super().get_source_files(), *(str(source) for source, _ in self._notebooks())]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002  as in distutils
-        """What a wheel holds."""
+        """Files of a wheel."""
         made = [] if self.editable_mode else [str(target) for _, target in self._notebooks()]
         return [*super().get_outputs(include_bytecode), *made]
 
     def _notebooks(self) -> list[tuple[Path, Path]]:
-        """Each notebook, and its place in the build."""
+        """Each notebook, and its path in the build."""
         return [
             (source, Path(self.build_lib, "bfcviz", source))
             for source in sorted(Path("notebooks").glob("*.ipynb"))
@@ -110,7 +110,7 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
 
 
 def check_inspect(source: Path) -> None:
-    """Add the check that `inspect` was imported to a module's C code: Cython 3.3 omits it."""
+    """Add a check of the import of `inspect` to a module's C code: Cython 3.3 omits it."""
     imports = 'inspect = PyImport_ImportModule("inspect");'
     text = source.read_text()
     if f"{imports} if" not in text:  # Cython keeps a C file that is newer than its .py
@@ -118,7 +118,7 @@ def check_inspect(source: Path) -> None:
 
 
 def join(name: str, sources: list[Path], folder: Path) -> Path:
-    """Write `name` as one .py and one .pxd made of the sources; returns the .py."""
+    """Join the sources into one .py and one .pxd named `name`; returns the .py."""
     parts = [".".join(source.with_suffix("").parts) for source in sources]
     inner = re.compile(rf"^from ({'|'.join(map(re.escape, parts))}) c?import .*\n", re.MULTILINE)
     target = folder.joinpath(*name.split("."))
@@ -141,12 +141,12 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
 
 
 def class_names(text: str) -> list[str]:
-    """The classes at the top of a module."""
+    """The top-level classes of a module."""
     return [node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
 
 
 def public_homes() -> set[tuple[str, str]]:
-    """Module and name of what `bfcviz` itself offers."""
+    """Module and name of the public names of `bfcviz`."""
     tree = ast.parse(Path("bfcviz/__init__.py").read_text())
     (homes,) = [
         node.value
@@ -157,7 +157,7 @@ def public_homes() -> set[tuple[str, str]]:
 
 
 def with_signatures(text: str, extension_types: set[str]) -> str:
-    """A module whose extension types tell their signature as `inspect` reads it: Cython tells those of methods only."""
+    """Add signatures to the docstrings of extension types, for `inspect`: Cython adds those of methods only."""
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
         if not isinstance(node, ast.ClassDef) or node.name not in extension_types:

@@ -1,11 +1,11 @@
-"""Lets the compiled modules stand in for the plain ones, where there are any and they are wanted.
+"""Load the compiled modules in place of the plain ones, if they are installed and not disabled.
 
-Importing a compiled module puts it in the place of the modules it is made of (see `_build.py`), so this must come
-before any of those: the packages they live in import it first. With BFCVIZ_UNCOMPILED=1 the plain Python runs, slow
-and steppable, with the same results.
+The import of a compiled module replaces the modules that it was built from (see `_build.py`), so it must precede the
+import of those: their packages call `load` first. With BFCVIZ_UNCOMPILED=1 the plain Python modules run, slow, with the
+same results, and a debugger can step through them.
 """
 
-import inspect  # noqa: F401  imported here first: from C, an interrupt was fatal (_build.check_inspect)
+import inspect  # noqa: F401  before C imports it: an interrupt of that import is fatal (_build.check_inspect)
 import os
 import sys
 import warnings
@@ -20,7 +20,7 @@ _HOME = Path(__file__).resolve().parents[1]
 
 
 _failed: dict[str, str] = {}
-"""Compiled modules whose start failed, and why."""
+"""Compiled modules that could not be loaded, and why."""
 
 
 class UncompiledWarning(UserWarning):
@@ -28,10 +28,10 @@ class UncompiledWarning(UserWarning):
 
 
 def load(name: str) -> bool:
-    """Load a compiled module, if that is possible and wanted; says once where one is missing.
+    """Load a compiled module unless disabled; warns once if it is missing. Returns whether it is loaded.
 
     Raises:
-        ImportError: its start failed before in this process.
+        ImportError: an earlier attempt in this process failed.
     """
     if os.environ.get("BFCVIZ_UNCOMPILED"):
         return False
@@ -45,40 +45,40 @@ def load(name: str) -> bool:
 
 
 def _start(name: str) -> None:
-    """Import a compiled module whole: signals wait meanwhile. One whose start failed cannot be started again.
+    """Import a compiled module; signals wait meanwhile. A module whose import failed cannot be imported again.
 
     Raises:
-        ImportError: its start failed before in this process.
+        ImportError: an earlier attempt in this process failed.
     """
     if name in _failed:
         raise ImportError(
-            f"{name} could not be started in this process ({_failed[name]}): start Python again"
+            f"an earlier import of {name} failed in this process ({_failed[name]}): restart Python"
         )
     before = set(sys.modules)
-    _interrupts.hold()
+    _interrupts.block()
     try:
         import_module(name)
     except BaseException as error:
         _failed[name] = f"{type(error).__name__}: {error}"
-        for other in set(sys.modules) - before:  # its parts, and what has imported them
+        for other in set(sys.modules) - before:  # its parts, and the modules that imported them
             if other.startswith("bfcviz."):
                 del sys.modules[other]
         raise
     finally:
-        _interrupts.let_go()
+        _interrupts.unblock()
 
 
 def why_uncompiled() -> tuple[str, str]:
-    """Why this process runs plain Python, as a clause, and what to do about it, as a sentence without its full stop."""
+    """Why this process runs plain Python (a clause), and what to do (a sentence without a full stop)."""
     if os.environ.get("BFCVIZ_UNCOMPILED"):
-        return "BFCVIZ_UNCOMPILED is set", "Unset it and start Python again"
+        return "BFCVIZ_UNCOMPILED is set", "Unset it and restart Python"
     install = "install a compiler (apt install gcc python3-dev)"
-    # A compiled one may well be installed: the current folder comes first.
+    # A compiled bfcviz may be installed too: Python searches the current folder first.
     if (_HOME / "pyproject.toml").is_file():
-        why = f"bfcviz runs from its sources in {_HOME}, where nothing is compiled"
+        why = f"bfcviz runs from its sources in {_HOME}, which are not compiled"
         return (
             why,
-            f"If another is installed, go to another folder; else {install} and this one: pip install -e",
+            f"If bfcviz is installed too, change the folder; else {install}, then these sources: pip install -e",
         )
     return (
         "bfcviz was installed without a C compiler",

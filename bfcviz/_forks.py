@@ -1,8 +1,8 @@
-"""Forks find the locks of this package free: the child has no thread that could release them.
+"""Make the locks of this package free after a fork: the child has no thread that could release them.
 
-Before a fork the locks are taken, so that what they guard is whole, and released after it on both sides. A lock that
-another thread keeps for too long is made anew in the child. The compiled heap's own locks are not among these
-(bfcviz/c/lock_list.h).
+A fork takes the locks first, so that the data they guard is consistent, and releases them afterwards in both processes.
+A lock that another thread holds for too long is reset in the child. The compiled heap's own locks are handled in
+bfcviz/c/lock_list.h.
 """
 
 import os
@@ -15,7 +15,7 @@ PATIENCE: Final = 1.0
 """Seconds that a fork waits for locks."""
 
 FIRST, ADAPTER, LABELS, HEAP = range(4)
-"""Ranks: the order in which a thread takes locks, and so does a fork."""
+"""Ranks: the order in which threads and forks take locks."""
 
 
 _L = TypeVar("_L")
@@ -24,7 +24,7 @@ _kept: dict[ref[Any], int] = {}
 
 
 class _Taken(threading.local):
-    """The locks that this thread took for its fork: two threads may fork at once."""
+    """The locks that this thread took for its fork; two threads may fork at the same time."""
 
     def __init__(self) -> None:
         self.locks: list[Any] = []
@@ -34,16 +34,16 @@ _taken = _Taken()
 
 
 def keep(lock: _L, rank: int = ADAPTER) -> _L:
-    """Let forks take this lock, as long as it lives; returns it.
+    """Register a lock for forks, as long as it exists; returns it.
 
-    It is one of `threading`, or has their `acquire(blocking, timeout)`, `release` and `_at_fork_reinit`.
+    It is a lock of `threading`, or has their methods `acquire(blocking, timeout)`, `release` and `_at_fork_reinit`.
     """
     _kept[ref(lock, lambda gone: _kept.pop(gone, None))] = rank
     return lock
 
 
 def _living() -> list[Any]:
-    """By rank. A copy: other threads make locks meanwhile."""
+    """All locks by rank. Uses a copy, because other threads may create locks meanwhile."""
     ranked = sorted(_kept.copy().items(), key=lambda item: item[1])
     return [lock for each, _ in ranked if (lock := each()) is not None]
 
@@ -65,7 +65,7 @@ def _free_in_child() -> None:
     _release()
     for lock in _living():
         if id(lock) not in taken:
-            lock._at_fork_reinit()  # noqa: SLF001  the standard library's own way
+            lock._at_fork_reinit()  # noqa: SLF001  as the standard library does
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,9 +1,9 @@
-"""Signals wait while the plain heap is locked, as they do for the compiled one, which holds no GIL then.
+"""Defer signals while the uncompiled heap is locked. The compiled heap does not run handlers then: it holds no GIL.
 
-A handler that raises (Ctrl-C does) would leave the lock closed for ever and the books half written, and one
-that asks the heap would wait for itself. So while the main thread, which is the one that Python runs handlers in,
-holds a lock, `_note` stands in for every handler; those whose signal came run once the lock is free. The call of
-a sub-allocator is under a lock too.
+A handler that raises (Ctrl-C does) would leave the lock locked for ever and the tables half written; a handler that
+calls the heap would deadlock. Python runs handlers in the main thread. So while the main thread holds a lock, `_defer`
+replaces every handler; the handlers of received signals run after the lock is released. The call of a sub-allocator
+is under a lock too.
 """
 
 import _signal  # type: ignore[import-not-found]  # signal wraps each number in an enum: 10 times slower
@@ -17,55 +17,55 @@ NUMBERS = sorted(int(number) for number in signal.valid_signals() if number < 32
 
 
 class _Held:
-    """What the main thread knows; no other touches it.
+    """State of the main thread; other threads do not use it.
 
-    Invariant: while `depth` is not 0, no handler but `_note` can run.
+    Invariant: while `depth` is not 0, no handler but `_defer` can run.
     """
 
     depth = 0
-    forks = False  # whether it is the main thread that forks
-    handlers: dict[int, Callable[..., Any]] = {}  # noqa: RUF012  by signal, those that `_note` stands in for
-    came: list[int] = []  # noqa: RUF012
+    forks = False  # whether the main thread forks
+    handlers: dict[int, Callable[..., Any]] = {}  # noqa: RUF012  by signal, the handlers that `_defer` replaces
+    received: list[int] = []  # noqa: RUF012
 
 
-def hold() -> None:
-    """Let signals wait, until `let_go` was called as often. Raises what a handler raises that ran before."""
+def block() -> None:
+    """Defer signals until `unblock` was called as often. Raises the exception of a handler that runs before that."""
     if threading.get_ident() != threading.main_thread().ident:
         return
-    _Held.depth += 1  # first: a collection within the loop may call a finalizer that holds, and lets go
+    _Held.depth += 1  # first: a collection in the loop may run a finalizer that calls `block` and `unblock`
     if _Held.depth > 1:
         return
     try:
         for number in NUMBERS:
             handler = _signal.getsignal(number)
-            if callable(handler) and handler is not _note:
+            if callable(handler) and handler is not _defer:
                 _Held.handlers[number] = handler
-                _signal.signal(number, _note)
+                _signal.signal(number, _defer)
     except BaseException:
-        let_go()
+        unblock()
         raise
 
 
-def let_go() -> None:
-    """Handlers run again, first those whose signal came meanwhile. Raises what they raise."""
+def unblock() -> None:
+    """Restore the handlers, and run those of signals received meanwhile. Raises their exceptions."""
     if threading.get_ident() != threading.main_thread().ident:
         return
     _Held.depth -= 1
     if _Held.depth:
         return
-    # A handler may raise in the midst of this. What is left is then put right by the next time, and until then
-    # `_note` passes signals on.
+    # A handler may raise during this loop. The next call then restores the rest, and until then `_defer` calls the
+    # handlers itself.
     for number, handler in tuple(_Held.handlers.items()):
-        if _signal.getsignal(number) is _note:
+        if _signal.getsignal(number) is _defer:
             _signal.signal(number, handler)
-    while _Held.came:
-        signal.raise_signal(_Held.came.pop())
+    while _Held.received:
+        signal.raise_signal(_Held.received.pop())
 
 
-def _note(number: int, frame: Any) -> None:
+def _defer(number: int, frame: Any) -> None:
     if _Held.depth:
-        if number not in _Held.came:  # signals that wait are not counted
-            _Held.came.append(number)
+        if number not in _Held.received:  # pending signals are not counted
+            _Held.received.append(number)
     else:
         _Held.handlers[number](number, frame)
 
@@ -75,11 +75,11 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """The thread that forked is the child's main thread. Signals that another thread held are dropped."""
+    """Make the thread that forked the main thread of the child. Signals that another thread deferred are dropped."""
     if not _Held.forks and _Held.depth:
-        _Held.came.clear()
+        _Held.received.clear()
         _Held.depth = 1
-        let_go()
+        unblock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -33,14 +33,14 @@ cdef extern from "bfcviz/c/constants.h" nogil:
         FAILED_MEMORY "BFC_FAILED_MEMORY"
         FAILED_SIZE "BFC_FAILED_SIZE"
         FAILED_ALIGNMENT "BFC_FAILED_ALIGNMENT"
-        FAILED_BOOKS "BFC_FAILED_BOOKS"
+        FAILED_TABLES "BFC_FAILED_TABLES"
         FAILED_GRANT "BFC_FAILED_GRANT"
         FAILED_CLOSED "BFC_FAILED_CLOSED"
         FAILED_FORKED "BFC_FAILED_FORKED"
         FREE_DOUBLE "BFC_FREE_DOUBLE"
         FREE_INTERIOR "BFC_FREE_INTERIOR"
         FREE_FOREIGN "BFC_FREE_FOREIGN"
-        FREE_BOOKS "BFC_FREE_BOOKS"
+        FREE_TABLES "BFC_FREE_TABLES"
     const u32 NONE "BFC_NONE"
     const u64 LOW_32 "BFC_LOW_32"
     const u64 MAX_REQUEST "BFC_MAX_REQUEST"
@@ -64,12 +64,12 @@ cdef extern from "bfcviz/c/mutex.h" nogil:
         pass
     void mutex_lock "bfc_mutex_lock"(Mutex *) noexcept
     void mutex_unlock "bfc_mutex_unlock"(Mutex *) noexcept
-    void bfc_mutex_settle(Mutex *, i64) noexcept
+    void bfc_mutex_wait(Mutex *, i64) noexcept
 
-# Wait at most `patience` nanoseconds until no other thread holds the mutex. The caller holds the GIL.
-cdef inline void mutex_settle(Mutex *mutex, i64 patience) noexcept:
+# Wait until no other thread holds the mutex, for at most `patience` nanoseconds. The caller holds the GIL.
+cdef inline void mutex_wait(Mutex *mutex, i64 patience) noexcept:
     with nogil:
-        bfc_mutex_settle(mutex, patience)
+        bfc_mutex_wait(mutex, patience)
 
 cdef extern from "bfcviz/c/spinlock.h" nogil:
     ctypedef struct SpinLock "bfc_spinlock":
@@ -84,8 +84,8 @@ cdef extern from "bfcviz/c/lock_list.h" nogil:
     void spinlock_delete "bfc_spinlock_delete"(SpinLock *) noexcept
     u64 generation "bfc_generation"() noexcept
 
-# release_gil and take_gil are for calls that take long, from Python's side: nothing of Python between the two.
-# check_signals raises what Ctrl-C, or another signal's handler, raises.
+# release_gil and take_gil surround long calls from Python; no Python code may run between the two.
+# check_signals raises the exception of Ctrl-C or of another signal's handler.
 cdef extern from "Python.h":
     void *release_gil "PyEval_SaveThread"() noexcept nogil
     void take_gil "PyEval_RestoreThread"(void *) noexcept nogil
@@ -108,7 +108,7 @@ cdef extern from "bfcviz/c/numbers.h" nogil:
 cdef extern from "bfcviz/c/numbers.h":
     u64 bfc_u64(object) noexcept
 
-# 2^64 - 1, which no size or address is, for what does not fit; raises TypeError for what is no integer.
+# The integer, or 2^64 - 1 if it does not fit; no size or address has that value. Raises TypeError without an integer.
 cdef inline u64 to_u64(object x) except? 0xFFFFFFFFFFFFFFFE:
     if not PyLong_Check(x):
         x = PyNumber_Index(x)

@@ -1,8 +1,8 @@
-"""What the compiled modules do in C (bfcviz/c), in plain Python: the same names, the same results.
+"""The C primitives of the compiled modules (bfcviz/c) in plain Python: the same names, the same results.
 
-Used when bfcviz runs uncompiled. Nothing here is for callers outside bfcviz.
+Used when bfcviz runs uncompiled. Not for callers outside bfcviz.
 """
-# ruff: noqa: D103  the comments stand in the headers
+# ruff: noqa: D103  the headers have the comments
 
 import gc
 import operator
@@ -18,7 +18,7 @@ from bfcviz import _forks, _interrupts
 
 
 class Clock:
-    """Nanoseconds since it was made."""
+    """Counts nanoseconds since its creation."""
 
     def __init__(self) -> None:
         self.origin_ns = time.monotonic_ns()
@@ -36,11 +36,11 @@ FIRST_REGION = 2 << 20
 MAX_REQUEST = 1 << 62
 HALF_SPACE = 1 << 63
 
-# Heap.allocate: numbers below any address that say why there is none
-FAILED_MEMORY, FAILED_SIZE, FAILED_ALIGNMENT, FAILED_BOOKS, FAILED_GRANT, FAILED_CLOSED = range(1, 7)
+# Heap.allocate: reasons of a failure, numbers below any address
+FAILED_MEMORY, FAILED_SIZE, FAILED_ALIGNMENT, FAILED_TABLES, FAILED_GRANT, FAILED_CLOSED = range(1, 7)
 FAILED_FORKED = 7
-# Heap.free
-FREE_DOUBLE, FREE_INTERIOR, FREE_FOREIGN, FREE_BOOKS = range(1, 5)
+# Heap.free: reasons of a failure
+FREE_DOUBLE, FREE_INTERIOR, FREE_FOREIGN, FREE_TABLES = range(1, 5)
 
 NONE = 0xFFFFFFFF
 """No chunk."""
@@ -57,11 +57,11 @@ def clock_new() -> Clock:
 
 
 def clock_delete(clock: Clock) -> None:
-    """Python's collector does it."""
+    """Do nothing: Python frees it."""
 
 
 def clock_anchor(clock: Clock) -> None:
-    """Python's clock needs no calibration."""
+    """Do nothing: Python's clock needs no calibration."""
 
 
 def clock_read(clock: Clock) -> int:
@@ -83,21 +83,21 @@ _SPIN_FRAMES, _MUTEX_FRAMES = 60, 120
 
 
 def _require_frames(count: int) -> None:
-    """Raise RecursionError now, where so few calls are left that it would be raised while a lock is held."""
+    """Raise RecursionError now if fewer than `count` calls are left, so that none is raised while a lock is held."""
     if count > 0:
         _require_frames(count - 1)
 
 
 class Mutex:
-    """A lock that may be held for long; a fork does not wait for it, and the child has it anew."""
+    """A lock that may be held for long; a fork does not wait for it, and the child gets a new one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.owner = 0
         _forks.keep(self, _forks.HEAP)
 
-    def acquire(self, _blocking: bool, _timeout: float) -> bool:  # noqa: FBT001  as locks have it
-        """False: a fork does not wait for it."""
+    def acquire(self, _blocking: bool, _timeout: float) -> bool:  # noqa: FBT001  the signature of locks
+        """Return False: a fork does not wait for it."""
         return False
 
     def release(self) -> None:
@@ -113,12 +113,12 @@ def mutex_new() -> Mutex:
 
 
 def mutex_delete(mutex: Mutex) -> None:
-    """Python's collector does it."""
+    """Do nothing: Python frees it."""
 
 
 def mutex_lock(mutex: Mutex) -> None:
     _require_frames(_MUTEX_FRAMES)
-    _interrupts.hold()
+    _interrupts.block()
     mutex.lock.acquire()
     mutex.owner = thread_number()
 
@@ -126,10 +126,10 @@ def mutex_lock(mutex: Mutex) -> None:
 def mutex_unlock(mutex: Mutex) -> None:
     mutex.owner = 0
     mutex.lock.release()
-    _interrupts.let_go()
+    _interrupts.unblock()
 
 
-def mutex_settle(mutex: Mutex, patience: int) -> None:
+def mutex_wait(mutex: Mutex, patience: int) -> None:
     if mutex.owner != thread_number() and mutex.lock.acquire(timeout=patience / 1e9):
         mutex.lock.release()
 
@@ -142,7 +142,7 @@ def generation() -> int:
 
 
 class SpinLock:
-    """A lock during which no garbage is collected: finalizers may want the same lock, and would wait for ever."""
+    """A lock that suspends garbage collection: a finalizer that needs the same lock would wait for ever."""
 
     collecting = threading.RLock()
     holders = 0
@@ -157,12 +157,12 @@ def spinlock_new() -> SpinLock:
 
 
 def spinlock_delete(lock: SpinLock) -> None:
-    """Python's collector does it."""
+    """Do nothing: Python frees it."""
 
 
 def spin_lock(lock: SpinLock) -> None:
     _require_frames(_SPIN_FRAMES)
-    _interrupts.hold()
+    _interrupts.block()
     with SpinLock.collecting:
         if SpinLock.holders == 0:
             SpinLock.resumes = gc.isenabled()
@@ -177,21 +177,21 @@ def spin_unlock(lock: SpinLock) -> None:
         SpinLock.holders -= 1
         if SpinLock.holders == 0 and SpinLock.resumes:
             gc.enable()
-    _interrupts.let_go()
+    _interrupts.unblock()
 
 
 def release_gil() -> object:
-    """Do nothing: Python releases it itself."""
+    """Do nothing: Python releases the GIL itself."""
     return None
 
 
 def take_gil(state: object) -> None:
-    """As release_gil."""
+    """Do nothing: Python takes the GIL itself."""
 
 
 def _free_in_child() -> None:
-    """Threads that held a lock, or were about to, are not in the child."""
-    global _generation  # noqa: PLW0603  it is of the process
+    """Reset the locks: threads that held one, or were about to, do not exist in the child."""
+    global _generation  # noqa: PLW0603  one per process
     _generation += 1
     SpinLock.collecting = threading.RLock()
     if SpinLock.holders:
@@ -225,27 +225,27 @@ def above(n: int) -> int:
 
 
 def bin_of(size: int) -> int:
-    """The bin a free chunk of `size` bytes belongs in, 0..20."""
+    """The bin of a free chunk of `size` bytes, 0..20."""
     return min((size | MIN_CHUNK).bit_length() - 9, NUM_BINS - 1)
 
 
 def check_signals() -> None:
-    """Python does, all the time."""
+    """Do nothing: Python checks signals itself."""
 
 
 def to_u64(x: Any) -> int:
-    """An integer as it is; 2^64 - 1, which no size or address is, for one that does not fit 64 bits."""
+    """The integer itself, or 2^64 - 1 if it does not fit 64 bits; no size or address has that value."""
     number = operator.index(x)
     return number if 0 <= number < 1 << 64 else (1 << 64) - 1
 
 
 def wrap_64(x: int) -> int:
-    """What 64-bit unsigned arithmetic makes of x."""
+    """Reduce x modulo 2^64, as 64-bit unsigned arithmetic does."""
     return x & 0xFFFFFFFFFFFFFFFF
 
 
 def scramble(x: int) -> int:
-    """A number below 2^32 that looks random: Fibonacci hashing."""
+    """Hash x to a number below 2^32: Fibonacci hashing."""
     return (x * 2654435769) & LOW_32
 
 

@@ -1,4 +1,4 @@
-"""The C of the heap's primitives and native.py say the same, and each header stands by itself without a warning."""
+"""The C primitives and native.py agree, and each header compiles alone without a warning."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The instrumented heap: TensorFlow's best-fit-with-coalescing allocator, writing an event for all it does.
+"""The instrumented heap: TensorFlow's best-fit-with-coalescing allocator, which records an event for each change.
 
 ::
 
@@ -6,10 +6,10 @@
     |AAAAAAAA|BBBB|........|CCCCCCCCCCCCCCCC|..................|   one region: chunks in use, chunks free
               ^ prev        next ^           ^ a split's remainder
 
-In: requests and frees, from Python (`bfc.BFCAllocator`), from C pointers, or as whole arrays (`replay`). Out:
-addresses, events in a log, and a look at the books (`memory_map`, `stats`). `heap` chooses, `space` keeps the
-books, `bins` and `chunks` are its shelves, `sub_allocators` bring the regions. May import errors, units, native
-and events; knows no model and draws nothing.
+In: requests and frees, from Python (`bfc.BFCAllocator`), through C pointers (`c_interface`), or as whole arrays
+(`replay`). Out: addresses, events in a log, and the heap's state (`introspection`). `heap` chooses chunks,
+`chunk_space` changes them and writes the events, `bins`, `chunk_table` and `region_table` store them,
+`sub_allocators` grant the regions. May import errors, units, native and events; knows no model and draws nothing.
 """
 
 from bfcviz import _compiled

@@ -15,8 +15,8 @@ cdef class BFCAllocator:
     cdef readonly EventLog log
     cdef readonly Heap heap
     cdef readonly u64 limit
-    cdef object closing
-    cdef object __weakref__     # whoever only looks at a heap must not keep its memory
+    cdef object finalizer
+    cdef object __weakref__     # a viewer of a heap must not keep its memory alive
 
     @cython.locals(number=object)
     cdef u32 label_id(self, object label) except? 0

@@ -1,11 +1,11 @@
-"""BFCAllocator: the public face of the instrumented heap.
+"""BFCAllocator: the public interface of the instrumented heap.
 
-Every address is TensorFlow 2.21's, but these of its defects are not copied (letters as in the reference rules):
+Every address equals TensorFlow 2.21's, but these of its defects are not copied (letters as in the reference rules):
 
 ==  =====================================================  =====================================================
     tsl::BFCAllocator 2.21                                 here
 ==  =====================================================  =====================================================
-A   hangs when the sub-allocator refuses a region for a    the back-off always steps down, at least by 256 bytes,
+A   hangs when the sub-allocator refuses a region for a    the back-off always steps down, by at least 256 bytes,
     request of 2,304 bytes or less                         and ends in OutOfMemory
 B   hangs once the next region's size has doubled to 0     the size stops doubling at 2^63
 C   corrupts itself where fragmentation_fraction * limit   exact fits are never split
@@ -16,7 +16,7 @@ F   aborts on a double free or a foreign pointer, accepts  DoubleFree, ForeignPo
     some interior ones
 ==  =====================================================  =====================================================
 
-After any of these errors the heap is as it was before the call.
+None of these errors changes the heap.
 """
 
 import operator
@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
 from bfcviz.allocator.c_interface import c_api
-from bfcviz.allocator.finalizer import Closing
+from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.failures import failure, invalid_free, whole
@@ -50,10 +50,10 @@ from bfcviz.units import parse_bytes
 class CFunctions(NamedTuple):
     """C entry points, as integers, valid while the allocator lives.
 
-    `allocate` is `void *(*)(void *context, size_t alignment, size_t num_bytes)`: NULL where it fails.
-    `free` is `void (*)(void *context, void *pointer)`: NULL is nothing; a pointer that is no chunk's is left
-    alone and counted in `BFCAllocator.rejected_frees`. Both may be called from any thread, with or without the
-    GIL. Uncompiled they are ctypes callbacks, and take the GIL.
+    `allocate` is `void *(*)(void *context, size_t alignment, size_t num_bytes)` and returns NULL where it fails.
+    `free` is `void (*)(void *context, void *pointer)`; it ignores NULL, and counts a pointer that belongs to no chunk
+    in `BFCAllocator.rejected_frees`. Any thread may call both, with or without the GIL. Uncompiled they are ctypes
+    callbacks and take the GIL.
     """
 
     context: int
@@ -62,20 +62,20 @@ class CFunctions(NamedTuple):
 
 
 class BFCAllocator:
-    """A best-fit-with-coalescing heap that writes an event for everything that happens to it.
+    """A best-fit-with-coalescing heap that records an event for each change.
 
     Args:
-        sub_allocator: where regions come from; not shared with another heap.
-        limit: what the pool may grow to: bytes, 1..2^62, or text such as `512MiB`.
-        options: how it behaves.
-        name: what this memory is called.
-        log: where events go; by default a ring of 16,384 in memory.
-        labels: where labels are interned.
+        sub_allocator: grants the regions; not shared with another heap.
+        limit: the largest size of the pool: bytes, 1..2^62, or text such as `512MiB`.
+        options: how the heap behaves.
+        name: the name of this memory.
+        log: receives the events; by default a ring of 16,384 events in memory.
+        labels: interns the labels.
 
     Raises:
-        InvalidRequest: a limit that cannot be.
-        ValueError: a text that is no size.
-        TypeError: the sub-allocator is none.
+        InvalidRequest: the limit is out of range.
+        ValueError: the text is not a size.
+        TypeError: `sub_allocator` is not a SubAllocator.
     """
 
     def __init__(
@@ -89,10 +89,12 @@ class BFCAllocator:
         labels: Labels | None = None,
     ) -> None:
         if not isinstance(sub_allocator, SubAllocator):
-            raise TypeError(f"{sub_allocator!r} is no sub-allocator: derive it from PythonSubAllocator")
+            raise TypeError(
+                f"{sub_allocator!r} is not a sub-allocator: derive its class from PythonSubAllocator"
+            )
         most = parse_bytes(limit, "limit")
         if not 1 <= most <= 1 << 62:
-            raise InvalidRequest(f"a limit of {limit} bytes was asked for; give one from 1 to 2^62")
+            raise InvalidRequest(f"the limit is {limit} bytes; give 1 to 2^62 bytes")
         self.name = name
         self.options = AllocatorOptions() if options is None else options
         self.labels = Labels() if labels is None else labels
@@ -109,18 +111,18 @@ class BFCAllocator:
             self.options.timestamps,
             self.options.honour_alignment,
         )
-        self.closing = Closing(self.heap, self.log)
+        self.finalizer = Finalizer(self.heap, self.log)
 
     # -- allocate and free --------------------------------------------------------------------------------------
 
     def label_id(self, label: str | int) -> int:
-        """The label as an interned number."""
+        """The id of a label; text is interned."""
         if isinstance(label, str):
             return self.labels.intern(label)
         number = operator.index(label)
         if not 0 <= number < len(self.labels):
             raise InvalidRequest(
-                f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
+                f"label id {label} is unknown: there are {len(self.labels)} labels; give text, or an id from intern"
             )
         return number
 
@@ -133,24 +135,24 @@ class BFCAllocator:
         stream: int = 0,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`.
+        """Allocate `num_bytes`.
 
         Args:
-            num_bytes: in bytes, or text such as `20MiB`; 0 gets address 0 and changes nothing.
-            alignment: a power of two the address will be a multiple of, in bytes.
-            label: what it is for: text, or an id from `labels.intern`.
-            freed_before: with timestamps: only chunks freed at or before this count will do; 0 = any.
-            stream: number of the stream it is for, recorded with it.
-            attributes: how else it wants to be treated; their `freed_by` stands for `freed_before`.
+            num_bytes: in bytes, or text such as `20MiB`; 0 returns address 0 and changes nothing.
+            alignment: the address is a multiple of this power of two, in bytes.
+            label: what the memory is for: text, or an id from `labels.intern`.
+            freed_before: with timestamps: use only chunks freed at or before this count; 0 = any.
+            stream: number of the stream that uses the memory; the event records it.
+            attributes: further wishes of this request; their `freed_by` replaces `freed_before`.
 
         Returns:
             The address.
 
         Raises:
             OutOfMemory: no chunk can serve it; carries the numbers.
-            InvalidRequest: a size or alignment no heap can serve.
-            ValueError: a text that is no size.
-            SubAllocatorError: the sub-allocator granted what it may not.
+            InvalidRequest: the size or alignment is out of range.
+            ValueError: the text is not a size.
+            SubAllocatorError: the sub-allocator granted an invalid region.
         """
         if type(num_bytes) is str:  # isinstance would cost every request some nanoseconds
             size = parse_bytes(num_bytes, "num_bytes")
@@ -176,7 +178,7 @@ class BFCAllocator:
         stream: int = 0,
         attributes: AllocationAttributes | None = None,
     ) -> int | None:
-        """As `allocate`, but None where memory runs out."""
+        """Allocate as `allocate` does; None instead of OutOfMemory."""
         try:
             return self.allocate(num_bytes, alignment, label, freed_before, stream, attributes)
         except OutOfMemory:
@@ -191,14 +193,14 @@ class BFCAllocator:
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `count` elements of a NumPy dtype; raises as `allocate` does."""
+        """Allocate `count` elements of a NumPy dtype; raises as `allocate` does."""
         return self.allocate(bytes_of(dtype, count), alignment, label, attributes=attributes)
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` returned; 0 is nothing.
+        """Free an address that `allocate` returned; 0 is ignored.
 
         Raises:
-            DoubleFree, InteriorPointer, ForeignPointer: the address is no chunk's in use; the heap is untouched.
+            DoubleFree, InteriorPointer, ForeignPointer: no chunk in use begins there; the heap is unchanged.
         """
         where = native.to_u64(address)
         if where == 0:
@@ -208,42 +210,42 @@ class BFCAllocator:
             raise invalid_free(reason, address)
 
     def replay(self, operations: Operations) -> Replayed:
-        """Carry out whole arrays of operations in one call; can be interrupted.
+        """Run whole arrays of operations in one call; can be interrupted.
 
         Raises:
-            InvalidRequest: a column that cannot be. A single operation that fails gets address 0 instead.
+            InvalidRequest: a column is invalid. A single operation that fails gets address 0 instead.
         """
         if self.heap.closed:
-            raise AllocatorError("operations were to be replayed in an allocator that is closed")
+            raise AllocatorError("the operations cannot be replayed: the allocator is closed")
         result = Replay(self.heap, operations).run()
         self._raise_error_of_sub_allocator()
         return result
 
     def mark(self, label: str | int, value: int = 0) -> None:
-        """Put a mark of the user's own into the log: a step, a phase, a note."""
+        """Record a mark of the user in the log: a step, a phase, a note."""
         self.heap.put_mark(self.label_id(label), whole(value, "a mark's value"))
 
     def set_safe_frontier(self, count: int) -> None:
-        """With timestamps: chunks freed before this count may be merged from now on; it never goes back."""
+        """With timestamps: allow merging of chunks freed before this count; it never goes down."""
         self.heap.set_safe_frontier(whole(count, "a safe frontier"))
 
     def trim(self) -> int:
-        """Give wholly free regions back to the sub-allocator now; returns how many bytes that were."""
+        """Return wholly free regions to the sub-allocator now; returns the number of bytes released."""
         released = trim_heap(self.heap)
         self._raise_error_of_sub_allocator()
         return released
 
     def return_pages(self, *, only_idle: bool = False) -> int:
-        """Give the pages of free chunks of 1 MiB and more back to the operating system, as far as it takes them.
+        """Return the pages of free chunks of 1 MiB and more to the operating system.
 
-        Chunks, addresses and events stay as they are; the memory reads as zeros when it is used again. Memory of this
-        machine (`HostSubAllocator`) goes back, others' does not.
+        Chunks, addresses and events do not change; the memory reads as zeros when it is used again. Only memory of
+        this machine (`HostSubAllocator`) is returned.
 
         Args:
-            only_idle: only memory that was not used since the last but one such call.
+            only_idle: return only memory that was not used since the last but one such call.
 
         Returns:
-            Bytes given back, in blocks of 256 KiB.
+            Bytes returned, in blocks of 256 KiB.
         """
         released: int = return_free_pages(self.heap, only_idle)
         return released
@@ -253,34 +255,34 @@ class BFCAllocator:
         return CFunctions(*c_api.functions(self.heap))
 
     def hooks(self) -> object:
-        """A capsule of what a framework's memory functions call (hooks.h), good while this lives; None uncompiled."""
+        """A capsule of the C functions for a framework (hooks.h), valid while this lives; None uncompiled."""
         return c_api.hooks(self.heap)
 
-    # -- what it knows ------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def rejected_frees(self) -> int:
-        """Calls of the C `free` whose pointer was no chunk's."""
+        """Number of calls of the C `free` with a pointer that no chunk in use begins at."""
         return self.heap.rejected_frees
 
     def tracks_allocation_sizes(self) -> bool:
-        """It does: the three methods below can answer."""
+        """True: the three methods below work."""
         return True
 
     def should_allocate_empty(self) -> bool:
-        """Empty requests get address 0, none of their own."""
+        """False: empty requests get address 0."""
         return False
 
     def requested_size(self, address: int) -> int:
-        """Bytes asked for by whoever holds this address; raises as `free` does."""
+        """Bytes requested for the chunk at an address; raises as `free` does."""
         return self._facts(address)[1]
 
     def allocated_size(self, address: int) -> int:
-        """Bytes of its chunk."""
+        """Bytes of the chunk at an address; raises as `free` does."""
         return self._facts(address)[2]
 
     def allocation_id(self, address: int) -> int:
-        """Number of its request, counting successes from 1."""
+        """Number of the request that allocated the chunk at an address, counting successes from 1."""
         return self._facts(address)[3]
 
     def _facts(self, address: int) -> tuple[int, int, int, int]:
@@ -290,15 +292,15 @@ class BFCAllocator:
         return facts
 
     def stats(self) -> Stats:
-        """Totals of this moment."""
+        """Current totals."""
         return queries.read_totals(self.heap)
 
     def clear_stats(self) -> None:
-        """Count requests and peaks anew from here; allocation ids go on."""
+        """Restart the counts of requests and the peaks; allocation ids continue."""
         self.heap.clear_stats()
 
     def internals(self) -> Internals:
-        """The algorithm's own numbers."""
+        """Internal numbers of the algorithm."""
         return queries.read_internals(self.heap)
 
     def memory_map(self) -> NDArray[np.void]:
@@ -310,7 +312,7 @@ class BFCAllocator:
         return memory_map.regions(self.heap)
 
     def moment(self) -> Moment:
-        """The whole heap between two events, and how many there were: where a reader of its log can begin."""
+        """The whole heap between two events, and the number of events: a reader of the log can begin here."""
         return memory_map.moment(self.heap)
 
     def occupancy(self) -> str:
@@ -319,19 +321,19 @@ class BFCAllocator:
         return memory_map.occupancy(now.chunks, now.regions)
 
     def check_invariants(self) -> None:
-        """Go through all books; raises BrokenInvariant where they do not balance (a bug)."""
+        """Compare all tables with each other; raises BrokenInvariant where they disagree (a bug)."""
         invariants.check(self)
 
-    # -- the end ------------------------------------------------------------------------------------------------
+    # -- close --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give all regions back, whatever is still in use, and end the log.
+        """Return all regions, even those in use, and end the log.
 
-        After it nothing can be allocated, and a free does nothing: objects that own memory may outlive it.
+        Afterwards a request fails, and a free does nothing: objects that own memory may outlive the heap.
         """
         if self.heap.is_growing_here():
-            raise AllocatorError("a sub-allocator was called by this heap and may not close it")
-        self.closing.close()
+            raise AllocatorError("a sub-allocator cannot close the heap that is calling it")
+        self.finalizer.close()
         self._raise_error_of_sub_allocator()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -357,7 +359,7 @@ class BFCAllocator:
         stream: int,
         wait: bool,
     ) -> int:
-        """Wait for another thread's free where the options say so; else raise what happened."""
+        """Wait for a free of another thread if the options say so; else raise the error of the failure."""
         if reason == native.FAILED_MEMORY and wait and self.options.retry_s > 0:
             address = allocate_after_free(
                 self.heap, self.options.retry_s, num_bytes, alignment, freed_before, label, stream
@@ -372,7 +374,7 @@ class BFCAllocator:
         raise failure(reason, num_bytes, alignment)
 
     def _raise_error_of_sub_allocator(self) -> None:
-        """Raise what a sub-allocator written in Python raised, once."""
+        """Raise the exception of a sub-allocator written in Python, once."""
         error = self.sub_allocator.error
         if error is not None:
             self.sub_allocator.error = None

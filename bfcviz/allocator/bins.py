@@ -1,8 +1,8 @@
-"""Bins: the free chunks, found by exact best fit: the smallest size that serves, then the lowest address.
+"""Bins: find a free chunk by exact best fit: the smallest size that fits, then the lowest address.
 
 TensorFlow keeps a sorted set for each of 21 bins and walks them upwards; as the bins' sizes ascend, that is one
-order by (size, address) over all free chunks. Here each power of two is a *row* of 32 size steps, each step a
-small treap, and bit masks lead to the next step that holds something:
+order by (size, address) over all free chunks. Here each power of two is a *row* of 32 size steps, each step is a
+small treap, and bit masks find the next non-empty step:
 
 ::
 
@@ -10,48 +10,48 @@ small treap, and bit masks lead to the next step that holds something:
     steps[row]  ..1.....1...     a bit a step: 32 in each row
     links       root of each tree | left and right child of each handle
 
-Row r holds what TensorFlow's bin r does, but rows go on where its last bin takes everything from 256 MiB.
+Row r holds the chunks of TensorFlow's bin r. TensorFlow's last bin holds all chunks from 256 MiB; here rows continue.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class Bins:
-    """Free chunks by handle; a handle's size and address must not change while it is in."""
+    """Free chunks by handle; the size and address of a handle must not change while it is in the bins."""
 
     def __init__(self) -> None:
-        self.links = storage.no_u32()
-        self.keys = storage.no_keys()
+        self.links = structs.no_u32()
+        self.keys = structs.no_keys()
         self.room = 0
         self.rows = 0
-        self.steps = storage.grow_u32(storage.no_u32(), native.ROWS)
-        if storage.is_null(self.steps) or not self.reserve(256):
+        self.steps = structs.grow_u32(structs.no_u32(), native.ROWS)
+        if structs.is_null(self.steps) or not self.reserve(256):
             raise MemoryError
         self.forget()
 
     def __dealloc__(self) -> None:
-        storage.release(self.links)
-        storage.release(self.keys)
-        storage.release(self.steps)
+        structs.release(self.links)
+        structs.release(self.keys)
+        structs.release(self.steps)
 
     def reserve(self, room: int) -> bool:
-        """Make sure handles below `room` need no memory."""
+        """Allocate memory for handles below `room`; False where there is none."""
         if room <= self.room:
             return True
-        links = storage.grow_u32(self.links, native.TREES + 2 * room)
-        if storage.is_null(links):
+        links = structs.grow_u32(self.links, native.TREES + 2 * room)
+        if structs.is_null(links):
             return False
         self.links = links
-        keys = storage.grow_keys(self.keys, room)
-        if storage.is_null(keys):
+        keys = structs.grow_keys(self.keys, room)
+        if structs.is_null(keys):
             return False
         self.keys = keys
         self.room = room
         return True
 
     def forget(self) -> None:
-        """Let nothing be in."""
+        """Remove all chunks."""
         self.rows = 0
         self.found = 0
         for i in range(native.ROWS):
@@ -60,21 +60,21 @@ class Bins:
             self.links[i] = native.NONE
 
     def tree_of(self, size: int) -> int:
-        """The tree for a size: 32 to each power of two."""
+        """The tree for a size: 32 trees per power of two."""
         if size < native.MIN_CHUNK:
-            return 0  # only the odd end of a region whose size is no multiple of 256
+            return 0  # only the end of a region whose size is no multiple of 256
         top = native.high_bit(size)
         return (top - 8) * 32 + ((size >> (top - 5)) & 31)
 
     def before(self, h: int, size: int, address: int) -> bool:
         """Whether h comes before (size, address)."""
-        k: storage.Key = storage.key_at(self.keys, h)
+        k: structs.Key = structs.key_at(self.keys, h)
         return k.size < size or (k.size == size and k.address < address)
 
     def insert(self, h: int, size: int, address: int) -> None:
-        """Put a free chunk in: down to where its priority belongs, then split what hangs there around it."""
+        """Add a free chunk: descend to the place of its priority, then split the subtree there around it."""
         self.found = 0
-        k = storage.key_at(self.keys, h)
+        k = structs.key_at(self.keys, h)
         k.size = size
         k.address = address
         tree = self.tree_of(size)
@@ -102,7 +102,7 @@ class Bins:
         self.rows |= native.bit_64(tree >> 5)
 
     def remove(self, h: int) -> None:
-        """Take a chunk out; its two subtrees become one in its place."""
+        """Remove a chunk; its two subtrees are joined in its place."""
         size = self.keys[h].size
         address = self.keys[h].address
         tree = self.tree_of(size)
@@ -160,7 +160,7 @@ class Bins:
         return node
 
     def next_tree(self, tree: int) -> int:
-        """The first tree behind this one that holds something, or NONE."""
+        """The first non-empty tree after this one, or NONE."""
         row = tree >> 5
         later = self.steps[row] & native.above(tree & 31)
         if later == 0:
@@ -172,7 +172,7 @@ class Bins:
         return row * 32 + native.low_bit(later)
 
     def largest(self) -> int:
-        """The last chunk of all, or NONE."""
+        """The last chunk in (size, address) order, or NONE."""
         if self.rows == 0:
             return native.NONE
         row = native.high_bit(self.rows)

@@ -1,17 +1,17 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.allocator.bins cimport Bins
-from bfcviz.allocator.chunks cimport ChunkTable
-from bfcviz.allocator.regions cimport RegionTable
+from bfcviz.allocator.chunk_table cimport ChunkTable
+from bfcviz.allocator.region_table cimport RegionTable
 from bfcviz.events cimport event_record
 from bfcviz.events.log cimport EventLog
 from bfcviz.native cimport u8, u16, u32, u64
 
 
 @cython.final
-cdef class Space:
+cdef class ChunkSpace:
     cdef ChunkTable table
     cdef Bins bins
     cdef RegionTable regions
@@ -27,24 +27,24 @@ cdef class Space:
     cdef u64 chunks_in_use
 
     cdef bint reserve(self) noexcept nogil
-    @cython.locals(c="storage.Chunk *")
+    @cython.locals(c="structs.Chunk *")
     cdef void put_in_bin(self, u32 h) noexcept nogil
     cdef void take_from_bin(self, u32 h) noexcept nogil
-    @cython.locals(c="storage.Chunk *", o="storage.Chunk *", other=u32)
+    @cython.locals(c="structs.Chunk *", o="structs.Chunk *", other=u32)
     cdef u32 split(self, u32 h, u64 front, u8 flags) noexcept nogil
-    @cython.locals(c="storage.Chunk *", o="storage.Chunk *", other=u32)
+    @cython.locals(c="structs.Chunk *", o="structs.Chunk *", other=u32)
     cdef void merge_next(self, u32 h) noexcept nogil
-    @cython.locals(c="storage.Chunk *")
-    cdef void hand_out(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
-    @cython.locals(c="storage.Chunk *")
-    cdef void take_back(self, u32 h, u64 freed_at) noexcept nogil
-    @cython.locals(c="storage.Chunk *", r="storage.Region *", h=u32, last=u32, index=u64)
+    @cython.locals(c="structs.Chunk *")
+    cdef void mark_allocated(self, u32 h, u64 requested, u32 label, u16 stream, int bin) noexcept nogil
+    @cython.locals(c="structs.Chunk *")
+    cdef void mark_free(self, u32 h, u64 freed_at) noexcept nogil
+    @cython.locals(c="structs.Chunk *", r="structs.Region *", h=u32, last=u32, index=u64)
     cdef u32 extend(self, u64 address, u64 size, u64 requested, bint join) noexcept nogil
-    @cython.locals(r="storage.Region *", h=u32, following=u32, size=u64, slot=u16)
+    @cython.locals(r="structs.Region *", h=u32, following=u32, size=u64, slot=u16)
     cdef void release(self, u64 index) noexcept nogil
     @cython.locals(h=u32)
     cdef bint is_free(self, u64 index) noexcept nogil
-    @cython.locals(index=u64, h=u32, c="storage.Chunk *")
+    @cython.locals(index=u64, h=u32, c="structs.Chunk *")
     cdef int diagnose(self, u64 address) noexcept nogil
     cdef void forget_chunks(self) noexcept nogil
     @cython.locals(h=u32)

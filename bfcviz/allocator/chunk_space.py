@@ -1,4 +1,4 @@
-"""Space: the heap's chunks and the seven things that can happen to them. Each is one event.
+"""ChunkSpace: the heap's chunks and the six changes to them. Each change is one event.
 
 ::
 
@@ -6,27 +6,27 @@
     |AAAAAA|......|BBBBBBBBBBBB|..............|    |CCCC|............|
      in use  free      in use        free
 
-    extend     a region comes, as one free chunk         release    a wholly free region goes
-    split      AB........ -> AB|........                 merge      ....|........ -> ............
-    hand out   a free chunk is given to a caller         take back  and comes back
+    extend           add a region as one free chunk      release      remove a wholly free region
+    split            AB........ -> AB|........           merge        ....|........ -> ............
+    mark_allocated   a free chunk becomes in use         mark_free    a chunk in use becomes free
 
-Chunks tile their region. What is chosen, and when, is the heap's business (heap.py); here are only the books:
-who lies where, what is free, the totals, and the log, which a model of the heap can follow from events alone.
+Chunks cover their region without gaps. The heap (heap.py) chooses which chunk to change, and when; this class keeps the
+tables of chunks, free chunks and regions, the totals, and the log, from which a model can follow the heap.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.bins import Bins
-from bfcviz.allocator.chunks import ChunkTable
-from bfcviz.allocator.regions import RegionTable
+from bfcviz.allocator.chunk_table import ChunkTable
+from bfcviz.allocator.region_table import RegionTable
 from bfcviz.events import event_record
 from bfcviz.events.log import EventLog
 
 
-class Space:
-    """Chunks, bins, regions, totals and the log of what happens to them.
+class ChunkSpace:
+    """Chunks, bins, regions, totals and the log of their changes.
 
-    Every method leaves the books balanced; `reserve` first, then nothing can run out of memory half-way.
+    Every method keeps the tables consistent. Call `reserve` before, so that no method runs out of memory half-way.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -45,27 +45,27 @@ class Space:
         self.chunks_in_use = 0
 
     def reserve(self) -> bool:
-        """Memory for the chunks one operation may make: a region's, a padding, a remainder."""
+        """Allocate memory for the chunks of one operation: a region's, a padding, a remainder; False without memory."""
         if self.table.count + 4 > self.table.room and not self.bins.reserve(self.table.room * 2):
             return False
         return self.table.reserve(4)
 
     def put_in_bin(self, h: int) -> None:
-        """Let searches find the free chunk h."""
-        c = storage.chunk_at(self.table.chunks, h)
+        """Add the free chunk h to the bins."""
+        c = structs.chunk_at(self.table.chunks, h)
         c.binned = 1
         self.bins.insert(h, c.size, c.address)
 
     def take_from_bin(self, h: int) -> None:
-        """Let searches no longer find it."""
+        """Remove h from the bins."""
         self.bins.remove(h)
         self.table.chunks[h].binned = 0
 
     def split(self, h: int, front: int, flags: int) -> int:
-        """Cut the free chunk h, in no bin, after `front` bytes; returns the remainder, in no bin either."""
+        """Split the free chunk h after `front` bytes; returns the remainder. Neither is in a bin."""
         other = self.table.new()
-        c = storage.chunk_at(self.table.chunks, h)
-        o = storage.chunk_at(self.table.chunks, other)
+        c = structs.chunk_at(self.table.chunks, h)
+        o = structs.chunk_at(self.table.chunks, other)
         o.address = c.address + front
         o.size = c.size - front
         o.freed_at = c.freed_at
@@ -80,10 +80,10 @@ class Space:
         return other
 
     def merge_next(self, h: int) -> None:
-        """Join the free chunk h with its next one; neither is in a bin."""
-        c = storage.chunk_at(self.table.chunks, h)
+        """Merge the free chunk h with the next one; neither is in a bin."""
+        c = structs.chunk_at(self.table.chunks, h)
         other = c.next
-        o = storage.chunk_at(self.table.chunks, other)
+        o = structs.chunk_at(self.table.chunks, other)
         c.size += o.size
         c.freed_at = o.freed_at if o.freed_at > c.freed_at else c.freed_at
         c.next = o.next
@@ -92,9 +92,9 @@ class Space:
         self.log.merge(h, c.region, other, o.address, o.size, native.bin_of(c.size))
         self.table.delete(other)
 
-    def hand_out(self, h: int, requested: int, label: int, stream: int, bin: int) -> None:
-        """Give the free chunk h, in no bin, to a caller."""
-        c = storage.chunk_at(self.table.chunks, h)
+    def mark_allocated(self, h: int, requested: int, label: int, stream: int, bin: int) -> None:
+        """Mark the free chunk h, in no bin, as in use."""
+        c = structs.chunk_at(self.table.chunks, h)
         c.requested = requested
         c.allocation_id = self.next_id
         c.born = self.log.written & native.LOW_32
@@ -113,9 +113,9 @@ class Space:
         if c.size > self.largest_alloc:
             self.largest_alloc = c.size
 
-    def take_back(self, h: int, freed_at: int) -> None:
-        """Take the chunk h from its caller; it is free and in no bin. `freed_at` > 0 holds it back from merging."""
-        c = storage.chunk_at(self.table.chunks, h)
+    def mark_free(self, h: int, freed_at: int) -> None:
+        """Mark the chunk h as free, in no bin. `freed_at` > 0 defers its merging."""
+        c = structs.chunk_at(self.table.chunks, h)
         self.table.leave(h, c.address)
         c.allocation_id = 0
         c.freed_at = freed_at
@@ -128,12 +128,12 @@ class Space:
         )  # fmt: skip
 
     def extend(self, address: int, size: int, requested: int, join: bool) -> int:
-        """A region comes; returns its one free chunk, in no bin.
+        """Add a region; returns its one free chunk, in no bin.
 
-        With `join` it lengthens the region that ends where it begins, and the chunk is linked behind its last.
+        With `join` it extends the region that ends where it begins, and the chunk follows that region's last chunk.
         """
         h = self.table.new()
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         c.address = address
         c.size = size
         self.pool_bytes += size
@@ -141,7 +141,7 @@ class Space:
             self.peak_pool = self.pool_bytes
         index = self.regions.count_below(address)
         if join and index > 0:
-            r = storage.region_at(self.regions.regions, index - 1)
+            r = structs.region_at(self.regions.regions, index - 1)
             if r.address + r.size == address:
                 r.size += size
                 last = r.first
@@ -158,7 +158,7 @@ class Space:
         return h
 
     def is_free(self, index: int) -> bool:
-        """Whether no chunk of a region is in use."""
+        """Whether a region has no chunk in use."""
         h = self.regions.regions[index].first
         while h != native.NONE:
             if self.table.chunks[h].allocation_id != 0:
@@ -167,25 +167,25 @@ class Space:
         return True
 
     def diagnose(self, address: int) -> int:
-        """Why nothing in use begins at an address."""
+        """Why no chunk in use begins at an address: `native.FREE_FOREIGN`, `FREE_INTERIOR` or `FREE_DOUBLE`."""
         index = self.regions.containing(address)
         if index == self.regions.count:
             return native.FREE_FOREIGN
         h = self.regions.regions[index].first
-        c = storage.chunk_at(self.table.chunks, h)
+        c = structs.chunk_at(self.table.chunks, h)
         while address - c.address >= c.size:
-            c = storage.chunk_at(self.table.chunks, c.next)
+            c = structs.chunk_at(self.table.chunks, c.next)
         if c.allocation_id != 0:
             return native.FREE_INTERIOR
         return native.FREE_DOUBLE
 
     def release(self, index: int) -> None:
-        """A wholly free region goes.
+        """Remove a wholly free region.
 
-        Chunks held apart are joined in the log first, so that one chunk goes with it; their handles are given
-        back in address order, as TensorFlow does.
+        Held chunks are merged in the log first, so that the region is released as one chunk. Their handles are deleted
+        in address order, as in TensorFlow.
         """
-        r = storage.region_at(self.regions.regions, index)
+        r = structs.region_at(self.regions.regions, index)
         slot = r.slot
         h = r.first
         size = 0
@@ -206,7 +206,7 @@ class Space:
         self.regions.remove(index)
 
     def forget_chunks(self) -> None:
-        """The end: nothing is in use or free any more. Regions are the caller's to give back."""
+        """Remove all chunks, in use or free. The caller returns the regions."""
         self.table.forget()
         self.bins.forget()
         self.bytes_in_use = 0
@@ -215,6 +215,6 @@ class Space:
         self.pool_bytes = 0
 
     def largest_free(self) -> int:
-        """Bytes of the largest free chunk, 0 where nothing is free."""
+        """Bytes of the largest free chunk, 0 without one."""
         h = self.bins.largest()
         return 0 if h == native.NONE else self.bins.keys[h].size

@@ -1,57 +1,57 @@
 """HeldQueue: freed chunks that may not be merged yet.
 
-With timestamps every free gets a number, and memory freed at number n may only be merged (and so be handed out in
-another shape) once the safe frontier has passed n: by then no work queued on the device touches it any more.
+With timestamps every free gets a number. Memory freed at number n may be merged, and so allocated in another shape,
+only after the safe frontier has passed n: from then on no work queued on the device uses it.
 """
 
 from typing import Any
 
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class HeldQueue:
-    """Handles of freed chunks, in the order they were freed; some may have been handed out or merged since."""
+    """Handles of freed chunks, in the order of their frees; some may be allocated or merged since."""
 
     def __init__(self) -> None:
-        self.waiting = storage.no_u32()
-        self.due = storage.no_u32()
+        self.waiting = structs.no_u32()
+        self.due = structs.no_u32()
         self.count = 0
         self.room = 0
 
     def __dealloc__(self) -> None:
-        storage.release(self.waiting)
-        storage.release(self.due)
+        structs.release(self.waiting)
+        structs.release(self.due)
 
     def reserve(self) -> bool:
-        """Make sure one more needs no memory."""
+        """Allocate memory for one more handle; False where there is none."""
         if self.count < self.room:
             return True
         room = self.room * 2 + 64
-        waiting = storage.grow_u32(self.waiting, room)
-        if storage.is_null(waiting):
+        waiting = structs.grow_u32(self.waiting, room)
+        if structs.is_null(waiting):
             return False
         self.waiting = waiting
-        due = storage.grow_u32(self.due, room)
-        if storage.is_null(due):
+        due = structs.grow_u32(self.due, room)
+        if structs.is_null(due):
             return False
         self.due = due
         self.room = room
         return True
 
     def push(self, h: int) -> None:
-        """Let h wait; `reserve` first."""
+        """Add h; call `reserve` before."""
         self.waiting[self.count] = h
         self.count += 1
 
     def select(self, chunks: Any, frontier: int, every: bool) -> int:
-        """Move what is safe by now (or every one) to `due`; returns how many. Safe ones lose their number."""
+        """Move safe chunks (or every chunk) to `due`; returns their count. `freed_at` of safe chunks becomes 0."""
         taken = 0
         kept = 0
         for i in range(self.count):
             h = self.waiting[i]
-            c = storage.chunk_at(chunks, h)
+            c = structs.chunk_at(chunks, h)
             if c.binned == 0:
-                continue  # merged, handed out or released since
+                continue  # merged, allocated or released since
             if c.freed_at < frontier:
                 c.freed_at = 0
             if c.freed_at == 0 or every:

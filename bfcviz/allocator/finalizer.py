@@ -1,39 +1,41 @@
-"""Closing: gives a heap's memory back when its allocator is dropped.
+"""Finalizer: release a heap's memory when its allocator is collected or closed.
 
-Always plain Python, in an object of its own: compiled classes under Python's limited C interface have no finalizers.
+Always plain Python, in an object of its own: compiled classes have no finalizers under Python's limited C interface.
 """
 
 import sys
 
 from bfcviz import _forks
 from bfcviz.allocator.heap import Heap
-from bfcviz.allocator.reclaim.trimming import settle
+from bfcviz.allocator.reclaim.trimming import wait_for_growth
 from bfcviz.events.log import EventLog
 
 
-class _Growth:
-    """Lets a fork wait until no other thread is in the sub-allocator: the child could not go on there."""
+class _GrowthLock:
+    """Makes a fork wait until no other thread is in the sub-allocator: the child could not continue that call."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
 
     def acquire(self, _blocking: bool, timeout: float) -> bool:
-        settle(self._heap, int(timeout * 1e9))
+        wait_for_growth(self._heap, int(timeout * 1e9))
         return False
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: `acquire` takes no lock."""
 
     def _at_fork_reinit(self) -> None:
-        """The heap knows (`Heap.is_cut`)."""
+        """Do nothing: the heap detects the fork (`Heap.was_forked_while_growing`)."""
 
 
-class Closing:
-    """Owned by an allocator, and by nothing else; what it holds may lie in a cycle with that allocator.
+class Finalizer:
+    """Releases the regions and ends the log.
+
+    Only the allocator owns it. Its members may be in a reference cycle with the allocator.
 
     Args:
-        heap: releases its regions.
-        log: is ended.
+        heap: its regions are released.
+        log: it is closed.
     """
 
     def __init__(self, heap: Heap, log: EventLog) -> None:
@@ -41,18 +43,18 @@ class Closing:
         self._log = log
         self._is_ending = sys.is_finalizing
         self._is_compiled = "bfcviz._heap" in sys.modules
-        self._growth = _forks.keep(_Growth(heap), _forks.FIRST)
+        self._growth_lock = _forks.keep(_GrowthLock(heap), _forks.FIRST)
 
     def close(self) -> None:
-        """Do it now; once."""
+        """Release the memory and end the log; a second call does nothing."""
         if not self._heap.closed:
             self._heap.release_all()
             self._heap.frees.wake_waiters()
             self._log.close()
 
     def __del__(self) -> None:
-        # Nobody waits for memory of a heap that nobody has; and as Python ends, waking could not be done any more.
-        # Then the modules of an uncompiled heap may be gone too: its memory goes with the process.
+        # No thread waits for memory of a heap without references, so none is woken; at the end of Python waking would
+        # fail. Then the modules of an uncompiled heap may be unloaded too: its memory is freed with the process.
         if not self._heap.closed and (self._is_compiled or not self._is_ending()):
             self._heap.release_all()
             self._log.close()

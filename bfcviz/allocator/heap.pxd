@@ -1,12 +1,12 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.allocator.free_signal cimport FreeSignal
 from bfcviz.allocator.deferred_merge cimport HeldQueue
 from bfcviz.allocator.reclaim.page_ages cimport PageAges
 from bfcviz.allocator.sizes cimport double, padding_of, round_up, smaller
-from bfcviz.allocator.chunk_space cimport Space
+from bfcviz.allocator.chunk_space cimport ChunkSpace
 from bfcviz.allocator.sub_allocators.base cimport SubAllocator
 from bfcviz.events cimport event_record
 from bfcviz.native cimport u16, u32, u64
@@ -14,25 +14,25 @@ from bfcviz.native cimport u16, u32, u64
 
 @cython.final
 cdef class Heap:
-    cdef Space space
+    cdef ChunkSpace space
     cdef SubAllocator source
     cdef native.SpinLock *lock  # the log's: guards everything but the sub-allocator
-    cdef native.Mutex *growth   # whoever holds it may call the sub-allocator, add and release regions
+    cdef native.Mutex *growth   # its holder may call the sub-allocator, add and release regions
     cdef u64 limit
-    cdef u64 first_region       # size of the first region to ask for
-    cdef u64 next_region        # size of the next region to ask for
-    cdef u64 max_waste          # a chunk that would waste so many bytes is split
+    cdef u64 first_region       # size of the first region to request
+    cdef u64 next_region        # size of the next region to request
+    cdef u64 max_waste          # a chunk is split if it would waste this many bytes or more
     cdef bint collects
     cdef bint honours_alignment
     cdef bint timestamps
     cdef u64 timing_count       # frees so far, with timestamps
     cdef u64 frontier
     cdef HeldQueue held         # freed chunks not yet safe to merge
-    cdef PageAges page_ages     # on where the sub-allocator takes pages back
+    cdef PageAges page_ages     # on if the sub-allocator discards pages
     cdef bint bad_grant
-    cdef readonly u64 rejected_frees    # through the C pointer, which cannot raise
+    cdef readonly u64 rejected_frees    # failed frees through the C pointer, which cannot raise
     cdef u16 grower             # thread that is in the sub-allocator now, 0 = none
-    cdef u64 generation         # of the process in which it went there
+    cdef u64 generation         # of the process in which that thread entered it
     cdef readonly bint closed
     cdef readonly FreeSignal frees  # for threads that wait for memory
 
@@ -41,20 +41,20 @@ cdef class Heap:
     @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
 
-    @cython.locals(h=u32, c="storage.Chunk *")
+    @cython.locals(h=u32, c="structs.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    @cython.locals(c="storage.Chunk *", bin=int, padding=u64, aligned=u32)
+    @cython.locals(c="structs.Chunk *", bin=int, padding=u64, aligned=u32)
     cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
-    @cython.locals(c="storage.Chunk *", p=u32)
+    @cython.locals(c="structs.Chunk *", p=u32)
     cdef u32 coalesce(self, u32 h, bint ignore_held) noexcept nogil
-    @cython.locals(c="storage.Chunk *")
+    @cython.locals(c="structs.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
-    cdef void reject(self) noexcept nogil
+    cdef void count_rejected_free(self) noexcept nogil
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
     cpdef void set_safe_frontier(self, u64 count) noexcept nogil
     cpdef void clear_stats(self) noexcept nogil
@@ -62,12 +62,12 @@ cdef class Heap:
     @cython.locals(address=u64, size=u64)
     cpdef void release_all(self) noexcept nogil
 
-    cdef bint resume(self) noexcept nogil
+    cdef bint begin_operation(self) noexcept nogil
     @cython.locals(address=u64)
-    cdef u64 ask(self, u64 alignment, u64 num_bytes) noexcept nogil
-    cdef void call_take_back(self, u64 address, u64 num_bytes) noexcept nogil
+    cdef u64 request_region(self, u64 alignment, u64 num_bytes) noexcept nogil
+    cdef void return_region(self, u64 address, u64 num_bytes) noexcept nogil
     cpdef bint is_growing_here(self) noexcept nogil
-    cdef bint is_cut(self) noexcept nogil
+    cdef bint was_forked_while_growing(self) noexcept nogil
     @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64, h=u32)
     cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
     @cython.locals(i=u64, total=u64)
@@ -75,5 +75,5 @@ cdef class Heap:
     @cython.locals(i=u64, address=u64, size=u64)
     cdef void release_free_regions(self) noexcept nogil
 
-    @cython.locals(i=u64, h=u32, c="storage.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
+    @cython.locals(i=u64, h=u32, c="structs.Chunk *", count=u64, merged=u32, satisfied=cython.bint)
     cdef bint merge_held(self, u64 needed) noexcept nogil

@@ -1,22 +1,22 @@
-"""Heap: TensorFlow's best-fit-with-coalescing algorithm, choosing which chunk serves which request.
+"""Heap: TensorFlow's best-fit-with-coalescing algorithm; chooses the chunk for each request.
 
 ::
 
     allocate(n)   round n up to 256 -> smallest free chunk that fits -> split it if the rest is worth keeping
-                  none fits: extend the pool -> merge chunks held back -> release free regions and extend -> fail
+                  none fits: extend the pool -> merge held chunks -> release free regions and extend -> fail
     free(p)       mark free -> merge with the next chunk, if free -> and into the previous one, if free
 
-Every address it gives is the one tsl::BFCAllocator of TensorFlow 2.21 would give, but where that one hangs,
-corrupts itself or aborts (`bfc.py` has the table). Source: its header and behaviour; the rules' proof is the
-conformance test. The books are kept by `Space`, one event for each thing that happens.
+Every address equals the one that tsl::BFCAllocator of TensorFlow 2.21 returns, except where that class hangs,
+corrupts itself or aborts (`bfc.py` has the table). Source: its header and behaviour; the conformance test proves
+the rules. `ChunkSpace` changes the tables and writes one event for each change.
 
-Locks: `lock` guards all books and is held for less than a microsecond. It is let go while the sub-allocator is called,
-which may take long or need the GIL; meanwhile `growth` keeps every other thread out of the regions.
+Locks: `lock` guards all tables and is held for less than a microsecond. It is released while the sub-allocator runs,
+which may take long or need the GIL; meanwhile `growth` keeps all other threads from changing the regions.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
-from bfcviz.allocator.chunk_space import Space
+from bfcviz.allocator import structs
+from bfcviz.allocator.chunk_space import ChunkSpace
 from bfcviz.allocator.deferred_merge import HeldQueue
 from bfcviz.allocator.free_signal import FreeSignal
 from bfcviz.allocator.reclaim.page_ages import PageAges
@@ -27,10 +27,10 @@ from bfcviz.events.log import EventLog
 
 
 class Heap:
-    """The algorithm. Methods with C types in heap.pxd are the inner face; `bfc.BFCAllocator` is the public one.
+    """The algorithm, for callers with C types (heap.pxd); `bfc.BFCAllocator` is the public interface.
 
-    `allocate` returns an address, or a number below 256: 0 for an empty request, else why it failed
-    (`native.FAILED_...`). `free` returns 0 or why the address was no good (`native.FREE_...`).
+    `allocate` returns an address, or a number below 256: 0 for an empty request, else the reason of the failure
+    (`native.FAILED_...`). `free` returns 0, or the reason why the address is invalid (`native.FREE_...`).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Heap:
         timestamps: bool,
         honours_alignment: bool,
     ) -> None:
-        self.space = Space(log)
+        self.space = ChunkSpace(log)
         self.source = source
         self.lock = self.space.log.lock
         self.growth = native.mutex_new()
@@ -72,7 +72,7 @@ class Heap:
     # -- the two operations -------------------------------------------------------------------------------------
 
     def allocate(self, requested: int, alignment: int, freed_before: int, label: int, stream: int) -> int:
-        """An address for the request, or a number that says why there is none."""
+        """Allocate a chunk; returns its address, or a number below 256 that says why there is none."""
         if requested == 0:
             return 0
         if requested > native.MAX_REQUEST:
@@ -81,9 +81,9 @@ class Heap:
             return native.FAILED_ALIGNMENT
         rounded = round_up(requested)
         native.spin_lock(self.lock)
-        if not self.resume():
+        if not self.begin_operation():
             native.spin_unlock(self.lock)
-            return native.FAILED_BOOKS
+            return native.FAILED_TABLES
         h = self.find_now(rounded, alignment, freed_before)
         if h == native.NONE:
             h = self.find_by_growing(rounded, alignment, freed_before)
@@ -97,30 +97,30 @@ class Heap:
                 label, stream, native.bin_of(rounded),
             )  # fmt: skip
             address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
-            if self.is_cut():
+            if self.was_forked_while_growing():
                 address = native.FAILED_FORKED
         native.spin_unlock(self.lock)
         return address
 
     def free(self, address: int) -> int:
-        """Take the chunk at an address back; 0, or why it is no chunk's in use."""
+        """Free the chunk in use at an address; returns 0, or the reason why no chunk in use begins there."""
         native.spin_lock(self.lock)
-        if not self.resume():
+        if not self.begin_operation():
             native.spin_unlock(self.lock)
-            return native.FREE_BOOKS
+            return native.FREE_TABLES
         h = self.space.table.find(address)
         if h == native.NONE:
-            reason = 0 if self.closed else self.space.diagnose(address)  # its memory went back with the rest
+            reason = 0 if self.closed else self.space.diagnose(address)  # `release_all` returned its memory
             native.spin_unlock(self.lock)
             return reason
         self.page_ages.note(address, self.space.table.chunks[h].size, self.space.bytes_in_use)
         if self.timestamps:
             self.timing_count += 1
-            self.space.take_back(h, self.timing_count)
+            self.space.mark_free(h, self.timing_count)
             self.space.put_in_bin(h)
             self.held.push(h)
         else:
-            self.space.take_back(h, 0)
+            self.space.mark_free(h, 0)
             self.space.put_in_bin(self.coalesce(h, False))
         due = self.page_ages.due(self.space.bytes_in_use, self.space.log.time)
         native.spin_unlock(self.lock)
@@ -130,28 +130,28 @@ class Heap:
             self.frees.wake_waiters()
         return 0
 
-    def reject(self) -> None:
-        """Count a free that could not be carried out, nor raise."""
+    def count_rejected_free(self) -> None:
+        """Count a failed free; a C callback cannot raise."""
         native.spin_lock(self.lock)
         self.rejected_frees += 1
         native.spin_unlock(self.lock)
 
     def put_mark(self, label: int, value: int) -> None:
-        """Write a mark of the user's own."""
+        """Record a mark of the user."""
         native.spin_lock(self.lock)
         self.space.log.tick()
         self.space.log.mark(label, value)
         native.spin_unlock(self.lock)
 
     def set_safe_frontier(self, count: int) -> None:
-        """Chunks freed before this count may be merged from now on; it never goes back."""
+        """Allow merging of chunks freed before this count; it never goes down."""
         native.spin_lock(self.lock)
         if count > self.frontier:
             self.frontier = count
         native.spin_unlock(self.lock)
 
     def clear_stats(self) -> None:
-        """Count requests and peaks anew."""
+        """Restart the counts of requests and the peaks."""
         native.spin_lock(self.lock)
         self.space.num_allocs = 0
         self.space.peak_in_use = self.space.bytes_in_use
@@ -159,13 +159,13 @@ class Heap:
         native.spin_unlock(self.lock)
 
     def set_replaying(self, on: bool) -> None:
-        """Let events carry the replayed operations' times, not the clock's."""
+        """Give events the times of the replayed operations instead of the clock's."""
         native.spin_lock(self.lock)
         self.space.log.replaying = on
         native.spin_unlock(self.lock)
 
     def release_all(self) -> None:
-        """The end: give every region back, whatever is in use. Requests fail from now on."""
+        """Return every region to the sub-allocator, even those in use. All later requests fail."""
         native.mutex_lock(self.growth)
         native.spin_lock(self.lock)
         self.closed = True
@@ -175,19 +175,19 @@ class Heap:
             address = self.space.regions.regions[0].address
             size = self.space.regions.regions[0].size
             self.space.regions.remove(0)
-            self.call_take_back(address, size)
+            self.return_region(address, size)
         native.spin_unlock(self.lock)
         native.mutex_unlock(self.growth)
 
     # -- finding a chunk ----------------------------------------------------------------------------------------
 
     def find(self, rounded: int, alignment: int, freed_before: int) -> int:
-        """The best fit: smallest size, then lowest address, that is aligned and was freed in time; or NONE."""
+        """The best fit (smallest size, then lowest address) that is aligned and was freed in time; or NONE."""
         h = self.space.bins.at_least(rounded, 0)
         if freed_before == 0 and (alignment <= native.MIN_CHUNK or not self.honours_alignment):
             return h
         while h != native.NONE:
-            c = storage.chunk_at(self.space.table.chunks, h)
+            c = structs.chunk_at(self.space.table.chunks, h)
             if (freed_before == 0 or c.freed_at <= freed_before) and (
                 not self.honours_alignment or c.size >= rounded + padding_of(c.address, alignment)
             ):
@@ -196,13 +196,13 @@ class Heap:
         return h
 
     def find_now(self, rounded: int, alignment: int, freed_before: int) -> int:
-        """A chunk there is already; chunks that have become safe are merged first."""
+        """Find an existing chunk; held chunks that became safe are merged first."""
         if self.held.count > 0:
             self.merge_held(0)
         return self.find(rounded, alignment, freed_before)
 
     def find_by_growing(self, rounded: int, alignment: int, freed_before: int) -> int:
-        """A chunk made by extending, by merging what is held back, or by trading free regions for a new one."""
+        """Make a chunk: extend the pool, merge held chunks, or replace free regions by a new one."""
         if self.is_growing_here():
             return native.NONE
         native.spin_unlock(self.lock)
@@ -210,13 +210,15 @@ class Heap:
         native.spin_lock(self.lock)
         self.bad_grant = False
         h = native.NONE
-        if not self.closed and self.resume():
+        if not self.closed and self.begin_operation():
             h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
             if h == native.NONE and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
             if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
-                if not self.resume():  # a refusing sub-allocator let others at the memory for the books
+                if (
+                    not self.begin_operation()
+                ):  # others may have used up the table room while the lock was released
                     h = native.NONE
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -224,8 +226,8 @@ class Heap:
         return h
 
     def serve(self, h: int, rounded: int, requested: int, alignment: int, label: int, stream: int) -> int:
-        """Give the free chunk h to the caller, cut to size; returns its address."""
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        """Allocate from the free chunk h, split to size; returns the address."""
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         bin = native.bin_of(c.size)
         self.space.take_from_bin(h)
         if self.honours_alignment:
@@ -234,24 +236,24 @@ class Heap:
                 aligned = self.space.split(h, padding, event_record.PADDING)
                 self.space.put_in_bin(h)
                 h = aligned
-                c = storage.chunk_at(self.space.table.chunks, h)
+                c = structs.chunk_at(self.space.table.chunks, h)
         if c.size >= rounded * 2 or c.size - rounded >= self.max_waste:
             self.space.put_in_bin(self.space.split(h, rounded, 0))
-        self.space.hand_out(h, requested, label, stream, bin)
+        self.space.mark_allocated(h, requested, label, stream, bin)
         return c.address
 
     # -- merging ------------------------------------------------------------------------------------------------
 
     def mergeable(self, h: int, ignore_held: bool) -> bool:
-        """Whether h is free and may be merged."""
+        """Whether h is free and may be merged now."""
         if h == native.NONE:
             return False
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         return c.allocation_id == 0 and (ignore_held or c.freed_at == 0)
 
     def coalesce(self, h: int, ignore_held: bool) -> int:
         """Merge the free chunk h, in no bin, with its free neighbours; returns the survivor, in no bin."""
-        c: storage.Chunk = storage.chunk_at(self.space.table.chunks, h)
+        c: structs.Chunk = structs.chunk_at(self.space.table.chunks, h)
         if not ignore_held and c.freed_at > 0:
             return h
         if self.mergeable(c.next, ignore_held):
@@ -265,37 +267,37 @@ class Heap:
         return h
 
     def merge_held(self, needed: int) -> bool:
-        """Merge chunks whose count has become safe (needed = 0), or any until one has `needed` bytes."""
+        """Merge held chunks that became safe (needed = 0), or any of them until one has `needed` bytes."""
         count = self.held.select(self.space.table.chunks, self.frontier, needed > 0)
         satisfied = needed == 0
         for i in range(count):
             h = self.held.due[i]
             if self.space.table.chunks[h].binned == 0:
-                continue  # merged into another of them
+                continue  # already merged into another held chunk
             if needed > 0 and satisfied:
                 self.held.push(h)
                 continue
             self.space.take_from_bin(h)
             merged = self.coalesce(h, needed > 0)
             self.space.put_in_bin(merged)
-            c = storage.chunk_at(self.space.table.chunks, merged)
+            c = structs.chunk_at(self.space.table.chunks, merged)
             if needed > 0 and merged != h and c.freed_at > 0:
                 self.held.push(merged)
             if needed > 0 and c.size >= needed:
                 satisfied = True
         return satisfied
 
-    # -- regions: all under `growth` too ------------------------------------------------------------------------
+    # -- regions: all methods hold `growth` too -----------------------------------------------------------------
 
-    def resume(self) -> bool:
-        """Just locked: read the clock; is there memory for the books of one operation?"""
+    def begin_operation(self) -> bool:
+        """Read the clock after locking; returns whether the tables have room for one operation."""
         self.space.log.tick()
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
             return True
         return self.space.reserve() and (not self.timestamps or self.held.reserve())
 
-    def ask(self, alignment: int, num_bytes: int) -> int:
-        """A region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
+    def request_region(self, alignment: int, num_bytes: int) -> int:
+        """Get a region from the sub-allocator, called without the heap's lock; 0 = refused or unusable."""
         self.grower = native.thread_number()
         self.generation = native.generation()
         native.spin_unlock(self.lock)
@@ -309,14 +311,14 @@ class Heap:
             return 0
         if self.source.received < num_bytes or (self.honours_alignment and address % native.MIN_CHUNK != 0):
             self.bad_grant = True
-            self.call_take_back(address, self.source.received)
+            self.return_region(address, self.source.received)
             return 0
         return address
 
-    def call_take_back(self, address: int, num_bytes: int) -> None:
-        """Give a region back to the sub-allocator, called without the heap's lock."""
-        if self.is_cut():
-            return  # it goes with this process
+    def return_region(self, address: int, num_bytes: int) -> None:
+        """Return a region to the sub-allocator, called without the heap's lock."""
+        if self.was_forked_while_growing():
+            return  # the operating system reclaims it when this process ends
         self.grower = native.thread_number()
         self.generation = native.generation()
         native.spin_unlock(self.lock)
@@ -325,33 +327,34 @@ class Heap:
         self.grower = 0
 
     def is_growing_here(self) -> bool:
-        """Whether the sub-allocator is under way and it is it who calls: waiting for its end would be for ever."""
+        """Whether the sub-allocator is running in this thread: waiting for it to return would deadlock."""
         return self.grower != 0 and self.grower == native.thread_number()
 
-    def is_cut(self) -> bool:
-        """Whether another thread was in the sub-allocator at the fork: no more regions come, the books are whole."""
+    def was_forked_while_growing(self) -> bool:
+        """Whether another thread was in the sub-allocator at the fork: the heap cannot grow, its tables are valid."""
         return self.grower != 0 and self.generation != native.generation() and not self.is_growing_here()
 
     def extend(self, rounded: int, alignment: int) -> bool:
-        """Get a region that holds `rounded` bytes, as large as the growth rule and the limit allow."""
-        # A sub-allocator may give more than asked, and the pool pass the limit: then this wraps, as in TensorFlow.
+        """Get a region of at least `rounded` bytes, as large as the growth rule and the limit allow."""
+        # A sub-allocator may grant more than requested, so the pool may exceed the limit: then this wraps, as in
+        # TensorFlow.
         available = native.wrap_64(self.limit - self.space.pool_bytes) // native.MIN_CHUNK * native.MIN_CHUNK
-        if rounded > available or self.is_cut() or not self.space.regions.reserve():
+        if rounded > available or self.was_forked_while_growing() or not self.space.regions.reserve():
             return False
         increased = False
         while rounded > self.next_region:
             self.next_region = double(self.next_region)
             increased = True
         num_bytes = self.next_region if self.next_region < available else available
-        address = self.ask(alignment, num_bytes)
+        address = self.request_region(alignment, num_bytes)
         while address == 0:
             num_bytes = smaller(num_bytes)
             if num_bytes < rounded or self.bad_grant:
                 return False
-            address = self.ask(alignment, num_bytes)
+            address = self.request_region(alignment, num_bytes)
         if not increased:
             self.next_region = double(self.next_region)
-        if not self.resume():
+        if not self.begin_operation():
             self.bad_grant = True
             return False
         h = self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing)
@@ -359,8 +362,8 @@ class Heap:
         return True
 
     def collect(self, rounded: int) -> bool:
-        """Release all wholly free regions, if that can make room for `rounded` bytes."""
-        if not self.collects or self.is_cut():
+        """Release all wholly free regions, if that makes room for `rounded` bytes."""
+        if not self.collects or self.was_forked_while_growing():
             return False
         total = 0
         for i in range(self.space.regions.count):
@@ -369,10 +372,10 @@ class Heap:
         if total == 0 or rounded > native.wrap_64(self.limit - self.space.pool_bytes + total):
             return False
         self.release_free_regions()
-        return self.resume()
+        return self.begin_operation()
 
     def release_free_regions(self) -> None:
-        """Release all that are wholly free."""
+        """Release all wholly free regions."""
         i = 0
         while i < self.space.regions.count:
             if not self.space.is_free(i):
@@ -381,4 +384,4 @@ class Heap:
             address = self.space.regions.regions[i].address
             size = self.space.regions.regions[i].size
             self.space.release(i)
-            self.call_take_back(address, size)
+            self.return_region(address, size)

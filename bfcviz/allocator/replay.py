@@ -1,4 +1,4 @@
-"""Replay: whole arrays of operations through a heap, at the heap's own speed."""
+"""Replay: run whole arrays of operations in a heap, at the heap's own speed."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,17 +16,17 @@ BATCH = 65_536  # operations between two chances to interrupt
 
 @dataclass(frozen=True)
 class Operations:
-    """What was asked of a heap, in order: n operations, one array a column.
+    """Operations on a heap, in order: n operations, one array per column.
 
     Attributes:
         kind: u1[n]; 0 allocate, 1 free, 2 set the safe frontier (to `size`), 3 clear the stats.
-        id: i8[n]; names the block: a free gives back what the allocate of the same id got. Freeing what was never
-            granted is nothing.
-        size: i8[n]; bytes asked for.
+        id: i8[n]; names the block: a free frees the block that the allocate of the same id got. A free of a block
+            that was never allocated is ignored.
+        size: i8[n]; bytes requested.
         alignment: i8[n] or one number, in bytes.
-        freed_before: i8[n]; with timestamps, only chunks freed before this count will do; 0 = any.
+        freed_before: i8[n]; with timestamps, use only chunks freed before this count; 0 = any.
         label: u4[n]; interned label ids, 0 = none.
-        time: i8[n]; nanoseconds, written into the events instead of the clock's.
+        time: i8[n]; nanoseconds, written into the events instead of the clock's time.
         thread: u2[n], stream: u2[n]; numbers, 0 = none.
     """
 
@@ -46,12 +46,12 @@ class Operations:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What each operation came to: arrays u8[n]; bytes.
+    """The result of each operation: arrays u8[n]; sizes in bytes.
 
     Attributes:
-        address: of the block allocated or freed; 0 where nothing was.
+        address: of the block allocated or freed; 0 without one.
         allocated_size: size of its chunk.
-        allocation_id: its number.
+        allocation_id: number of its request.
         bytes_in_use: in the heap after the operation.
         pool_bytes: in the heap after the operation.
         largest_free_chunk: in the heap after the operation.
@@ -67,11 +67,11 @@ class Replayed:
 
 @dataclass
 class Replay:
-    """Operations on their way through a heap; `run` goes on where it stopped.
+    """A replay in progress; `run` continues where it stopped.
 
     Attributes:
-        position: operations done so far.
-        result: what they came to; rows from `position` on are 0.
+        position: number of operations done.
+        result: their results; rows from `position` on are 0.
     """
 
     heap: Heap
@@ -94,7 +94,7 @@ class Replay:
         self.result = Replayed(*(np.zeros(n, np.uint64) for _ in range(6)))
 
     def run(self, stop: int | None = None) -> Replayed:
-        """Carry out operations up to `stop` (all by default)."""
+        """Run operations up to `stop` (all by default)."""
         last = len(self.operations) if stop is None else min(stop, len(self.operations))
         out = tuple(vars(self.result).values())
         while self.position < last:
@@ -117,7 +117,7 @@ def _shaped(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim and array.shape != (n,):
         raise InvalidRequest(
-            f"column {name!r} has shape {array.shape}; there are {n} operations: give ({n},)"
+            f"column {name!r} has shape {array.shape}; there are {n} operations: give shape ({n},)"
         )
     return array
 
@@ -143,7 +143,7 @@ def _check_range(name: str, array: Any, dtype: Any) -> None:
 def run_with_clock(
     heap: Heap, timed: bool, start: int, stop: int, columns: list[Any], live: Any, out: tuple[Any, ...]
 ) -> None:
-    """Run a batch; with `timed` the log's clock shows the operations' own times."""
+    """Run a batch; with `timed` the events carry the times of the operations."""
     heap.set_replaying(timed)
     try:
         run(heap, start, stop, *[*columns, live, *out])
@@ -156,7 +156,7 @@ def run(
     label: Any, thread: Any, stream: Any, live: Any, address_out: Any, size_out: Any, id_out: Any, in_use_out: Any,
     pool_out: Any, largest_out: Any,
 ) -> None:  # fmt: skip
-    """Carry out operations [start, stop); the columns of Operations in, those of Replayed out."""
+    """Run operations [start, stop); reads the columns of Operations, writes those of Replayed."""
     for i in range(start, stop):
         heap.source.operation = i
         heap.space.log.at(time[i], thread[i])

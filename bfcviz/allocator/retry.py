@@ -1,4 +1,4 @@
-"""Retry: a request without memory waits for another thread's free, as TensorFlow's allow_retry_on_failure does."""
+"""Retry a failed request after frees of other threads, as TensorFlow's allow_retry_on_failure does."""
 
 from functools import partial
 
@@ -9,10 +9,10 @@ from bfcviz.allocator.heap import Heap
 def allocate_after_free(
     heap: Heap, seconds: float, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
 ) -> int:
-    """Try again after each free of another thread, until the time is up; every try is an event.
+    """Try again after each free of another thread until the time is up; every failed try records an event.
 
     Returns:
-        What `Heap.allocate` returned last.
+        The result of the last `Heap.allocate`.
     """
     attempt = partial(try_heap, heap, num_bytes, alignment, freed_before, label, stream)
     address: int | None = heap.frees.try_after_frees(attempt, seconds)
@@ -22,6 +22,6 @@ def allocate_after_free(
 def try_heap(
     heap: Heap, num_bytes: int, alignment: int, freed_before: int, label: int, stream: int
 ) -> int | None:
-    """What `Heap.allocate` returns; None where there is no memory."""
+    """Call `Heap.allocate`; None where there is no memory."""
     address = heap.allocate(num_bytes, alignment, freed_before, label, stream)
     return None if address == native.FAILED_MEMORY else address

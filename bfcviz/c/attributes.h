@@ -1,9 +1,8 @@
-/* Attributes that compilers spell differently. */
+/* Attributes of functions and variables that depend on the compiler. */
 #pragma once
 
-/* A function in a header that not every file uses: without a warning, and inlined only where it is worth it.
-   */
+/* A header function that some files do not use: no warning; the compiler decides on inlining. */
 #define BFC_STATIC static __attribute__((unused))
 
-/* A thread's own variable, found without a call. */
+/* A thread-local variable, accessed without a call. */
 #define BFC_THREAD static __thread __attribute__((unused, tls_model("initial-exec")))

@@ -44,7 +44,7 @@ static inline int64_t bfc_clock_read(const bfc_clock *c) {
     return c->anchor_ns + (int64_t)(((unsigned __int128)(bfc_ticks() - c->anchor_ticks) * c->scale) >> 32);
 }
 
-/* Learn the counter's rate anew over the whole time since the start; never steps back. */
+/* Recalibrate the counter's rate over the whole time since the start; the clock never goes back. */
 BFC_STATIC void bfc_clock_anchor(bfc_clock *c) {
     if (!c->counter) return;
     int64_t before = bfc_clock_read(c), now = bfc_monotonic_ns() - c->origin_ns;
@@ -65,7 +65,7 @@ BFC_STATIC bfc_clock *bfc_clock_new(void) {
     c->counter = bfc_has_counter();
     if (!c->counter) return c;
     c->first_ticks = c->anchor_ticks = bfc_ticks();
-    /* 0.5 ms: good to about 100 ppm at once. */
+    /* After 0.5 ms the rate is accurate to about 100 ppm. */
     while (bfc_monotonic_ns() - c->origin_ns < 500000) continue;
     bfc_clock_anchor(c);
     return c;

@@ -1,5 +1,4 @@
-/* Numbers of the heap and its results. native.py has the same for the uncompiled heap; a test compares them.
-   */
+/* Constants of the heap. native.py has the same for the uncompiled heap; a test compares them. */
 #pragma once
 
 #include <stdint.h>
@@ -10,36 +9,36 @@ enum {
     BFC_ROWS = 56,             /* powers of two from 256 to 2^63 */
     BFC_TREES = 32 * BFC_ROWS, /* 32 a row */
     BFC_MAX_REGIONS = 65535,   /* slots are 16 bits wide */
-    BFC_FIRST_REGION = 2 << 20 /* bytes; with growth, TensorFlow 2.21 begins with 2 MiB */
+    BFC_FIRST_REGION = 2 << 20 /* bytes; with growth, TensorFlow 2.21 starts with 2 MiB */
 };
 
 /* Return pages of free memory. */
 enum {
-    BFC_PAGES_FROM = 1 << 20,  /* bytes of a free chunk from which its pages are given back */
-    BFC_PAGE_BLOCK = 1 << 18,  /* bytes that have one age */
-    BFC_PAGE_BLOCKS = 1 << 19, /* ages */
-    BFC_PAGE_SLICE = 16,       /* blocks given back while the heap's lock is held once */
-    BFC_PAGE_LOOKS = 4096,     /* blocks looked at meanwhile */
-    BFC_KEEP_PAGES = 64 << 20, /* bytes in use may fall by so many without a return of all free pages */
-    BFC_KEEP_MOST = 1 << 30    /* the most that becomes, after pages were wanted again at once */
+    BFC_PAGES_FROM = 1 << 20,  /* smallest free chunk whose pages are returned, in bytes */
+    BFC_PAGE_BLOCK = 1 << 18,  /* bytes per block; a block has one age */
+    BFC_PAGE_BLOCKS = 1 << 19, /* number of ages */
+    BFC_PAGE_SLICE = 16,       /* blocks returned while the heap's lock is held once */
+    BFC_PAGE_LOOKS = 4096,     /* blocks checked while the lock is held once */
+    BFC_KEEP_PAGES = 64 << 20, /* bytes in use may fall by this much without a return of all free pages */
+    BFC_KEEP_MOST = 1 << 30    /* its maximum, after pages were needed again at once */
 };
 
-/* Which pages are to be returned. */
+/* Which pages to return. */
 enum { BFC_IDLE_PAGES = 1, BFC_ALL_PAGES = 2 };
 
-/* Heap.allocate: numbers below any address that say why there is none. */
+/* Heap.allocate: reasons of a failure, numbers below any address. */
 enum {
     BFC_FAILED_MEMORY = 1,
     BFC_FAILED_SIZE = 2,
     BFC_FAILED_ALIGNMENT = 3,
-    BFC_FAILED_BOOKS = 4, /* no memory for the heap's own tables */
-    BFC_FAILED_GRANT = 5, /* the sub-allocator broke its promise */
+    BFC_FAILED_TABLES = 4, /* no memory for the heap's own tables */
+    BFC_FAILED_GRANT = 5,  /* the sub-allocator granted an invalid region */
     BFC_FAILED_CLOSED = 6,
     BFC_FAILED_FORKED = 7 /* another thread was in the sub-allocator when this process was forked */
 };
 
-/* Heap.free: why it did nothing. */
-enum { BFC_FREE_DOUBLE = 1, BFC_FREE_INTERIOR = 2, BFC_FREE_FOREIGN = 3, BFC_FREE_BOOKS = 4 };
+/* Heap.free: reasons of a failure. */
+enum { BFC_FREE_DOUBLE = 1, BFC_FREE_INTERIOR = 2, BFC_FREE_FOREIGN = 3, BFC_FREE_TABLES = 4 };
 
 #define BFC_NONE UINT32_C(0xFFFFFFFF) /* no chunk */
 #define BFC_LOW_32 UINT64_C(0xFFFFFFFF)

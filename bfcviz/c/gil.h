@@ -1,4 +1,4 @@
-/* Whether a thread has Python's lock, the GIL. */
+/* Whether a thread holds Python's lock, the GIL. */
 #pragma once
 
 #include <Python.h>
@@ -6,9 +6,9 @@
 
 #include "bfcviz/c/attributes.h"
 
-/* Whether this thread has the GIL. PyGILState_Check cannot tell: once there was a sub-interpreter it always
-   says yes. The limited interface lacks what can, so it is found by name. Since Python 3.12 the current state
-   is of the thread, before of the process. */
+/* Whether this thread holds the GIL. PyGILState_Check does not work: after the first sub-interpreter it
+   always returns 1. The limited interface lacks the right function, so it is looked up by name. Since Python
+   3.12 the current state belongs to the thread, before to the process. */
 typedef PyThreadState *(*bfc_state_of)(void);
 static bfc_state_of bfc_current_state = 0;
 

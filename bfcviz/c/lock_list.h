@@ -1,7 +1,7 @@
-/* All locks there are, so that they survive a fork.
+/* A list of all locks, so that they work after a fork.
 
-   A fork takes the spinlocks, whose holders never wait for the GIL, so that the child's copy of what they
-   guard is whole. In the child other threads' mutexes are free: those threads are not there. */
+   A fork takes the spinlocks, whose holders never wait for the GIL, so that the child's copy of the guarded
+   data is consistent. In the child, mutexes of other threads are reset: those threads do not exist there. */
 #pragma once
 
 #include <pthread.h>

@@ -16,9 +16,9 @@ typedef struct bfc_mutex {
     struct bfc_mutex *next; /* in lock_list.h */
 } bfc_mutex;
 
-/* No lock is held while its holder waits for the GIL, nor waited for with the GIL held: a thread that has the
-   GIL releases it, waits until the lock is free, and only then tries again. A thread without the GIL never
-   waits for it here: the thread that has it may be waiting for this one, with a lock of a framework's. */
+/* No thread waits for the GIL while it holds a lock, or for a lock while it holds the GIL: a thread with the
+   GIL releases it, waits until the lock is free, and then tries again. A thread without the GIL never waits
+   for it here: the thread that holds it may be waiting for this one, while holding a lock of a framework. */
 BFC_STATIC void bfc_mutex_lock(bfc_mutex *m) {
     while (pthread_mutex_trylock(&m->mutex)) {
         if (!bfc_has_gil()) {
@@ -38,8 +38,8 @@ BFC_STATIC void bfc_mutex_unlock(bfc_mutex *m) {
     pthread_mutex_unlock(&m->mutex);
 }
 
-/* Wait until no other thread holds it, for so many nanoseconds at most. */
-BFC_STATIC void bfc_mutex_settle(bfc_mutex *m, int64_t patience) {
+/* Wait until no other thread holds it, for at most `patience` nanoseconds. */
+BFC_STATIC void bfc_mutex_wait(bfc_mutex *m, int64_t patience) {
     struct timespec until;
     if (m->owner == bfc_thread_number()) return;
     clock_gettime(CLOCK_REALTIME, &until);

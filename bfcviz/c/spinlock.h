@@ -1,4 +1,4 @@
-/* A lock for critical sections of well under a microsecond: one exchange to take, one store to leave. */
+/* A lock for critical sections far below a microsecond: one exchange to lock, one store to unlock. */
 #pragma once
 
 #include <Python.h>
@@ -46,7 +46,7 @@ BFC_STATIC void bfc_spin_wait(bfc_spinlock *l) {
     }
 }
 
-/* See mutex.h for who waits with the GIL. */
+/* mutex.h explains which thread waits with the GIL. */
 static inline void bfc_spin_lock(bfc_spinlock *l) {
     if (!bfc_spin_try(l)) bfc_spin_wait(l);
 }

@@ -1,4 +1,4 @@
-"""TensorFlow's six defects (letters as in the table of `bfcviz.allocator.bfc`): here each ends well, and soon."""
+"""TensorFlow's six defects (letters as in the table of `bfcviz.allocator.bfc`): here each call ends early."""
 
 import pytest
 from heaps import GIB, KIB, MIB, Scripted, assert_model_agrees, new_heap, snapshot
@@ -66,7 +66,7 @@ def test_c_any_waste_of_a_chunk_is_split_off():
     address = heap.allocate(768)
     heap.allocate(256)
     heap.free(address)
-    assert heap.allocated_size(heap.allocate(512)) == 512  # without it: 768, for 768 < 2 * 512
+    assert heap.allocated_size(heap.allocate(512)) == 512  # without it: 768, because 768 < 2 * 512
 
 
 @pytest.mark.parametrize(

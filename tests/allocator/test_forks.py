@@ -1,4 +1,4 @@
-"""A child process finds every lock free and the books whole, whatever other threads were doing at the fork."""
+"""In a child process every lock is free and the tables are valid, no matter what other threads did at the fork."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from bfcviz.errors import AllocatorError
 def child_ends_well(work):
     child = os.fork()
     if child == 0:
-        signal.alarm(20)  # a hang ends too
+        signal.alarm(20)  # ends a hang
         try:
             work()
             os._exit(0)
@@ -60,7 +60,7 @@ before = heap.stats()
 
 
 def test_a_fork_while_another_thread_is_in_the_sub_allocator():
-    """The child has the memory there was, and is told that it gets no more."""
+    """The child can use the existing memory, and gets an error when the heap must grow."""
     code = """
 _forks.PATIENCE = 0.01
 def work():
@@ -210,7 +210,7 @@ for work in (
             done += 1
         except RecursionError:
             failed += 1
-        for chunk in heap.memory_map():  # what was allocated and not freed
+        for chunk in heap.memory_map():  # allocated and not freed
             if chunk["in_use"] and chunk["address"] != kept:
                 heap.free(int(chunk["address"]))
         heap.check_invariants()

@@ -1,4 +1,4 @@
-"""Memory owned by objects: garbage collection frees it whenever it likes, in the midst of our own calls."""
+"""Memory owned by objects: a garbage collection may free it at any time, also during a call of the heap."""
 
 import gc
 
@@ -10,7 +10,7 @@ from bfcviz.events.log import EventLog
 
 
 class Owner:
-    """Frees its memory when it is collected, which only the collector finds out: it is a cycle."""
+    """Frees its memory when it is collected; it is a cycle, so only the garbage collector can do that."""
 
     def __init__(self, heap):
         self.heap, self.address, self.me = heap, heap.allocate(1000), self

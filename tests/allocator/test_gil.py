@@ -1,4 +1,4 @@
-"""Threads that do not have the interpreter's lock never wait for it: who has it may be waiting for them."""
+"""Threads without the GIL never wait for it: the thread that holds it may be waiting for them."""
 
 import ctypes
 import threading
@@ -26,7 +26,7 @@ def library(tmp_path_factory):
 def test_c_threads_go_on_while_another_keeps_the_interpreter(library):
     heap = BFCAllocator(SimulatedSubAllocator(), 1 << 30)
     functions = heap.c_functions()
-    work = ctypes.CDLL(str(library)).work  # gives the interpreter's lock away
+    work = ctypes.CDLL(str(library)).work  # releases the GIL
     watch = ctypes.PyDLL(str(library)).watch  # keeps it
     counts, stop = (ctypes.c_int64 * THREADS)(), ctypes.c_int(0)
     before, after = (ctypes.c_int64 * THREADS)(), (ctypes.c_int64 * THREADS)()
@@ -62,7 +62,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def test_the_same_after_a_sub_interpreter():
-    """From then on PyGILState_Check says of every thread that it has the interpreter's lock."""
+    """From then on PyGILState_Check returns 1 in every thread."""
     test = f"{__file__}::{test_c_threads_go_on_while_another_keeps_the_interpreter.__name__}"
     done = run_python("-c", INTERPRETERS, "-q", "-n0", "-p", "no:cacheprovider", test, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

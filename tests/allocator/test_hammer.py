@@ -1,4 +1,4 @@
-"""Threads that Python never saw, as fast as C can: no byte is handed out twice, nobody waits for ever."""
+"""Threads created in C, at full speed: no byte is allocated twice, no thread waits for ever."""
 
 import ctypes
 import threading
@@ -26,7 +26,7 @@ pytestmark = [
 
 
 class PythonSource(Scripted):
-    """Real memory, from code that needs the GIL."""
+    """Host memory, from code that needs the GIL."""
 
     def __init__(self):
         super().__init__(self.give, self.take)
@@ -56,7 +56,7 @@ def hammer(tmp_path_factory):
 
 
 def hammered(hammer, heap, *, threads=6, operations=3_000, slots=60, largest=200 * KIB, writes=True):
-    """How many requests were served and refused, and how many blocks did not hold what was written there."""
+    """Numbers of requests served and refused, and of blocks whose content was overwritten."""
     context, allocate, free = heap.c_functions()
     totals = (ctypes.c_int64 * 3)()
     hammer(allocate, free, context, threads, operations // SCALE, slots, largest, writes, totals)
@@ -76,7 +76,7 @@ def balanced(heap):
     ids=["fixed", "collecting", "timestamps"],
 )
 @pytest.mark.parametrize("source", SOURCES)
-def test_no_byte_is_handed_out_twice(hammer, source, options):
+def test_no_byte_is_allocated_twice(hammer, source, options):
     heap = new_heap(16 * MIB, SOURCES[source](), log=EventLog(1 << 17), **options)
     served, refused, violations = hammered(hammer, heap, writes=source != "simulated")
     assert violations == 0
@@ -93,13 +93,13 @@ def test_the_log_on_disk_takes_all_events_of_all_threads(hammer, tmp_path):
     events = Reader(heap.log, 0).read(1 << 24)
     assert len(events) == heap.log.head > 10_000 / SCALE
     assert (events["seq"] == np.arange(len(events))).all()
-    if COMPILED:  # plain Python knows a thread of C's only as long as it calls
+    if COMPILED:  # plain Python knows a C thread only during its calls
         assert len(np.unique(events["by"])) == 6
     assert_model_agrees(heap, events)
 
 
 def look_until(done, heap):
-    """Look at everything, free what is none, leave marks."""
+    """Run all queries, free invalid addresses, record marks."""
     while not done.is_set():
         chunks = heap.memory_map()
         ends = chunks["address"] + chunks["size"]
@@ -114,7 +114,7 @@ def look_until(done, heap):
 
 
 def read_until(done, log):
-    """Read everything, over and over lapped; returns events read and missed."""
+    """Read all events while the ring overwrites them; returns the numbers of events read and missed."""
     reader = Reader(log, 0)
     seen = missed = 0
     while not done.is_set() or reader.position < log.head:

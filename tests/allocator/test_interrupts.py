@@ -1,4 +1,4 @@
-"""Signals, which plain Python handles wherever it is: an operation is done or was never begun, and nothing hangs."""
+"""Signals during plain Python: an operation is complete or was not started, and nothing hangs."""
 
 import gc
 import signal
@@ -11,7 +11,7 @@ ROUNDS = 40
 
 
 class Stop(Exception):
-    """What the handler of a signal raises."""
+    """Raised by a signal handler."""
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def stop(number, frame):
 
 
 def until_stopped(work):
-    """Do `work` again and again; a signal some milliseconds of computing from now ends it."""
+    """Repeat `work` until a signal, which comes after some milliseconds of CPU time."""
 
     def again():
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.001)

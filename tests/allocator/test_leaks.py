@@ -1,4 +1,4 @@
-"""Heaps made and dropped by the thousand leave nothing behind: no memory, no mapping, no open file."""
+"""Thousands of heaps, created and collected, leak no memory, no mapping and no open file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a request that fails says, and leaves behind."""
+"""OutOfMemory: its numbers, its advice, and the event in the log."""
 
 import numpy as np
 import pytest

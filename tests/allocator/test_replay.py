@@ -1,4 +1,4 @@
-"""Whole arrays of operations: the same as one by one, and columns that cannot be."""
+"""Replay of whole arrays: the same result as single operations, and invalid columns."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Waiting for memory: a thread that finds none sleeps until another frees, or the time is up."""
+"""Retries: a thread without memory sleeps until another thread frees, or the time is up."""
 
 import ctypes
 import threading
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def in_thread(function, *arguments):
-    """Start a thread; returns it, and where its result will be."""
+    """Start a thread; returns it and the list that receives its result."""
     result = []
 
     def run():
@@ -69,7 +69,7 @@ def test_time_runs_out():
     assert heap.try_allocate(1) is None
 
 
-def test_without_it_nobody_waits():
+def test_without_the_option_no_thread_waits():
     heap = new_heap(KIB)
     heap.allocate(KIB)
     begin = time.monotonic()
@@ -90,7 +90,7 @@ def test_a_free_through_a_c_pointer_serves_too():
 
 
 def test_many_waiters_are_all_served():
-    """Each gets the one block in turn: no free may be slept through, or this takes until the time is up."""
+    """Each gets the one block in turn: a missed free would make this wait until the time is up."""
     heap = new_heap(KIB, retry_s=60)
     turns = 40
 
@@ -110,7 +110,7 @@ def test_many_waiters_are_all_served():
 
 
 def test_waiters_of_different_sizes_do_not_take_each_others_call():
-    """A free wakes all: the one whom it helps is among them, whoever else wakes first and finds too little."""
+    """A free wakes all threads, so also the one that it serves, even if another wakes first and finds too little."""
     heap = new_heap(4 * KIB, retry_s=30)
     blocks = [heap.allocate(KIB) for _ in range(4)]
     large = [in_thread(heap.allocate, 4 * KIB) for _ in range(3)]

@@ -20,7 +20,7 @@ WRAPPINGS = {"bare": (), **{name: (name,) for name in WRAPPERS}, "all": tuple(WR
 
 @pytest.fixture(params=WRAPPINGS.values(), ids=WRAPPINGS)
 def make(request):
-    """Makes an allocator: a heap over so many bytes in this test's wrappers."""
+    """Creates an allocator: a heap of the given bytes in the wrappers of this test."""
     made = []
 
     def make(limit=GIB, source=None, **options):
@@ -34,12 +34,12 @@ def make(request):
 
 
 def apart():
-    """Regions with gaps between them, as cudaMalloc gives."""
+    """Regions with gaps between them, as from cudaMalloc."""
     return SimulatedSubAllocator("gapped")
 
 
 def joined():
-    """Regions that grow in place, as CUDA's virtual memory gives."""
+    """Regions that grow in place, as with CUDA's virtual memory."""
     return SimulatedSubAllocator(supports_coalescing=True)
 
 
@@ -54,7 +54,7 @@ def assert_stats(allocator, num_allocs, bytes_in_use, peak_bytes_in_use, largest
 
 
 def assert_apart(allocator, addresses):
-    """No two are the same, and none begins within what another asked for."""
+    """No two are the same, and none is inside the requested bytes of another."""
     for low, high in pairwise(sorted(addresses)):
         assert allocator.requested_size(low) > 0
         assert high - low >= allocator.requested_size(low)
@@ -196,7 +196,7 @@ def test_physical_allocator_ooms_fragmentation(make):
     fill_and_free_all_but_one(a)
     free = a.stats().free_bytes
     assert overhead(a) or free == 508 * MIB
-    assert a.try_allocate(free - overhead(a, 1), 1) is None  # there is so much, but in pieces
+    assert a.try_allocate(free - overhead(a, 1), 1) is None  # that much is free, but fragmented
 
 
 def test_virtual_allocator_promotes_reuse(make):
@@ -209,7 +209,7 @@ def test_virtual_allocator_promotes_reuse(make):
 
 
 def test_region_deallocation_under_garbage_collection(make):
-    """What fails above is served once wholly free regions may go back and come again as a larger one."""
+    """The request that fails above succeeds if wholly free regions may be released for a larger one."""
     a = make(512 * MIB, apart(), allow_growth=True, garbage_collection=True)
     addresses = fill_and_free_all_but_one(a)
     regions = heap_of(a).regions()

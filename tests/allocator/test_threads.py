@@ -1,4 +1,4 @@
-"""Several threads on one heap: no two ever own the same bytes, the books balance, nobody waits for ever."""
+"""Several threads on one heap: no two own the same bytes, the tables stay consistent, no thread waits for ever."""
 
 import ctypes
 import random
@@ -17,7 +17,7 @@ SIZES = (1, 300, 5000, 70_000)
 
 
 class SlowSubAllocator(PythonSubAllocator):
-    """Needs the GIL, and lets other threads run while it works."""
+    """Needs the GIL, and releases it while it works."""
 
     def __init__(self):
         super().__init__()

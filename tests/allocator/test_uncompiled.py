@@ -1,4 +1,4 @@
-"""The plain Python modules keep the same promises, word for word: the tests that import them, in other processes."""
+"""The plain Python modules behave like the compiled ones: their tests run again, uncompiled, in other processes."""
 
 import pytest
 from processes import COMPILED, run_python
@@ -8,12 +8,12 @@ TESTS = ROOT / "tests"
 FILES = sorted(
     path
     for room in ("allocator", "events", "live", "model")
-    for path in (TESTS / room).glob("test_*.py")
-    if path.name != "test_uncompiled.py"
+    for path in (TESTS / room).rglob("test_*.py")
+    if path.name != "test_uncompiled.py" and path.parent.name != "wrappers"  # wrappers are never compiled
 )
-FILES += [TESTS / "figures" / name for name in ("test_glance.py", "test_raster.py")]
+FILES += [TESTS / "figures" / "region_map" / name for name in ("test_live_map.py", "raster/test_raster.py")]
 PROCESSES = 8
-"""Few, for each takes a second to start; several, for tests run beside each other."""
+"""Few, because each takes a second to start; several, because tests run in parallel."""
 
 CODE = (
     "import sys, pytest; code = pytest.main(sys.argv[1:]); "
@@ -23,7 +23,7 @@ CODE = (
 
 @pytest.mark.skipif(not COMPILED, reason="the tests themselves run uncompiled")
 @pytest.mark.parametrize("number", range(PROCESSES))
-def test_every_promise_is_kept_by_the_plain_modules(number):
+def test_the_plain_modules_pass_the_same_tests(number):
     files = FILES[number::PROCESSES]
     assert files
     result = run_python(

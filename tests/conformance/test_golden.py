@@ -1,4 +1,4 @@
-"""Golden traces of TensorFlow's own class, replayed through the heap; and that the comparison can fail."""
+"""Golden traces of TensorFlow's own class, replayed in the heap; and a proof that the comparison can fail."""
 
 import json
 from pathlib import Path

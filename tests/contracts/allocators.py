@@ -1,4 +1,4 @@
-"""Every allocator there is, each made new: bare heaps, and heaps in all kinds of wrappings."""
+"""New instances of every allocator: bare heaps, and heaps in combinations of wrappers."""
 
 import itertools
 import random
@@ -80,7 +80,7 @@ for name in WRAPPERS:
 
 
 def overhead(allocator, alignment=256):
-    """Bytes that a request grows by on its way to the heap: the guard words."""
+    """Bytes that guard words add to a request."""
     layers = getattr(allocator, "layers", ())
     return sum(layer.overhead(alignment) for layer in layers if isinstance(layer, GuardAllocator))
 

@@ -1,4 +1,4 @@
-"""What every allocator promises (`bfcviz.Allocator`), whatever it is wrapped in."""
+"""The contract of every allocator (`bfcviz.Allocator`), in any combination of wrappers."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What everything promises that serves or observes a framework (`HeapProvider`)."""
+"""The contract of every provider of heaps, which serves or observes a framework (`HeapProvider`)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What every sub-allocator promises: regions that are apart, aligned, large enough, and really given back."""
+"""The contract of every sub-allocator: regions are disjoint, aligned, large enough, and released."""
 
 import ctypes
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 def cuda(kind):
-    """Of a GPU, over a stand-in for its driver."""
+    """A sub-allocator of GPU memory on a fake driver."""
 
     def make(capacity=1 << 40):
         driver = Driver(FakeCuda(memory=64 * MIB))

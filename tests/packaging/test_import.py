@@ -1,4 +1,4 @@
-"""`import bfcviz` is light: what is heavy or optional waits until it is asked for."""
+"""`import bfcviz` is fast: heavy and optional modules are imported on first use."""
 
 import ast
 import re

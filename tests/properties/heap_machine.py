@@ -1,4 +1,4 @@
-"""A state machine that does to a heap whatever can be done, and asks the oracle and the model after every step.
+"""A state machine that applies every operation to a heap, and checks the oracle and the model after every step.
 
 `make_machine(steps_a_run)` gives the class; the tests run it compiled, and as plain Python in another process.
 """

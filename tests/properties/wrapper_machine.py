@@ -1,4 +1,4 @@
-"""Anything that can be done to wrapped heaps, in any order: books balance, memory keeps what its owner wrote."""
+"""Every operation on wrapped heaps, in any order: tables stay consistent, memory keeps its content."""
 
 import pytest
 from contracts.allocators import HEAPS, WRAPPERS, wrapped
@@ -6,16 +6,16 @@ from heaps import KIB
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bfcviz.allocator.wrappers.access import access_to
 from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.limit import LimitAllocator
+from bfcviz.allocator.wrappers.memory_access import access_to
 from bfcviz.allocator.wrappers.nan_fill import FREED, FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import GuardOverrun, InvalidFree, InvalidRequest, OutOfMemory
 
 LIMIT = 64 * KIB
 
-# Memory of this machine and pretended memory; heaps whose regions come and go.
+# Host memory and simulated memory; heaps that extend and release regions.
 BASES = ["bfc", "bfc, growing and collecting", "bfc, timestamps", "bfc, coalescing", "bfc, host memory"]
 compositions = st.lists(st.sampled_from(list(WRAPPERS)), min_size=1, max_size=6)
 places = st.integers(0, 1 << 16)
@@ -50,7 +50,7 @@ class WrapperMachine(RuleBasedStateMachine):
         assert address % alignment == 0
         assert all(address >= at + len(data) or address + size <= at for at, data in self.live.items())
         if self.of(NaNFillAllocator):
-            # Guard words of a layer inside the filling one lie outside what was asked for.
+            # Guard words of a layer inside the filling one are outside the requested bytes.
             assert self.access.read(address, size) == (FRESH * size)[:size]
         data = bytes([byte]) * size
         self.access.write(address, data)

@@ -1,4 +1,4 @@
-# The heap for C callers; cface.py beside this file is the same through ctypes (see bfcviz/native.pxd).
+# C functions of the heap; c_api.py is the same through ctypes (see bfcviz/native.pxd).
 
 from bfcviz cimport native
 from bfcviz._heap cimport Heap, requested_at
@@ -12,14 +12,14 @@ cdef inline void *c_allocate(void *context, size_t alignment, size_t num_bytes) 
 
 cdef inline void c_free(void *context, void *pointer) noexcept nogil:
     if pointer != NULL and (<Heap>context).free(<u64>pointer) != 0:
-        (<Heap>context).reject()
+        (<Heap>context).count_rejected_free()
 
 # For bfcviz.live (hooks.h).
 cdef inline void *c_serve(void *context, size_t num_bytes, u32 label) noexcept nogil:
     cdef u64 address = (<Heap>context).allocate(num_bytes, 1, 0, label, 0)
     return <void *>address if address >= 256 else NULL
 
-# 0, or why the pointer is no chunk's; of a closed heap none is.
+# 0, or why no chunk in use begins at the pointer; a closed heap has no chunks.
 cdef inline int c_take_back(void *context, void *pointer) noexcept nogil:
     return native.FREE_FOREIGN if (<Heap>context).closed else (<Heap>context).free(<u64>pointer)
 

@@ -1,4 +1,4 @@
-"""The uncompiled heap for C callers, through ctypes; what cface.pxd is when compiled."""
+"""C functions of the uncompiled heap, through ctypes; c_api.pxd has the compiled ones."""
 
 import ctypes
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ _kept: dict[int, Any] = {}
 
 
 def functions(heap: "Heap") -> tuple[int, int, int]:
-    """Context, allocate, free; the callbacks live as long as the process, for C code may keep them."""
+    """Context, allocate, free; the callbacks live as long as the process, because C code may keep them."""
 
     def allocate(_context: int, alignment: int, num_bytes: int) -> int | None:
         address = heap.allocate(num_bytes, alignment or 1, 0, 0, 0)
@@ -22,7 +22,7 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
 
     def free(_context: int, pointer: int | None) -> None:
         if pointer is not None and heap.free(pointer) != 0:
-            heap.reject()
+            heap.count_rejected_free()
 
     if id(heap) not in _kept:
         _kept[id(heap)] = (heap, _ALLOCATE(allocate), _FREE(free))
@@ -35,5 +35,5 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
 
 
 def hooks(_heap: "Heap") -> object:
-    """None: uncompiled there are no C functions, and serving a framework, which needs them, is refused."""
+    """None: uncompiled there are no C functions, so serving a framework is refused."""
     return None

@@ -1,6 +1,6 @@
-/* What a framework's memory functions call: a heap, and C functions that take it first.
+/* C functions that a framework's memory functions call, and the heap that each takes as its first argument.
 
-   A capsule of Python's named BFC_HOOKS carries them from the heap's binary to that of bfcviz.live. */
+   A Python capsule named BFC_HOOKS carries them from the heap's binary to that of bfcviz.live. */
 #pragma once
 
 #include <Python.h>
@@ -21,8 +21,8 @@ typedef struct bfc_totals {
 typedef struct bfc_hooks {
     void *heap;
     void *(*serve)(void *heap, size_t num_bytes, uint32_t label); /* NULL: no memory */
-    int (*take_back)(void *heap, void *pointer);                  /* 0, or why not: BFC_FREE_... */
-    uint64_t (*requested)(void *heap, void *pointer);             /* bytes; 0: no chunk's pointer */
+    int (*take_back)(void *heap, void *pointer);                  /* 0, or the reason BFC_FREE_... */
+    uint64_t (*requested)(void *heap, void *pointer);             /* bytes; 0: no chunk begins there */
     void (*totals)(void *heap, bfc_totals *totals);
 } bfc_hooks;
 
@@ -37,7 +37,7 @@ static inline PyObject *bfc_hooks_pack(const bfc_hooks *hooks) {
     return capsule;
 }
 
-/* Raises ValueError for what is no such capsule. The hooks last as long as it. */
+/* Raises ValueError if the object is no such capsule. The hooks live as long as the capsule. */
 static inline const bfc_hooks *bfc_hooks_unpack(PyObject *capsule) {
     return (const bfc_hooks *)PyCapsule_GetPointer(capsule, BFC_HOOKS);
 }

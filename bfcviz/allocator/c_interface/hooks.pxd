@@ -1,4 +1,4 @@
-# What a framework's memory functions call (hooks.h), declared to Cython.
+# The C functions that a framework's memory functions call (hooks.h), declared to Cython.
 
 from libc.stdint cimport uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-"""What users of an allocator see: its protocol, options, attributes, totals and errors.
+"""The interface of an allocator: its protocol, options, attributes, totals and errors, and the registry of allocators.
 
-Knows no algorithm. The heap and all wrappers import from here.
+Contains no algorithm. The heap and all wrappers import from here.
 """

@@ -1,4 +1,4 @@
-"""From the heap's numbers for what went wrong (native.FAILED_..., native.FREE_...) to errors that say it."""
+"""Convert the heap's failure numbers (native.FAILED_..., native.FREE_...) into errors with a message."""
 
 import operator
 
@@ -13,46 +13,46 @@ from bfcviz.errors import (
     SubAllocatorError,
 )
 
-NO_BOOKS = "this machine has no memory left for the heap's own tables; the heap is unchanged"
+NO_TABLE_MEMORY = "the machine has no memory for the heap's own tables; the heap is unchanged"
 
 
 def failure(reason: int, num_bytes: int, alignment: int) -> Exception:
-    """Why `Heap.allocate` gave no address, where memory did not just run out."""
-    if reason == native.FAILED_BOOKS:
-        return MemoryError(NO_BOOKS)
+    """The error for a failure of `Heap.allocate` other than out of memory."""
+    if reason == native.FAILED_TABLES:
+        return MemoryError(NO_TABLE_MEMORY)
     if reason == native.FAILED_GRANT:
         return SubAllocatorError(
-            "the sub-allocator granted a region that overlaps another, is smaller than asked for, or does not "
-            "begin at a multiple of 256 bytes; the heap did not take it"
+            "the sub-allocator granted a region that overlaps another, is smaller than requested, or does not "
+            "begin at a multiple of 256 bytes; the heap did not use it"
         )
     if reason == native.FAILED_CLOSED:
-        return AllocatorError(f"{num_bytes} bytes were asked for, of an allocator that is closed")
+        return AllocatorError(f"{num_bytes} bytes were requested, but the allocator is closed")
     if reason == native.FAILED_FORKED:
         return AllocatorError(
-            f"{num_bytes} bytes were requested, and the heap cannot grow in this process: it was forked while another "
-            "thread was in the sub-allocator. Use what is free, or make a new heap here"
+            f"{num_bytes} bytes were requested, but the heap cannot grow in this process: it was forked while another "
+            "thread was in the sub-allocator. Use the free memory, or create a new heap in this process"
         )
     if reason == native.FAILED_ALIGNMENT:
-        return InvalidRequest(f"an alignment of {alignment} was asked for; give a power of two")
-    return InvalidRequest(f"{num_bytes} bytes were asked for; give a size from 0 to 2^62")
+        return InvalidRequest(f"the alignment is {alignment}; give a power of two")
+    return InvalidRequest(f"{num_bytes} bytes were requested; give a size from 0 to 2^62")
 
 
 def whole(number: int, what: str, bits: int = 64) -> int:
-    """The number, if it fits so many bits unsigned."""
+    """The number as an int; raises InvalidRequest if it does not fit `bits` unsigned bits."""
     if not 0 <= operator.index(number) < 1 << bits:
-        raise InvalidRequest(f"{number} was given as {what}; give a number from 0 to 2^{bits} - 1")
+        raise InvalidRequest(f"{number} is out of range for {what}; give a number from 0 to 2^{bits} - 1")
     return operator.index(number)
 
 
 def invalid_free(reason: int, address: int) -> Exception:
-    """Why `Heap.free` did nothing."""
+    """The error for a failure of `Heap.free`."""
     kind: type[InvalidFree]
-    if reason == native.FREE_BOOKS:
-        return MemoryError(NO_BOOKS)
+    if reason == native.FREE_TABLES:
+        return MemoryError(NO_TABLE_MEMORY)
     if reason == native.FREE_DOUBLE:
-        kind, text = DoubleFree, "lies in a chunk that is free: it was freed already, or never handed out"
+        kind, text = DoubleFree, "is in a free chunk: it was freed already, or never allocated"
     elif reason == native.FREE_INTERIOR:
-        kind, text = InteriorPointer, "lies inside a chunk in use: give the address that allocate returned"
+        kind, text = InteriorPointer, "is inside a chunk in use: give the address that allocate returned"
     else:
-        kind, text = ForeignPointer, "lies in no region of this heap: it came from another allocator"
+        kind, text = ForeignPointer, "is in no region of this heap: it belongs to another allocator"
     return kind(address, f"{address:#x} {text}")

@@ -1,4 +1,4 @@
-"""Allocator: what every allocator here can do, TensorFlow's interface in Python's manner."""
+"""Allocator: the protocol of all allocators; TensorFlow's interface in Python."""
 
 import operator
 from typing import Protocol, runtime_checkable
@@ -13,14 +13,14 @@ from bfcviz.errors import InvalidRequest
 
 @runtime_checkable
 class Allocator(Protocol):
-    """Hands out memory by address.
+    """Allocates memory by address.
 
-    Sizes are bytes, addresses integers. Nothing is ever half done: a call that raises has changed nothing.
+    Sizes are in bytes, addresses are integers. A call that raises has changed nothing.
     """
 
     @property
     def name(self) -> str:
-        """What this memory is called, such as `GPU_0_bfc`."""
+        """The name of this memory, such as `GPU_0_bfc`."""
 
     def allocate(
         self,
@@ -40,7 +40,7 @@ class Allocator(Protocol):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int | None:
-        """The same, but None where memory runs out."""
+        """Allocate as `allocate` does; None instead of OutOfMemory."""
 
     def allocate_elements(
         self,
@@ -54,53 +54,53 @@ class Allocator(Protocol):
         """Address of memory for `count` elements of a NumPy dtype."""
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` returned; 0 is nothing. Raises InvalidFree's kin."""
+        """Free an address that `allocate` returned; 0 is ignored. Raises a subclass of InvalidFree."""
 
     def tracks_allocation_sizes(self) -> bool:
-        """Whether the three methods below can answer."""
+        """Whether the three methods below work."""
 
     def requested_size(self, address: int) -> int:
-        """Bytes the caller asked for."""
+        """Bytes requested for the memory at an address."""
 
     def allocated_size(self, address: int) -> int:
-        """Bytes it got."""
+        """Bytes allocated at an address."""
 
     def allocation_id(self, address: int) -> int:
-        """The request's number, counting successes from 1; never used twice."""
+        """Number of the request, counting successes from 1; never used twice."""
 
     def should_allocate_empty(self) -> bool:
         """Whether a request for 0 bytes gets an address of its own."""
 
     def stats(self) -> Stats:
-        """Totals of this moment."""
+        """Current totals."""
 
     def clear_stats(self) -> None:
-        """Count requests and peaks anew from here; allocation ids go on."""
+        """Restart the counts of requests and the peaks; allocation ids continue."""
 
     def set_safe_frontier(self, count: int) -> None:
-        """With timestamps: chunks freed before this count may be merged from now on."""
+        """With timestamps: allow merging of chunks freed before this count."""
 
     def check_invariants(self) -> None:
-        """Go through all books; raises BrokenInvariant where they do not balance (a bug)."""
+        """Compare all tables with each other; raises BrokenInvariant where they disagree (a bug)."""
 
     def close(self) -> None:
-        """Give all memory back; after it nothing can be allocated, and a free does nothing."""
+        """Release all memory; afterwards a request fails, and a free does nothing."""
 
 
 def bytes_of(dtype: DTypeLike, count: int) -> int:
     """Bytes of `count` elements.
 
     Raises:
-        InvalidRequest: not a fixed-size dtype, or a negative count.
+        InvalidRequest: the dtype has no fixed size, or the count is negative.
     """
     if dtype is None:  # NumPy would take it for float64
-        raise InvalidRequest("no dtype was given: give one such as 'float32'")
+        raise InvalidRequest("the dtype is None: give one such as 'float32'")
     try:
         item = np.dtype(dtype)
     except TypeError as error:
-        raise InvalidRequest(f"{dtype!r} is no NumPy dtype: give one such as 'float32'") from error
+        raise InvalidRequest(f"{dtype!r} is not a NumPy dtype: give one such as 'float32'") from error
     if item.hasobject:
         raise InvalidRequest(f"dtype {item} holds Python objects, not bytes: give a fixed-size one")
     if operator.index(count) < 0:
-        raise InvalidRequest(f"{count} elements were asked for; give 0 or more")
+        raise InvalidRequest(f"{count} elements were requested; give 0 or more")
     return int(item.itemsize) * operator.index(count)

@@ -1,7 +1,7 @@
-"""AllocatorRegistry: who can make an allocator of the host's memory; the one of highest priority does.
+"""AllocatorRegistry: factories of allocators for host memory; the factory of highest priority is used.
 
-TensorFlow's rules: factories register before the first allocator is made, a name and priority only once; for
-sub-allocators one that knows NUMA nodes goes before one that does not, whatever their priorities.
+TensorFlow's rules: factories register before the first allocator is created, each name and priority only once. For
+sub-allocators, a factory that supports NUMA nodes precedes one that does not, regardless of priority.
 """
 
 import atexit
@@ -21,17 +21,17 @@ from bfcviz.errors import AllocatorError, InvalidRequest
 from bfcviz.units import GiB
 
 NO_AFFINITY: Final = -1
-"""The number of no NUMA node: memory of whichever."""
+"""No particular NUMA node."""
 
 
 @dataclass(frozen=True)
 class AllocatorFactory:
-    """Makes allocators, and what they take their regions from.
+    """Creates allocators and sub-allocators.
 
     Attributes:
-        create_allocator: makes one; called once.
-        create_sub_allocator: makes one for a NUMA node, or for `NO_AFFINITY`; called once for each.
-        numa_enabled: whether those for different nodes differ.
+        create_allocator: creates the allocator; called once.
+        create_sub_allocator: creates the sub-allocator of a NUMA node, or of `NO_AFFINITY`; called once for each.
+        numa_enabled: whether sub-allocators of different nodes differ.
     """
 
     create_allocator: Callable[[], Allocator]
@@ -49,41 +49,41 @@ class _Entry:
 
 
 class AllocatorRegistry:
-    """Factories by name and priority. Any thread may use it."""
+    """Factories by name and priority. Thread-safe."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._used = False
-        self._lock = _forks.keep(RLock())  # a factory may ask for what another makes
+        self._lock = _forks.keep(RLock())  # a factory may call the registry
 
     def register(self, name: str, priority: int, factory: AllocatorFactory) -> None:
         """Add a factory.
 
         Raises:
-            AllocatorError: there is one of this name and priority, or of this priority (TensorFlow would pick
-                either), or an allocator was made already.
+            AllocatorError: another factory has this priority (TensorFlow would pick either), or an allocator was
+                created already.
         """
         with self._lock:
             if self._used:
                 raise AllocatorError(
-                    f"{name!r} was to be registered, but allocators were made already: register before the first"
+                    f"{name!r} cannot be registered: allocators were created already. Register it before the first"
                 )
             for entry in self._entries:
                 if entry.priority == priority:
                     raise AllocatorError(
-                        f"{name!r} was to be registered with priority {priority}, which {entry.name!r} has: give it "
-                        "another one"
+                        f"{name!r} cannot be registered with priority {priority}: {entry.name!r} has it. Give another "
+                        "priority"
                     )
             self._entries.append(_Entry(name, priority, factory))
             self._entries.sort(key=lambda entry: -entry.priority)
 
     @property
     def names(self) -> list[str]:
-        """Of all factories, the best first."""
+        """Names of all factories, highest priority first."""
         return [entry.name for entry in self._entries]
 
     def allocator(self) -> Allocator:
-        """The allocator of the best factory, the same each time.
+        """The allocator of the factory of highest priority, the same each time.
 
         Raises:
             AllocatorError: no factory is registered.
@@ -95,14 +95,14 @@ class AllocatorRegistry:
             return entry.allocator
 
     def sub_allocator(self, numa_node: int = NO_AFFINITY) -> SubAllocator:
-        """A sub-allocator for a NUMA node, the same each time; where no factory knows nodes, one for all.
+        """The sub-allocator of a NUMA node, the same each time; one for all nodes if no factory supports nodes.
 
         Raises:
             AllocatorError: no factory is registered.
-            InvalidRequest: a negative node that is not `NO_AFFINITY`.
+            InvalidRequest: the node is negative and not `NO_AFFINITY`.
         """
         if numa_node < NO_AFFINITY:
-            raise InvalidRequest(f"NUMA node {numa_node} was asked for; give 0 or more, or -1 for none")
+            raise InvalidRequest(f"the NUMA node is {numa_node}; give 0 or more, or -1 for none")
         with self._lock:
             entry = self._best(
                 [entry for entry in self._entries if entry.factory.numa_enabled] or self._entries
@@ -115,7 +115,7 @@ class AllocatorRegistry:
     def _best(self, entries: list[_Entry]) -> _Entry:
         if not entries:
             raise AllocatorError(
-                "an allocator was asked for, and no factory is registered: register one first"
+                "there is no allocator, because no factory is registered: register one first"
             )
         self._used = True
         return entries[0]
@@ -133,5 +133,5 @@ def default_registry() -> AllocatorRegistry:
 def _host_heap() -> BFCAllocator:
     options = AllocatorOptions(allow_growth=True, garbage_collection=True)
     heap = BFCAllocator(HostSubAllocator(), 64 * GiB, options, name="cpu_bfc")
-    atexit.register(heap.close)  # lives as long as the process: its modules may be gone before it
+    atexit.register(heap.close)  # before its modules are unloaded at the end of the process
     return heap

@@ -10,16 +10,16 @@ class Stats:
     Attributes:
         num_allocs: successful requests since the start, or since `clear_stats`.
         bytes_in_use: sizes of the chunks in use.
-        requested_bytes_in_use: what their callers had asked for.
-        peak_bytes_in_use: the most `bytes_in_use` has been since the start, or since `clear_stats`.
-        largest_alloc_size: the largest chunk handed out since then.
-        bytes_limit: what the pool may grow to.
-        pool_bytes: bytes got from the sub-allocator.
-        peak_pool_bytes: the most that has been.
+        requested_bytes_in_use: bytes requested for them.
+        peak_bytes_in_use: the maximum of `bytes_in_use` since the start, or since `clear_stats`.
+        largest_alloc_size: the largest chunk allocated since then.
+        bytes_limit: the largest size of the pool.
+        pool_bytes: bytes granted by the sub-allocator.
+        peak_pool_bytes: the maximum of `pool_bytes` since the start.
         free_bytes: `pool_bytes - bytes_in_use`.
-        largest_free_chunk: the largest piece of them.
-        regions: how many grants the pool consists of.
-        chunks_in_use: how many chunks are in use.
+        largest_free_chunk: size of the largest free chunk.
+        regions: number of regions.
+        chunks_in_use: number of chunks in use.
     """
 
     num_allocs: int
@@ -38,10 +38,10 @@ class Stats:
 
 @dataclass(frozen=True)
 class Internals:
-    """Numbers of the algorithm's own, in TensorFlow's meaning; for conformance tests and the curious.
+    """Internal numbers of the algorithm, with TensorFlow's meaning; for conformance tests.
 
     Attributes:
-        next_region_bytes: size of the next region to ask for (curr_region_allocation_bytes_).
+        next_region_bytes: size of the next region to request (curr_region_allocation_bytes_).
         chunk_handles: handles ever used (chunks_.size()).
         next_allocation_id: of the next successful request.
         held_chunks: freed chunks not yet safe to merge (timestamped_chunks_.size()).

@@ -1,4 +1,4 @@
-"""check: go through all books of a heap and compare them with each other."""
+"""check: compare all tables of a heap with each other."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +17,18 @@ def check(allocator: "BFCAllocator") -> None:
     """Compare chunks, regions, bins, address table and totals.
 
     Raises:
-        BrokenInvariant: naming the first thing that does not fit.
+        BrokenInvariant: names the first inconsistency.
     """
-    books = memory_map.books(allocator.heap)
-    chunks, regions = books.chunks, books.regions
+    tables = memory_map.heap_tables(allocator.heap)
+    chunks, regions = tables.chunks, tables.regions
     _regions_apart(regions)
     for region in regions:
         _tiled(region, chunks[chunks["region"] == region["slot"]])
-    _require(np.isin(chunks["region"], regions["slot"]).all(), "a chunk names a region that is not there")
+    _require(np.isin(chunks["region"], regions["slot"]).all(), "a chunk names a region that does not exist")
     _neighbours(chunks, held=allocator.options.timestamps)
-    _binned(books.binned, chunks)
-    _totals(books.totals, chunks, regions)
-    for chunk, found in zip(chunks, books.found, strict=True):
+    _binned(tables.binned, chunks)
+    _totals(tables.totals, chunks, regions)
+    for chunk, found in zip(chunks, tables.found, strict=True):
         expected = int(chunk["handle"]) if chunk["in_use"] else NONE
         _require(found == expected, f"looking up {int(chunk['address']):#x} gives {found}, not {expected}")
 
@@ -45,7 +45,7 @@ def _regions_apart(regions: Any) -> None:
 
 
 def _tiled(region: Any, chunks: Any) -> None:
-    """Chunks fill the region without gap, linked both ways in address order."""
+    """Chunks cover the region without gaps and are linked both ways in address order."""
     where = f"region {int(region['slot'])} at {int(region['address']):#x}"
     _require(len(chunks), f"{where} has no chunk")
     _require(chunks["address"][0] == region["address"], f"{where} does not begin with a chunk")
@@ -58,29 +58,25 @@ def _tiled(region: Any, chunks: Any) -> None:
 
 
 def _neighbours(chunks: Any, *, held: bool) -> None:
-    """No two free neighbours, unless one is held back; in use exactly when it has an allocation id."""
-    _require(((chunks["allocation_id"] != 0) == chunks["in_use"]).all(), "an id does not fit its state")
-    _require(
-        (chunks["in_use"] | (chunks["freed_at_count"] == 0)).all() or held, "a chunk is held back for nothing"
-    )
+    """No two free neighbours, unless one is held; a chunk is in use exactly when it has an allocation id."""
+    _require(((chunks["allocation_id"] != 0) == chunks["in_use"]).all(), "an id does not match its state")
+    mergeable = ~chunks["in_use"] & (chunks["freed_at_count"] == 0)
+    _require((chunks["in_use"] | mergeable).all() or held, "a chunk is held without timestamps")
     _require(
         (chunks["requested_size"] <= chunks["size"])[chunks["in_use"]].all(),
         "a chunk is too small for its request",
     )
-    mergeable = ~chunks["in_use"] & (chunks["freed_at_count"] == 0)
     joined = chunks["region"][:-1] == chunks["region"][1:]
-    _require(
-        held or not (mergeable[:-1] & mergeable[1:] & joined).any(), "two free neighbours were not merged"
-    )
+    unmerged = mergeable[:-1] & mergeable[1:] & joined
+    _require(held or not unmerged.any(), "two free neighbours were not merged")
 
 
 def _binned(rows: list[tuple[int, int, int]], chunks: Any) -> None:
     """The bins hold exactly the free chunks, in order of size and address."""
     _require(rows == sorted(rows), "the bins are out of order")
     free = chunks[~chunks["in_use"]]
-    expected = sorted(
-        zip(free["size"].tolist(), free["address"].tolist(), free["handle"].tolist(), strict=True)
-    )
+    columns = (free[name].tolist() for name in ("size", "address", "handle"))
+    expected = sorted(zip(*columns, strict=True))
     _require(rows == expected, f"the bins hold {len(rows)} chunks, {len(free)} are free, or they differ")
     _require((chunks["binned"] == ~chunks["in_use"]).all(), "a chunk's `binned` is wrong")
 
@@ -99,6 +95,6 @@ def _totals(stats: Stats, chunks: Any, regions: Any) -> None:
     }
     for name, value in expected.items():
         _require(getattr(stats, name) == value, f"{name} is {getattr(stats, name)}, the chunks say {value}")
-    _require(stats.bytes_in_use <= stats.peak_bytes_in_use, "the peak lies below what is in use")
+    _require(stats.bytes_in_use <= stats.peak_bytes_in_use, "the peak is less than the bytes in use")
     _require(len(np.unique(used["allocation_id"])) == len(used), "two chunks share an allocation id")
     _require(len(np.unique(chunks["handle"])) == len(chunks), "two chunks share a handle")

@@ -1,4 +1,4 @@
-"""What a heap looks like now: every chunk, every region, and TensorFlow's strip of 100 characters."""
+"""The current state of a heap: every chunk, every region, and TensorFlow's memory map of 100 characters."""
 
 from typing import NamedTuple
 
@@ -14,10 +14,7 @@ MEMORY_MAP = np.dtype(
     [
         ("address", "<u8"),
         ("size", "<u8"),
-        (
-            "requested_size",
-            "<u8",
-        ),  # of a free chunk: what its handle's last tenant had asked for, as in TensorFlow
+        ("requested_size", "<u8"),  # of a free chunk: the last request of its handle, as in TensorFlow
         ("bin", "i1"),  # -1: in use
         ("in_use", "?"),
         ("handle", "<u4"),
@@ -42,15 +39,15 @@ STRIP = 100
 
 
 class Moment(NamedTuple):
-    """A heap after event `step - 1`, whole: what no reader of its log can know that came too late.
+    """A whole heap after event `step - 1`. A reader that missed the events before it can begin here.
 
     Attributes:
-        step: events written.
+        step: number of events written.
         chunks: every chunk, of MEMORY_MAP.
         regions: every region, of REGION.
         num_allocs: successful requests ever.
-        peak_bytes_in_use, largest_alloc_size: as in `Stats`, so since `clear_stats`.
-        peak_pool_bytes: the most the pool has been, in bytes.
+        peak_bytes_in_use, largest_alloc_size: as in `Stats`, since `clear_stats`.
+        peak_pool_bytes: the largest size of the pool, in bytes.
     """
 
     step: int
@@ -63,18 +60,18 @@ class Moment(NamedTuple):
 
 
 def moment(heap: Heap) -> Moment:
-    """The heap between two events."""
+    """Read the whole heap between two events."""
     chunks, all_regions, (step, *numbers) = queries.read_moment(heap)
     return Moment(step, _chunks(chunks), _regions(all_regions), *numbers)
 
 
 class HeapTables(NamedTuple):
-    """All books of a heap at one moment.
+    """All tables of a heap at one moment.
 
     Attributes:
         chunks, regions: as in `Moment`.
-        binned: size, address and handle of every chunk in the bins, as a search meets them.
-        found: of each of `chunks`, the handle of the chunk in use that its address leads to, or NONE.
+        binned: size, address and handle of every chunk in the bins, in search order.
+        found: for each of `chunks`, the handle that a lookup of its address finds, or NONE.
         totals: of the same moment.
     """
 
@@ -85,9 +82,9 @@ class HeapTables(NamedTuple):
     totals: Stats
 
 
-def books(heap: Heap) -> HeapTables:
-    """All of them at once: other threads may be at work."""
-    chunks, all_regions, binned, found, totals = queries.read_books(heap)
+def heap_tables(heap: Heap) -> HeapTables:
+    """Read all tables under one lock, because other threads may change the heap."""
+    chunks, all_regions, binned, found, totals = queries.read_tables(heap)
     rows = [(size, address, handle) for size, address, handle in binned.tolist()]
     return HeapTables(
         _chunks(chunks), _regions(all_regions), rows, found.tolist(), queries.stats_of(heap, totals)
@@ -96,12 +93,12 @@ def books(heap: Heap) -> HeapTables:
 
 def memory_map(heap: Heap) -> NDArray[np.void]:
     """Every chunk in address order, region by region."""
-    return _chunks(queries.chunk_table(heap))
+    return _chunks(queries.read_chunks(heap))
 
 
 def regions(heap: Heap) -> NDArray[np.void]:
     """Every region in address order."""
-    return _regions(queries.region_table(heap))
+    return _regions(queries.read_regions(heap))
 
 
 def _chunks(rows: NDArray[np.uint64]) -> NDArray[np.void]:
@@ -120,9 +117,9 @@ def _regions(rows: NDArray[np.uint64]) -> NDArray[np.void]:
 
 
 def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
-    """100 characters over all regions end to end: `*` used, `x` wasted inside chunks, `_` free.
+    """TensorFlow's memory map: 100 characters over all regions end to end: `*` used, `x` wasted in chunks, `_` free.
 
-    A character shows what was painted last, in address order, the waste of a chunk before its used part.
+    Later chunks overwrite earlier ones, in address order; within a chunk the used part overwrites the waste.
     """
     total = int(all_regions["size"].sum())
     if total == 0:
@@ -140,6 +137,6 @@ def occupancy(chunks: NDArray[np.void], all_regions: NDArray[np.void]) -> str:
 
 
 def _offsets(all_regions: NDArray[np.void]) -> list[int]:
-    """What to add to an address in each region to get its place when regions lie end to end."""
+    """For each region, the number to add to its addresses when the regions are laid end to end."""
     sizes = [int(size) for size in all_regions["size"]]
     return [sum(sizes[:i]) - int(region["address"]) for i, region in enumerate(all_regions)]

@@ -1,7 +1,7 @@
-"""Looking into a heap: its chunks, regions, bins and totals. Each look locks the heap once.
+"""Read a heap's chunks, regions, bins and totals. Each query locks the heap once.
 
-While it holds the lock no Python object is made: that may start a garbage collection, whose finalizers may free
-memory of this very heap, and would wait for the lock for ever.
+A query creates no Python object while it holds the lock. A new object may start a garbage collection, whose finalizers
+may free memory of the same heap, and would wait for the lock for ever.
 """
 
 from array import array
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.stats import Internals, Stats
 
@@ -19,22 +19,22 @@ CHUNK_COLUMNS = 16
 REGION_COLUMNS = 3
 BIN_COLUMNS = 3
 MOMENT_NUMBERS = 7
-BOOK_COUNTS = 3
+TABLE_COUNTS = 3
 TOTALS = 10
 
 
-def chunk_table(heap: Heap) -> NDArray[np.uint64]:
+def read_chunks(heap: Heap) -> NDArray[np.uint64]:
     """Every chunk, region by region, in address order: a row of the fields of `memory_map.MEMORY_MAP`."""
     rows = np.empty((0, CHUNK_COLUMNS), np.uint64)
     count = fill_chunks(heap, rows)
     while count > len(rows):
         rows = np.empty((count, CHUNK_COLUMNS), np.uint64)
-        count = fill_chunks(heap, rows)  # more may have come meanwhile
+        count = fill_chunks(heap, rows)  # there may be more by now
     return rows[:count]
 
 
 def fill_chunks(heap: Heap, rows: Any) -> int:
-    """Write as many chunks as there are rows; returns how many chunks there are."""
+    """Copy as many chunks as there are rows; returns the number of all chunks. Locks the heap."""
     native.spin_lock(heap.lock)
     n = copy_chunks(heap, rows)
     native.spin_unlock(heap.lock)
@@ -42,13 +42,13 @@ def fill_chunks(heap: Heap, rows: Any) -> int:
 
 
 def copy_chunks(heap: Heap, rows: Any) -> int:
-    """As `fill_chunks`, by whoever holds the lock."""
+    """As `fill_chunks`; the caller holds the lock."""
     n = 0
     room = len(rows)
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE:
-            c = storage.chunk_at(heap.space.table.chunks, h)
+            c = structs.chunk_at(heap.space.table.chunks, h)
             if n < room:
                 rows[n, 0] = c.address
                 rows[n, 1] = c.size
@@ -71,7 +71,7 @@ def copy_chunks(heap: Heap, rows: Any) -> int:
     return n
 
 
-def region_table(heap: Heap) -> NDArray[np.uint64]:
+def read_regions(heap: Heap) -> NDArray[np.uint64]:
     """Every region: address, size, slot."""
     rows = np.empty((0, REGION_COLUMNS), np.uint64)
     count = fill_regions(heap, rows)
@@ -95,7 +95,7 @@ def copy_regions(heap: Heap, rows: Any) -> int:
     n = heap.space.regions.count
     for i in range(n):
         if i < room:
-            r = storage.region_at(heap.space.regions.regions, i)
+            r = structs.region_at(heap.space.regions.regions, i)
             rows[i, 0] = r.address
             rows[i, 1] = r.size
             rows[i, 2] = r.slot
@@ -103,12 +103,12 @@ def copy_regions(heap: Heap, rows: Any) -> int:
 
 
 def read_moment(heap: Heap) -> tuple[NDArray[np.uint64], NDArray[np.uint64], list[int]]:
-    """Chunks, regions and numbers, all after the same event: how many events there were is the first number.
+    """Chunks, regions and numbers, all after the same event.
 
-    The others: successful requests ever; peak of bytes in use, largest allocation, peak of pool bytes.
+    The numbers: events written; successful requests ever; peak of bytes in use, largest allocation, peak of pool bytes.
     """
     numbers = np.zeros(MOMENT_NUMBERS, np.uint64)
-    while True:  # more chunks may have come since they were counted
+    while True:  # there may be more chunks since they were counted
         chunks = np.empty((int(numbers[5]), CHUNK_COLUMNS), np.uint64)
         regions = np.empty((int(numbers[6]), REGION_COLUMNS), np.uint64)
         fill_moment(heap, chunks, regions, numbers)
@@ -117,7 +117,7 @@ def read_moment(heap: Heap) -> tuple[NDArray[np.uint64], NDArray[np.uint64], lis
 
 
 def fill_moment(heap: Heap, chunks: Any, regions: Any, numbers: Any) -> None:
-    """As `fill_chunks` and `fill_regions` under one lock; the last two numbers are what they return."""
+    """As `fill_chunks` and `fill_regions` under one lock; the last two numbers are their results."""
     s = heap.space
     native.spin_lock(heap.lock)
     numbers[0] = s.log.written
@@ -130,32 +130,32 @@ def fill_moment(heap: Heap, chunks: Any, regions: Any, numbers: Any) -> None:
     native.spin_unlock(heap.lock)
 
 
-def read_books(heap: Heap) -> tuple[Any, ...]:
-    """All books of one moment, so that they can be compared.
+def read_tables(heap: Heap) -> tuple[Any, ...]:
+    """All tables of one moment, so that they can be compared.
 
     Returns:
-        Chunks and regions as in `chunk_table` and `region_table`; every chunk in the bins, as a search meets them, with
-        size, address, handle; of each row of chunks the handle of the chunk in use that its address leads to, or NONE;
-        totals, for `stats_of`.
+        Chunks and regions as in `read_chunks` and `read_regions`; size, address and handle of every chunk in the bins,
+        in search order; for each row of chunks the handle that a lookup of its address finds, or NONE; totals, for
+        `stats_of`.
     """
-    counts = np.zeros(BOOK_COUNTS, np.uint64)
+    counts = np.zeros(TABLE_COUNTS, np.uint64)
     totals = new_totals()
-    while True:  # more may have come since they were counted
+    while True:  # there may be more since they were counted
         rows, others, free = counts.tolist()
         chunks = np.empty((rows, CHUNK_COLUMNS), np.uint64)
         regions = np.empty((others, REGION_COLUMNS), np.uint64)
         binned = np.empty((free, BIN_COLUMNS), np.uint64)
         found = np.empty(rows, np.uint64)
-        fill_books(heap, chunks, regions, binned, found, totals, counts)
+        fill_tables(heap, chunks, regions, binned, found, totals, counts)
         now, others_now, free_now = counts.tolist()
         if now <= rows and others_now <= others and free_now <= free:
             return chunks[:now], regions[:others_now], binned[:free_now], found[:now], totals
 
 
-def fill_books(
+def fill_tables(
     heap: Heap, chunks: Any, regions: Any, binned: Any, found: Any, totals: Any, counts: Any
 ) -> None:
-    """As `fill_chunks`, all under one lock; `counts` are of chunks, regions and chunks in the bins."""
+    """As `fill_chunks`, all under one lock; `counts` receives the numbers of chunks, regions and chunks in the bins."""
     native.spin_lock(heap.lock)
     counts[0] = copy_chunks(heap, chunks)
     counts[1] = copy_regions(heap, regions)
@@ -166,25 +166,25 @@ def fill_books(
 
 
 def copy_found(heap: Heap, found: Any) -> None:
-    """As `copy_chunks`: of each chunk what its address leads to."""
+    """As `copy_chunks`: for each chunk the handle that a lookup of its address finds."""
     n = 0
     room = len(found)
     for i in range(heap.space.regions.count):
         h = heap.space.regions.regions[i].first
         while h != native.NONE and n < room:
-            c = storage.chunk_at(heap.space.table.chunks, h)
+            c = structs.chunk_at(heap.space.table.chunks, h)
             found[n] = heap.space.table.find(c.address)
             n += 1
             h = c.next
 
 
 def copy_bins(heap: Heap, rows: Any) -> int:
-    """As `copy_chunks`. A walk that does not end is a bug too: it stops behind one chunk too many."""
+    """As `copy_chunks`. A bug may make the walk endless, so it stops after one chunk more than there can be."""
     n = 0
     room = len(rows)
     h = heap.space.bins.at_least(0, 0)
     while h != native.NONE and n <= heap.space.table.count:
-        k = storage.key_at(heap.space.bins.keys, h)
+        k = structs.key_at(heap.space.bins.keys, h)
         if n < room:
             rows[n, 0] = k.size
             rows[n, 1] = k.address
@@ -195,14 +195,14 @@ def copy_bins(heap: Heap, rows: Any) -> int:
 
 
 def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
-    """Of the chunk in use at an address: 0, requested, size, allocation id; or why there is none, 0, 0, 0."""
+    """The chunk in use at an address: 0, requested, size, allocation id. Without one: the reason, 0, 0, 0."""
     reason = requested = size = allocation_id = 0
     native.spin_lock(heap.lock)
     h = heap.space.table.find(address)
     if h == native.NONE:
         reason = heap.space.diagnose(address)
     else:
-        c = storage.chunk_at(heap.space.table.chunks, h)
+        c = structs.chunk_at(heap.space.table.chunks, h)
         requested = c.requested
         size = c.size
         allocation_id = c.allocation_id
@@ -211,30 +211,30 @@ def chunk_facts(heap: Heap, address: int) -> tuple[int, int, int, int]:
 
 
 def requested_at(heap: Heap, address: int) -> int:
-    """Bytes asked for by whoever holds the chunk at an address; 0 where none in use begins there."""
+    """Bytes requested for the chunk in use at an address; 0 where none begins there."""
     requested = 0
     native.spin_lock(heap.lock)
     h = heap.space.table.find(address)
     if h != native.NONE:
-        requested = storage.chunk_at(heap.space.table.chunks, h).requested
+        requested = structs.chunk_at(heap.space.table.chunks, h).requested
     native.spin_unlock(heap.lock)
     return requested
 
 
 def read_totals(heap: Heap) -> Stats:
-    """The totals of this moment."""
+    """The current totals."""
     totals = new_totals()
     fill_totals(heap, totals)
     return stats_of(heap, totals)
 
 
 def new_totals() -> Any:
-    """Room for totals. No NumPy array: this heap may be what serves NumPy, and a look changes nothing."""
+    """An array for totals. Not a NumPy array: this heap may serve NumPy, and a query must not change it."""
     return array("Q", bytes(8 * TOTALS))
 
 
 def fill_totals(heap: Heap, totals: Any) -> None:
-    """As `fill_chunks`: what `stats_of` takes."""
+    """As `fill_chunks`: the numbers for `stats_of`."""
     native.spin_lock(heap.lock)
     copy_totals(heap, totals)
     native.spin_unlock(heap.lock)
@@ -267,7 +267,7 @@ def stats_of(heap: Heap, totals: Any) -> Stats:
 
 
 def read_internals(heap: Heap) -> Internals:
-    """The algorithm's own numbers of this moment."""
+    """The current internal numbers of the algorithm."""
     native.spin_lock(heap.lock)
     next_region = heap.next_region
     handles = heap.space.table.count

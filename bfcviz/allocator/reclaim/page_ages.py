@@ -1,25 +1,25 @@
-"""PageAges: which pages of free memory can go back to the operating system, and when.
+"""PageAges: decides which pages of free memory to return to the operating system, and when.
 
 ::
 
     block   256 KiB of addresses, at a multiple of 256 KiB
-    age     0 = clean (never used, or given back), else the period in which memory of the block was last freed
+    age     0 = clean (never used, or returned), else the period in which memory of the block was last freed
 
-Only blocks that lie in free chunks of 1 MiB and more are given back; chunks and addresses stay as they are. Two rules,
-both looked at when memory is freed:
+Only blocks within free chunks of 1 MiB and more are returned; chunks and addresses do not change. A free applies two
+rules:
 
-- *Idle*: every second a new period begins, and blocks go that nothing used during the whole of the last one.
-- *Much at once*: when bytes in use have fallen by more than `keep` since the last return, all free blocks go. Where
-  memory was in use again within a second of a return, `keep` doubles instead, up to `most`: a training step must not
+- *Idle*: every second a new period begins, and blocks are returned that were not used during the whole last period.
+- *Large drop*: when bytes in use have fallen by more than `keep` since the last return, all free blocks are returned.
+  If memory was in use again within a second of a return, `keep` doubles instead, up to `most`: a training step must not
   pay for new pages each time.
 
-Periods go 1, 2, ... 255, 1. Blocks 128 GiB apart share an age, that of the one used last; a wrong age costs a page
-fault or keeps a page longer, never data, for only free memory is given back.
+Periods count 1, 2, ... 255, 1. Blocks 128 GiB apart share an age, that of the block used last. A wrong age costs a page
+fault or keeps a page longer, but never loses data, because only free memory is returned.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
-from bfcviz.allocator.chunk_space import Space
+from bfcviz.allocator import structs
+from bfcviz.allocator.chunk_space import ChunkSpace
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 
 
@@ -28,12 +28,12 @@ class PageAges:
 
     Args:
         limit: of the heap, in bytes.
-        wanted: whether the sub-allocator takes pages back; if not there are no ages, and `is_on` is False.
+        wanted: whether the sub-allocator can discard pages; if not, there are no ages, and `is_on` is False.
     """
 
     def __init__(self, limit: int, wanted: bool) -> None:
-        self.ages = storage.new_u8(native.PAGE_BLOCKS) if wanted else storage.no_u8()
-        self.is_on = wanted and not storage.is_null(self.ages)
+        self.ages = structs.new_u8(native.PAGE_BLOCKS) if wanted else structs.no_u8()
+        self.is_on = wanted and not structs.is_null(self.ages)
         self.period = 1
         self.keep = native.KEEP_PAGES
         self.most = max(min(limit // 4, native.KEEP_MOST), native.KEEP_PAGES)
@@ -44,10 +44,10 @@ class PageAges:
         self.stopped_at = 0
 
     def __dealloc__(self) -> None:
-        storage.release(self.ages)
+        structs.release(self.ages)
 
     def note(self, address: int, size: int, in_use: int) -> None:
-        """Memory is about to be freed, with `in_use` bytes of the heap in use: its blocks are of this period."""
+        """Set the age of the blocks of memory that is about to be freed; `in_use` bytes of the heap are in use."""
         if not self.is_on:
             return
         if in_use > self.high:
@@ -60,7 +60,7 @@ class PageAges:
             self.ages[block % native.PAGE_BLOCKS] = self.period
 
     def due(self, in_use: int, now: int) -> int:
-        """What `return_pages` is to give back after a free at `now` (ns): 0, `native.IDLE_PAGES` or `ALL_PAGES`."""
+        """Which pages to return after a free at `now` (ns): 0 for none, `native.IDLE_PAGES` or `ALL_PAGES`."""
         if not self.is_on:
             return 0
         if self.high - in_use > self.keep:
@@ -86,16 +86,16 @@ class PageAges:
         self.period = self.period % 255 + 1
 
     def is_idle(self, block: int, any_age: bool) -> bool:
-        """Whether a block has pages to give back: used before and not for a whole period, or with `any_age` at all."""
+        """Whether a block has pages to return: used, but not for a whole period; with `any_age` used at any time."""
         age = self.ages[block % native.PAGE_BLOCKS]
         if age == 0:
             return False
         return any_age or (age != self.period and age % 255 + 1 != self.period)
 
     def discard(self, source: SubAllocator, first: int, end: int, any_age: bool) -> int:
-        """Give back the next idle blocks of the free blocks [first, end), 4 MiB at most; returns how many bytes.
+        """Return the next idle blocks of the free blocks [first, end), at most 4 MiB; returns the number of bytes.
 
-        `stopped_at` is where to go on. One call is short, for the heap's lock is held meanwhile.
+        `stopped_at` is where to continue. One call is short, because the heap's lock is held.
         """
         begin = first
         while begin < end and begin - first < native.PAGE_LOOKS and not self.is_idle(begin, any_age):
@@ -109,24 +109,24 @@ class PageAges:
             source.discard(begin * native.PAGE_BLOCK, (last - begin) * native.PAGE_BLOCK)
         return (last - begin) * native.PAGE_BLOCK
 
-    def return_pages(self, space: Space, source: SubAllocator, any_age: bool) -> int:
-        """Give back all idle blocks; returns how many bytes. Without the lock, which it takes for each few blocks."""
+    def return_pages(self, space: ChunkSpace, source: SubAllocator, any_age: bool) -> int:
+        """Return all idle blocks; returns the number of bytes. Takes the lock itself, for a few blocks at a time."""
         returned = 0
         size = native.PAGES_FROM
         address = 0
         block = 0
         native.spin_lock(space.log.lock)
         while self.is_on:
-            h = space.bins.at_least(size, address)  # the next chunk, whatever has changed since the last
+            h = space.bins.at_least(size, address)  # the next chunk, even if others changed meanwhile
             if h == native.NONE:
                 break
-            c = storage.chunk_at(space.table.chunks, h)
+            c = structs.chunk_at(space.table.chunks, h)
             if c.size != size or c.address != address:
                 size = c.size
                 address = c.address
                 block = (address + native.PAGE_BLOCK - 1) // native.PAGE_BLOCK
             end = (address + size) // native.PAGE_BLOCK
-            if c.freed_at == 0 and block < end:  # a chunk held back may still be in use by a stream
+            if c.freed_at == 0 and block < end:  # a stream may still use a held chunk
                 returned += self.discard(source, block, end, any_age)
                 block = self.stopped_at
             if c.freed_at != 0 or block >= end:

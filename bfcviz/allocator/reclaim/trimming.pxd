@@ -10,4 +10,4 @@ cpdef object trim_heap(Heap heap)
 @cython.locals(state="void *", returned=u64)
 cpdef object return_free_pages(Heap heap, bint only_idle)
 
-cpdef object settle(Heap heap, i64 patience)
+cpdef object wait_for_growth(Heap heap, i64 patience)

@@ -1,21 +1,21 @@
-"""Trimming: memory that is free goes back, as whole regions or as pages."""
+"""Trimming: return free memory on demand, as whole regions or as pages."""
 
 from bfcviz import native
 from bfcviz.allocator.heap import Heap
 
 
 def trim_heap(heap: Heap) -> int:
-    """Release every wholly free region; returns how many bytes that were. Nothing, from within the sub-allocator.
+    """Release every wholly free region; returns the number of bytes released. Does nothing within the sub-allocator.
 
-    A heap that is empty afterwards grows from its first size again. TensorFlow's `DeallocateFreeRegions` does not reset
-    the growth, and neither does the heap's own `collect`, so addresses stay TensorFlow's.
+    A heap that is empty afterwards grows from its first region size again. TensorFlow's `DeallocateFreeRegions` and the
+    heap's own `collect` do not reset the growth, so those addresses equal TensorFlow's.
     """
-    if heap.is_growing_here() or heap.is_cut():
+    if heap.is_growing_here() or heap.was_forked_while_growing():
         return 0
     native.mutex_lock(heap.growth)
     native.spin_lock(heap.lock)
     before = heap.space.pool_bytes
-    if not heap.closed and heap.resume():
+    if not heap.closed and heap.begin_operation():
         heap.release_free_regions()
     released = before - heap.space.pool_bytes
     if heap.space.pool_bytes == 0:
@@ -26,7 +26,7 @@ def trim_heap(heap: Heap) -> int:
 
 
 def return_free_pages(heap: Heap, only_idle: bool) -> int:
-    """Give pages of free chunks of 1 MiB and more back to the operating system; returns how many bytes."""
+    """Return pages of free chunks of 1 MiB and more to the operating system; returns the number of bytes."""
     if only_idle:
         native.spin_lock(heap.lock)
         heap.page_ages.begin_period()
@@ -37,6 +37,6 @@ def return_free_pages(heap: Heap, only_idle: bool) -> int:
     return returned
 
 
-def settle(heap: Heap, patience: int) -> None:
-    """Wait until no other thread is in the sub-allocator, for so many nanoseconds at most."""
-    native.mutex_settle(heap.growth, patience)
+def wait_for_growth(heap: Heap, patience: int) -> None:
+    """Wait until no other thread is in the sub-allocator, for at most `patience` nanoseconds."""
+    native.mutex_wait(heap.growth, patience)

@@ -1,5 +1,5 @@
-"""HostSubAllocator: real memory of this machine, straight from the operating system."""
-# ruff: noqa: D102  grant, take_back and discard are told in base
+"""HostSubAllocator: memory of this machine, directly from the operating system."""
+# ruff: noqa: D102  base documents grant, take_back and discard
 
 from bfcviz.allocator.sub_allocators import pages
 from bfcviz.allocator.sub_allocators.base import SubAllocator
@@ -8,18 +8,18 @@ from bfcviz.units import parse_bytes
 
 
 class HostSubAllocator(SubAllocator):
-    """Regions of zeroed host memory, page-aligned; a released region goes back to the operating system at once.
+    """Regions of zeroed host memory, page-aligned; a released region is returned to the operating system at once.
 
-    Adjacent grants are never joined: each is one mapping.
+    Adjacent regions are never joined: each is one mapping.
 
     Args:
-        capacity: what can be granted at one time, in bytes or as text; None = what the machine gives.
-        keep_available: what a grant must leave available on the machine (the kernel's MemAvailable), in bytes or as
-            text; otherwise it is refused. 0 = not looked at. The attribute, in bytes, may change at any time.
+        capacity: the most that can be granted at one time, in bytes or as text; None = no limit of its own.
+        keep_available: a grant is refused unless the machine has this much memory available afterwards (the kernel's
+            MemAvailable), in bytes or as text. 0 = not checked. The attribute, in bytes, may change at any time.
 
     Raises:
-        InvalidRequest: a number of bytes that cannot be.
-        ValueError: a text that is no size.
+        InvalidRequest: a number of bytes is out of range.
+        ValueError: a text is not a size.
     """
 
     def __init__(self, capacity: int | str | None = None, *, keep_available: int | str = 0) -> None:
@@ -27,12 +27,10 @@ class HostSubAllocator(SubAllocator):
         self.discards = True
         most = (1 << 64) - 1 if capacity is None else parse_bytes(capacity, "capacity")
         if not 0 <= most < 1 << 64:
-            raise InvalidRequest(f"capacity {capacity} was given; give a number from 0 to 2^64 - 1")
+            raise InvalidRequest(f"capacity is {capacity}; give a number from 0 to 2^64 - 1")
         keep_available = parse_bytes(keep_available, "keep_available")
         if not 0 <= keep_available < 1 << 62:
-            raise InvalidRequest(
-                f"keep_available {keep_available} was given; give a number from 0 to 2^62 - 1"
-            )
+            raise InvalidRequest(f"keep_available is {keep_available}; give a number from 0 to 2^62 - 1")
         self.keep_available = keep_available
         self.capacity = most
         self.used = 0
@@ -47,7 +45,7 @@ class HostSubAllocator(SubAllocator):
         address = pages.map_pages(need, alignment if alignment > self.page else self.page)
         if address != 0:
             self.used += need
-            # The heap gets what it asked for: its regions must not depend on the page size.
+            # The heap gets the requested size: its regions must not depend on the page size.
             self.received = num_bytes
         return address
 

@@ -27,8 +27,8 @@ static uint64_t bfc_map_pages(uint64_t bytes, uint64_t alignment) {
     return begin + skip;
 }
 
-/* Bytes that can be allocated without swapping, as the kernel estimates (MemAvailable of /proc/meminfo);
-   UINT64_MAX where it does not say. */
+/* Bytes that can be allocated without swapping, by the kernel's estimate (MemAvailable of /proc/meminfo);
+   UINT64_MAX if there is none. */
 static uint64_t bfc_available_memory(void) {
     char text[512];
     int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
@@ -40,7 +40,7 @@ static uint64_t bfc_available_memory(void) {
     return line ? strtoull(line + 13, NULL, 10) * 1024 : UINT64_MAX;
 }
 
-/* The pages wholly inside the range become zeros, and take no memory until they are touched. */
+/* The pages wholly inside the range read as zeros, and use no memory until they are accessed. */
 static void bfc_discard_pages(uint64_t address, uint64_t bytes) {
     madvise((void *)address, bytes, MADV_DONTNEED);
 }

@@ -1,4 +1,4 @@
-"""Pages from the operating system, through Python's mmap; what pages.h is in C."""
+"""Pages from the operating system, through Python's mmap; pages.h is the same in C."""
 
 import ctypes
 import mmap
@@ -8,7 +8,7 @@ _mapped: dict[int, mmap.mmap] = {}
 
 
 def page_size() -> int:
-    """Bytes of a page."""
+    """Size of a page in bytes."""
     return mmap.PAGESIZE
 
 
@@ -26,12 +26,12 @@ def map_pages(num_bytes: int, alignment: int) -> int:
 
 
 def unmap_pages(address: int, num_bytes: int) -> None:  # noqa: ARG001  C needs the size
-    """Give them back; the mapping remembers its own size."""
+    """Return the pages to the operating system; the mapping knows its own size."""
     _mapped.pop(address).close()
 
 
 def discard_pages(address: int, num_bytes: int) -> None:
-    """These whole pages become zeros, and take no memory until they are touched."""
+    """Discard whole pages: they read as zeros, and use no memory until they are accessed."""
     begin = max(start for start in _mapped if start <= address)
     pages = _mapped[begin]
     offset = address - ctypes.addressof(ctypes.c_char.from_buffer(pages))
@@ -39,7 +39,7 @@ def discard_pages(address: int, num_bytes: int) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping, as the kernel estimates; 2^64 - 1 where it does not say."""
+    """Bytes that can be allocated without swapping, by the kernel's estimate; 2^64 - 1 if there is none."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -14,7 +14,7 @@ cdef class SimulatedSubAllocator(SubAllocator):
     cdef readonly object calls
     cdef bint descending
     cdef bint journal
-    cdef u64 top            # ascending: the next address; descending: the lowest one granted
+    cdef u64 top            # ascending: the next address; descending: the lowest granted address
 
     @cython.locals(need=u64, address=u64)
     cdef u64 grant(self, u64 alignment, u64 num_bytes) noexcept nogil

@@ -1,5 +1,5 @@
-"""SimulatedSubAllocator: address space only, no memory: for experiments, replays and teaching."""
-# ruff: noqa: D102  grant and take_back are told in base
+"""SimulatedSubAllocator: addresses without memory, for experiments, replays and teaching."""
+# ruff: noqa: D102  base documents grant and take_back
 
 from typing import Literal, NamedTuple
 
@@ -26,21 +26,21 @@ class Call(NamedTuple):
 
 
 class SimulatedSubAllocator(SubAllocator):
-    """Regions of a pretended address space; released addresses are never used again.
+    """Regions of a simulated address space; released addresses are never used again.
 
     Args:
-        mode: `contiguous` puts each region behind the last one, `gapped` leaves a gap between them, `descending`
-            goes down from a high address.
-        capacity: what can be granted at one time, in bytes or as text; None = no limit.
+        mode: `contiguous` puts each region directly after the last one, `gapped` leaves a gap between them,
+            `descending` goes down from a high address.
+        capacity: the most that can be granted at one time, in bytes or as text; None = no limit.
         granule: every grant is rounded up to a multiple of this, in bytes or as text.
         supports_coalescing: let the heap join adjacent regions.
-        base: the first address (ascending) or the one all lie below (descending).
+        base: the first address (ascending), or the upper end of all addresses (descending).
         gap: between regions in mode `gapped`, in bytes or as text.
-        journal: keep every call in `calls`, a list of `Call`.
+        journal: record every call in `calls`, a list of `Call`.
 
     Raises:
-        InvalidRequest: a number that cannot be.
-        ValueError: a text that is no size.
+        InvalidRequest: a number is out of range, or the mode is unknown.
+        ValueError: a text is not a size.
     """
 
     def __init__(
@@ -56,16 +56,14 @@ class SimulatedSubAllocator(SubAllocator):
     ) -> None:
         SubAllocator.__init__(self, supports_coalescing=supports_coalescing)
         if mode not in ("contiguous", "gapped", "descending"):
-            raise InvalidRequest(
-                f"mode {mode!r} was asked for; there are 'contiguous', 'gapped' and 'descending'"
-            )
+            raise InvalidRequest(f"mode {mode!r} is unknown; give 'contiguous', 'gapped' or 'descending'")
         most = (1 << 64) - 1 if capacity is None else parse_bytes(capacity, "capacity")
         granule, gap = parse_bytes(granule, "granule"), parse_bytes(gap, "gap")
         for name, number, least, bits in (
             ("granule", granule, 1, 63), ("gap", gap, 0, 63), ("capacity", most, 0, 64), ("base", base, 1, 63),
         ):  # fmt: skip
             if number is not None and not least <= number < 1 << bits:
-                raise InvalidRequest(f"{name} {number} was given; give a number from {least} to 2^{bits} - 1")
+                raise InvalidRequest(f"{name} is {number}; give a number from {least} to 2^{bits} - 1")
         self.mode = mode
         self.descending = mode == "descending"
         self.capacity = most
@@ -91,7 +89,7 @@ class SimulatedSubAllocator(SubAllocator):
         return address
 
     def refuse(self, alignment: int, num_bytes: int) -> int:
-        """No address; a refusal goes into the journal too."""
+        """Return no address; the journal records the refusal."""
         if self.journal:
             self.note(1, alignment, num_bytes, 0, 0)
         return 0

@@ -1,9 +1,9 @@
-"""Allocators around an allocator: each adds one thing, all compose, and each is an allocator itself.
+"""Allocators that wrap an allocator: each adds one feature, all can be combined, and each is an allocator itself.
 
 In: an allocator. Out: one with the same methods that also tracks (`tracking`), guards against overruns (`guard`),
-fills with NaN (`nan_fill`), limits (`limit`), waits for memory (`retry`) or tells of thresholds (`alert`). Those that
-touch memory do it through `access`. May import what its parent may. Frees go through the wrapper that allocated: what
-goes to the heap past it is not seen.
+fills with NaN (`nan_fill`), limits (`limit`), waits for memory (`retry`) or reports thresholds (`alert`). Those that
+read or write memory do so through `memory_access`. May import what its parent may. Free through the wrapper that
+allocated: it does not see requests that go directly to the heap.
 """
 
 from bfcviz.allocator.wrappers.alert import AlertAllocator as AlertAllocator

@@ -1,4 +1,4 @@
-"""AlertAllocator: tells at once, in the thread that did it, when a total goes past a threshold."""
+"""AlertAllocator: calls a function at once, in the same thread, when a total crosses a threshold."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock, local
@@ -23,11 +23,11 @@ MEASURES: Final[dict[str, Callable[[Stats], float]]] = {
         1 - s.requested_bytes_in_use / s.bytes_in_use if s.bytes_in_use else 0.0
     ),
 }
-"""How each measure of a `Threshold` is read."""
+"""Functions that compute each measure of a `Threshold`."""
 
 
 class Crossing(NamedTuple):
-    """A threshold that was crossed: with which value, and what the thread was just doing."""
+    """A crossed threshold, the value, and the operation that crossed it."""
 
     threshold: Threshold
     value: float
@@ -39,14 +39,14 @@ class Crossing(NamedTuple):
 
 
 class AlertAllocator(AllocatorWrapper):
-    """Looks at the totals after every allocate and free, and calls when a threshold is crossed.
+    """Checks the totals after every allocate and free, and calls a function when a threshold is crossed.
 
-    Once for a crossing: again only after the value was on the good side. What the call does with the allocator
-    itself raises no alerts; what it raises is kept as `error`, for the request it is told of has succeeded.
+    It is called once per crossing: again only after the value was back on the good side. Requests that the function
+    itself makes raise no alerts. An exception of the function is stored as `error`, because the request has succeeded.
 
     Args:
         wrapped: the allocator inside.
-        thresholds: what to look at.
+        thresholds: the thresholds to check.
         call: called with each `Crossing`.
     """
 
@@ -69,19 +69,19 @@ class AlertAllocator(AllocatorWrapper):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`; then a look at the totals."""
+        """Allocate `num_bytes`, then check the totals."""
         address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         if address:
-            self._look(f"{num_bytes} bytes for {self.label_text(label) or 'no label'}")
+            self._check_totals(f"{num_bytes} bytes for {self.label_text(label) or 'no label'}")
         return address
 
     def free(self, address: int) -> None:
-        """Give it back; then a look at the totals."""
+        """Free it, then check the totals."""
         self.wrapped.free(address)
         if address:
-            self._look(f"the free of {address:#x}")
+            self._check_totals(f"the free of {address:#x}")
 
-    def _look(self, doing: str) -> None:
+    def _check_totals(self, doing: str) -> None:
         if getattr(self._here, "busy", False):
             return
         self._here.busy = True
@@ -90,14 +90,14 @@ class AlertAllocator(AllocatorWrapper):
             for crossing in crossings:
                 self._call(crossing)
             if crossings:
-                self._come_back()
-        except Exception as error:  # noqa: BLE001  the request has succeeded, whatever the user's function does
+                self._reset_recovered()
+        except Exception as error:  # noqa: BLE001  the request has succeeded, even if the user's function fails
             self.error = error
         finally:
             self._here.busy = False
 
     def _crossed(self, doing: str) -> list[Crossing]:
-        """Thresholds that are past now and were not before."""
+        """Thresholds that are crossed now and were not before."""
         with self._lock:
             values = self._values()
             new = [
@@ -107,8 +107,8 @@ class AlertAllocator(AllocatorWrapper):
             ]
         return [Crossing(each, value, self.name, doing) for each, value in new]
 
-    def _come_back(self) -> None:
-        """What the call has put right itself can be crossed again."""
+    def _reset_recovered(self) -> None:
+        """Allow new alerts for thresholds that are no longer crossed after the call."""
         with self._lock:
             for each, state, value in zip(self.thresholds, self._states, self._values(), strict=True):
                 if not each.is_past(value):

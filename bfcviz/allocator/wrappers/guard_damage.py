@@ -1,4 +1,4 @@
-"""Damage: guard words that somebody has overwritten, told with both chunks that may have done it."""
+"""Damage: a report of overwritten guard words, with the two chunks whose owners may have written there."""
 
 from typing import Literal, NamedTuple
 
@@ -6,14 +6,14 @@ Side = Literal["before", "after"]
 
 
 class Guarded(NamedTuple):
-    """A chunk in use between guard words, as its owner knows it; sizes in bytes.
+    """A chunk in use between guard words; sizes in bytes.
 
     Attributes:
-        address: what the owner was given.
-        size: what the owner asked for.
+        address: the address that `allocate` returned.
+        size: bytes requested.
         label: what it is for.
-        start: where the chunk of the allocator inside begins.
-        total: what that one was asked for, guard words included.
+        start: address of the chunk of the allocator inside.
+        total: bytes requested from the allocator inside, with guard words.
         number: of the request, counting this wrapper's successes from 1.
     """
 
@@ -26,7 +26,7 @@ class Guarded(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first address behind what was asked for."""
+        """The first address after the requested bytes."""
         return self.address + self.size
 
     def __str__(self) -> str:
@@ -34,15 +34,15 @@ class Guarded(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """One side of a chunk whose guard words have changed.
+    """Overwritten guard words on one side of a chunk.
 
     Attributes:
-        chunk: whose guard words they are.
-        side: on which side of it.
+        chunk: the chunk with these guard words.
+        side: the side of the chunk.
         address: the first changed byte.
-        num_bytes: from there to the last changed byte.
-        found: what stands there now.
-        neighbour: the chunk in use next to that side, None where there is none.
+        num_bytes: number of bytes from the first to the last changed byte.
+        found: their current value.
+        neighbour: the chunk in use next to that side; None if there is none.
     """
 
     chunk: Guarded
@@ -60,18 +60,18 @@ class Damage(NamedTuple):
         edge = "end" if self.side == "after" else "beginning"
         return (
             f"the guard words {self.side} {self.chunk} were overwritten, {_bytes(self.num_bytes)} from "
-            f"{self.address:#x} on, {where}, with {self.found[:16].hex(' ')}: who wrote there passed this chunk's "
-            f"{edge}, {self._other()}"
+            f"{self.address:#x}, {where}, with {self.found[:16].hex(' ')}: the write went past this chunk's {edge}"
+            f"{self._other()}"
         )
 
     def _other(self) -> str:
         if self.neighbour is None:
-            return f"for no other chunk is in use {self.side} it"
+            return f"; no other chunk is in use {self.side} it"
         if self.side == "after":
-            return (
-                f"or the beginning of {self.neighbour}, {_bytes(self.neighbour.address - self.chunk.end)} on"
-            )
-        return f"or the end of {self.neighbour}, {_bytes(self.chunk.address - self.neighbour.end)} back"
+            distance = _bytes(self.neighbour.address - self.chunk.end)
+            return f", or past the beginning of {self.neighbour}, {distance} further"
+        distance = _bytes(self.chunk.address - self.neighbour.end)
+        return f", or past the end of {self.neighbour}, {distance} before"
 
 
 def _bytes(number: int) -> str:

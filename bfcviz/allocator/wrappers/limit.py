@@ -1,4 +1,4 @@
-"""LimitAllocator: a share of a heap, so that one user cannot take all of it."""
+"""LimitAllocator: limits the bytes in use through it, so that one user cannot take a whole heap."""
 
 import operator
 from dataclasses import replace
@@ -15,37 +15,35 @@ from bfcviz.units import parse_bytes
 
 
 class LimitAllocator(AllocatorWrapper):
-    """Refuses what would take more than a limit through it; several may share one heap.
+    """Refuses requests that would exceed its limit; several can share one heap.
 
-    What counts is requests rounded up to 256 bytes, not what a chunk may be larger than that.
+    It counts requests rounded up to 256 bytes; a chunk may be larger.
 
     Args:
         wrapped: the allocator inside; it must track sizes.
         limit: in bytes, 1 or more, or as text such as `512MiB`.
 
     Raises:
-        InvalidRequest: a limit below 1, or an allocator that tracks no sizes.
-        ValueError: a text that is no size.
+        InvalidRequest: the limit is below 1, or the allocator inside does not track sizes.
+        ValueError: the text is not a size.
 
     Attributes:
-        limit: bytes that can be in use at one time.
-        used: bytes that are.
+        limit: the most bytes in use at one time.
+        used: bytes in use now.
     """
 
     def __init__(self, wrapped: Allocator, limit: int | str) -> None:
         super().__init__(wrapped)
         self.limit = parse_bytes(limit, "limit")
         if self.limit < 1:
-            raise InvalidRequest(f"a limit of {limit} bytes was asked for; give 1 or more")
+            raise InvalidRequest(f"the limit is {limit} bytes; give 1 or more")
         if not wrapped.tracks_allocation_sizes():
             raise InvalidRequest(
-                f"{wrapped.name} does not track sizes, so that what is given back cannot be counted: put a "
-                "TrackingAllocator around it first"
+                f"{wrapped.name} does not track sizes, so freed bytes cannot be counted: put a TrackingAllocator "
+                "around it first"
             )
         self.used = 0
-        self._lock = _forks.keep(
-            RLock()
-        )  # Python may collect garbage inside it, and a tensor among that frees
+        self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def allocate(
         self,
@@ -55,46 +53,46 @@ class LimitAllocator(AllocatorWrapper):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`, if the limit allows it.
+        """Allocate `num_bytes` if the limit allows it.
 
         Raises:
-            OutOfMemory: it does not (its numbers are the limit's), or the allocator inside has none.
+            OutOfMemory: the limit is exceeded (the numbers are the limit's), or the allocator inside has no memory.
         """
         need = _rounded(num_bytes)
-        if not 0 <= need <= MAX_REQUEST:  # refused in the words of the allocator inside
+        if not 0 <= need <= MAX_REQUEST:  # the allocator inside refuses it with its own error
             return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
-        self._take(need, num_bytes)
+        self._reserve(need, num_bytes)
         address = 0
         try:
             address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         finally:
             if address == 0:
-                self._give(need)
+                self._release(need)
         return address
 
     def free(self, address: int) -> None:
-        """Give it back; it counts no longer."""
+        """Free it, and subtract its size."""
         size = 0
         if address:
             try:
                 size = _rounded(self.wrapped.requested_size(address))
             except InvalidFree:
-                size = 0  # a wrong free, or an allocator that is closed: the one inside knows
+                size = 0  # an invalid free, or a closed allocator: the allocator inside reports it
         self.wrapped.free(address)
-        self._give(size)
+        self._release(size)
 
     def stats(self) -> Stats:
-        """Totals of the allocator inside; the limit is the lower one."""
+        """Totals of the allocator inside, with the lower one of both limits."""
         stats = self.wrapped.stats()
         return replace(stats, bytes_limit=min(stats.bytes_limit, self.limit))
 
     def check_invariants(self) -> None:
-        """The books of the allocator inside, and that no more is in use than allowed."""
+        """Check the tables of the allocator inside, and that the bytes in use do not exceed the limit."""
         super().check_invariants()
         if not 0 <= self.used <= self.limit:
-            raise BrokenInvariant(f"{self.used} bytes are in use under a limit of {self.limit}")
+            raise BrokenInvariant(f"{self.used} bytes are in use, the limit is {self.limit}")
 
-    def _take(self, need: int, num_bytes: int) -> None:
+    def _reserve(self, need: int, num_bytes: int) -> None:
         with self._lock:
             left = self.limit - self.used
             if need <= left:
@@ -103,7 +101,7 @@ class LimitAllocator(AllocatorWrapper):
         totals = PoolTotals(self.limit, self.limit - left, left, self.limit)
         raise OutOfMemory.of(operator.index(num_bytes), totals)
 
-    def _give(self, num_bytes: int) -> None:
+    def _release(self, num_bytes: int) -> None:
         with self._lock:
             self.used -= num_bytes
 

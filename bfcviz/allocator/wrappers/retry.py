@@ -1,4 +1,4 @@
-"""RetryAllocator: a request that finds no memory waits until something is freed, or the time is up."""
+"""RetryAllocator: a request without memory waits for a free, up to a time limit."""
 
 from functools import partial
 
@@ -10,28 +10,28 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 
 
 class RetryAllocator(AllocatorWrapper):
-    """Tries again after each free through it, of whatever thread, and once more at the end, as TensorFlow does.
+    """Tries again after each free through it, from any thread, and once more when the time is up, as TensorFlow does.
 
-    A request with `no_retry_on_failure` does not wait. A free past this wrapper wakes no thread.
+    A request with `no_retry_on_failure` does not wait. A free that bypasses this wrapper wakes no thread.
 
     Args:
         wrapped: the allocator inside.
         retry_s: how long a request may wait, in seconds; TensorFlow's 10 by default.
 
     Raises:
-        InvalidRequest: a time below 0, or without end.
+        InvalidRequest: `retry_s` is negative or not finite.
     """
 
     def __init__(self, wrapped: Allocator, retry_s: float = 10.0) -> None:
         super().__init__(wrapped)
         if not 0 <= retry_s < float("inf"):
-            raise InvalidRequest(f"a wait of {retry_s} seconds was asked for; give a finite number from 0 up")
+            raise InvalidRequest(f"retry_s is {retry_s}; give a finite number from 0 up")
         self.retry_s = retry_s
         self._frees = FreeSignal()
 
     @property
     def waiting(self) -> int:
-        """Threads that wait now."""
+        """Number of threads that wait now."""
         return self._frees.waiters
 
     def allocate(
@@ -42,29 +42,29 @@ class RetryAllocator(AllocatorWrapper):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`, as soon as there is some.
+        """Allocate `num_bytes` as soon as memory is free.
 
         Raises:
-            OutOfMemory: there was none until the time was up; of the last try.
+            OutOfMemory: the time is up; the numbers are those of the last try.
         """
+        seen = self._frees.wakes  # read before the first try: a free after it ends the wait
         try:
             return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         except OutOfMemory:
             if self.retry_s == 0 or (attributes and attributes.no_retry_on_failure):
                 raise
         attempt = partial(self.wrapped.try_allocate, num_bytes, alignment, label, attributes=attributes)
-        address: int | None = self._frees.try_after_frees(attempt, self.retry_s)
+        address: int | None = self._frees.try_after_frees(attempt, self.retry_s, seen)
         if address is not None:
             return address
         return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
 
     def free(self, address: int) -> None:
-        """Give it back, and wake the threads that wait."""
+        """Free it, and wake the waiting threads."""
         self.wrapped.free(address)
-        if self._frees.waiters:
-            self._frees.wake_waiters()
+        self._frees.wake_waiters()
 
     def close(self) -> None:
-        """Give all memory back; a thread that waits finds the allocator closed."""
+        """Release all memory. Waiting threads find the allocator closed."""
         super().close()
         self._frees.wake_waiters()

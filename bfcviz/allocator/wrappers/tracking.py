@@ -1,4 +1,4 @@
-"""TrackingAllocator: how much goes through it, the most that was in use, and who did not give back."""
+"""TrackingAllocator: counts bytes allocated, the peak in use, and leaks by label."""
 
 import operator
 from threading import RLock
@@ -23,7 +23,7 @@ class Tracked(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What one label has not given back: chunks, their bytes, and the oldest of them."""
+    """Memory of one label that was not freed: number of chunks, their bytes, and the oldest chunk."""
 
     label: str
     chunks: int
@@ -32,13 +32,13 @@ class Leak(NamedTuple):
 
 
 class TrackingAllocator(AllocatorWrapper):
-    """Keeps book of every chunk in use. Where the allocator inside tracks no sizes, this one does.
+    """Records every chunk in use. If the allocator inside does not track sizes, this one does.
 
     Attributes:
-        total_bytes: allocated sizes of all requests so far.
-        high_water: the most `live_bytes` has been.
-        live_bytes: allocated sizes of what is in use.
-        count: successful requests so far: what `leaks(since=...)` takes.
+        total_bytes: sum of the allocated sizes of all requests.
+        high_water: the maximum of `live_bytes`.
+        live_bytes: sum of the allocated sizes of the chunks in use.
+        count: number of successful requests; an argument for `leaks(since=...)`.
     """
 
     def __init__(self, wrapped: Allocator) -> None:
@@ -48,9 +48,7 @@ class TrackingAllocator(AllocatorWrapper):
         self.live_bytes = 0
         self.count = 0
         self._in_use: dict[int, Tracked] = {}
-        self._lock = _forks.keep(
-            RLock()
-        )  # Python may collect garbage inside it, and a tensor among that frees
+        self._lock = _forks.keep(RLock())  # reentrant: a tensor that Python collects meanwhile may free
 
     def allocate(
         self,
@@ -60,7 +58,7 @@ class TrackingAllocator(AllocatorWrapper):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`, written down under its label."""
+        """Allocate `num_bytes`, and record them with the label."""
         address = self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
         if address == 0:
             return 0
@@ -77,8 +75,8 @@ class TrackingAllocator(AllocatorWrapper):
         return address
 
     def free(self, address: int) -> None:
-        """Give it back, and strike it out."""
-        # Struck out first: once freed, another thread may get the same address.
+        """Free it, and remove its record."""
+        # Remove it first: after the free another thread may get the same address.
         with self._lock:
             chunk = self._in_use.pop(operator.index(address), None)
             self.live_bytes -= chunk.allocated_size if chunk else 0
@@ -92,23 +90,23 @@ class TrackingAllocator(AllocatorWrapper):
             raise
 
     def tracks_allocation_sizes(self) -> bool:
-        """It does."""
+        """True: this wrapper tracks sizes."""
         return True
 
     def requested_size(self, address: int) -> int:
-        """Bytes the caller asked for."""
+        """Bytes that the caller requested."""
         if self.wrapped.tracks_allocation_sizes():
             return self.wrapped.requested_size(address)
         return self._find(address).requested_size
 
     def allocated_size(self, address: int) -> int:
-        """Bytes of its chunk, as far as known."""
+        """Bytes of the chunk; the requested bytes if the allocator inside does not track sizes."""
         if self.wrapped.tracks_allocation_sizes():
             return self.wrapped.allocated_size(address)
         return self._find(address).allocated_size
 
     def allocation_id(self, address: int) -> int:
-        """Number of its request, counting successes from 1."""
+        """Number of the request, counting successes from 1."""
         if self.wrapped.tracks_allocation_sizes():
             return self.wrapped.allocation_id(address)
         return self._find(address).number
@@ -119,7 +117,7 @@ class TrackingAllocator(AllocatorWrapper):
             return sorted(self._in_use.values())
 
     def leaks(self, since: int = 0) -> list[Leak]:
-        """Who has not given back what was requested after the first `since` requests, most bytes first."""
+        """Memory not freed of requests after the first `since`, by label, most bytes first."""
         by_label: dict[str, list[Tracked]] = {}
         for chunk in self.in_use():
             if chunk.number > since:
@@ -131,7 +129,7 @@ class TrackingAllocator(AllocatorWrapper):
         return sorted(found, key=lambda leak: (-leak.num_bytes, leak.label))
 
     def report(self, since: int = 0) -> str:
-        """The leaks in words, a line each."""
+        """The leaks as text, one line each."""
         lines = [
             f"{leak.label or 'without a label'}: {format_bytes(leak.num_bytes)} in {_chunks(leak.chunks)}, the oldest "
             f"of {leak.oldest.requested_size} bytes at {leak.oldest.address:#x} (request {leak.oldest.number})"
@@ -142,11 +140,13 @@ class TrackingAllocator(AllocatorWrapper):
         )
 
     def check_invariants(self) -> None:
-        """The books of the allocator inside, and that these agree with them."""
+        """Check the tables of the allocator inside, and that the records here agree with them."""
         super().check_invariants()
         chunks = self.in_use()
         if sum(chunk.allocated_size for chunk in chunks) != self.live_bytes:
-            raise BrokenInvariant(f"{self.live_bytes} bytes are counted as in use, the chunks say otherwise")
+            raise BrokenInvariant(
+                f"{self.live_bytes} bytes are counted as in use; the chunks have another sum"
+            )
         if self.wrapped.tracks_allocation_sizes():
             for chunk in chunks:
                 if self.wrapped.allocated_size(chunk.address) != chunk.allocated_size:
@@ -156,7 +156,7 @@ class TrackingAllocator(AllocatorWrapper):
         with self._lock:
             chunk = self._in_use.get(operator.index(address))
         if chunk is None:
-            raise ForeignPointer(address, f"{address:#x} is no address that this allocator handed out")
+            raise ForeignPointer(address, f"{address:#x} was not allocated by this allocator")
         return chunk
 
 

@@ -1,4 +1,4 @@
-"""AllocatorWrapper: an allocator that hands everything on to another; the base of all wrappers."""
+"""AllocatorWrapper: base class of all wrappers; forwards every call to the allocator inside."""
 
 from typing import Any
 
@@ -12,34 +12,34 @@ from bfcviz.errors import OutOfMemory
 
 
 class AllocatorWrapper(Closing):
-    """Does what the allocator inside does. A wrapper overrides `allocate` and `free`; the other ways lead there.
+    """Forwards every call to the allocator inside. A wrapper overrides `allocate` and `free`; other methods call these.
 
     Args:
-        wrapped: the allocator inside; belongs to the wrapper from now on.
+        wrapped: the allocator inside; the wrapper owns it from now on.
 
     Raises:
-        TypeError: it is no allocator.
+        TypeError: `wrapped` is not an allocator.
     """
 
     def __init__(self, wrapped: Allocator) -> None:
         if isinstance(wrapped, type) or not isinstance(wrapped, Allocator):
-            raise TypeError(f"{wrapped!r} is no allocator: give a BFCAllocator, or a wrapper around one")
+            raise TypeError(f"{wrapped!r} is not an allocator: give a BFCAllocator, or a wrapper around one")
         self.wrapped = wrapped
 
     @property
     def name(self) -> str:
-        """Of the allocator inside."""
+        """Name of the allocator inside."""
         return self.wrapped.name
 
     @property
     def layers(self) -> tuple[Allocator, ...]:
-        """This one, and all inside it, outermost first."""
+        """This wrapper and all allocators inside it, outermost first."""
         inner = self.wrapped.layers if isinstance(self.wrapped, AllocatorWrapper) else (self.wrapped,)
         return (self, *inner)
 
     @property
     def base(self) -> Any:
-        """The allocator inside all wrappers; a BFCAllocator's log, labels and memory map are found there."""
+        """The innermost allocator; a BFCAllocator there has the log, labels and memory map."""
         return self.layers[-1]
 
     def allocate(
@@ -50,7 +50,7 @@ class AllocatorWrapper(Closing):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `num_bytes`; raises as the allocator inside does."""
+        """Allocate `num_bytes`; raises as the allocator inside does."""
         return self.wrapped.allocate(num_bytes, alignment, label, attributes=attributes)
 
     def try_allocate(
@@ -61,7 +61,7 @@ class AllocatorWrapper(Closing):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int | None:
-        """As `allocate`, but None where memory runs out."""
+        """Allocate as `allocate` does; None instead of OutOfMemory."""
         try:
             return self.allocate(num_bytes, alignment, label, attributes=attributes)
         except OutOfMemory:
@@ -76,27 +76,27 @@ class AllocatorWrapper(Closing):
         *,
         attributes: AllocationAttributes | None = None,
     ) -> int:
-        """Memory for `count` elements of a NumPy dtype; raises as `allocate` does."""
+        """Allocate `count` elements of a NumPy dtype; raises as `allocate` does."""
         return self.allocate(bytes_of(dtype, count), alignment, label, attributes=attributes)
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` returned; 0 is nothing."""
+        """Free an address that `allocate` returned; 0 is ignored."""
         self.wrapped.free(address)
 
     def tracks_allocation_sizes(self) -> bool:
-        """Whether the three methods below can answer."""
+        """Whether the three methods below work."""
         return self.wrapped.tracks_allocation_sizes()
 
     def requested_size(self, address: int) -> int:
-        """Bytes the caller asked for."""
+        """Bytes that the caller requested."""
         return self.wrapped.requested_size(address)
 
     def allocated_size(self, address: int) -> int:
-        """Bytes of its chunk."""
+        """Bytes of the chunk."""
         return self.wrapped.allocated_size(address)
 
     def allocation_id(self, address: int) -> int:
-        """Number of its request, counting successes from 1."""
+        """Number of the request, counting successes from 1."""
         return self.wrapped.allocation_id(address)
 
     def should_allocate_empty(self) -> bool:
@@ -104,27 +104,27 @@ class AllocatorWrapper(Closing):
         return self.wrapped.should_allocate_empty()
 
     def stats(self) -> Stats:
-        """Totals of this moment."""
+        """Current totals."""
         return self.wrapped.stats()
 
     def clear_stats(self) -> None:
-        """Count requests and peaks anew from here."""
+        """Restart the counts of requests and the peaks."""
         self.wrapped.clear_stats()
 
     def set_safe_frontier(self, count: int) -> None:
-        """With timestamps: chunks freed before this count may be merged from now on."""
+        """With timestamps: allow merging of chunks freed before this count."""
         self.wrapped.set_safe_frontier(count)
 
     def check_invariants(self) -> None:
-        """Go through all books, the wrappers' too; raises BrokenInvariant where they do not balance."""
+        """Compare all tables, also of the wrappers; raises BrokenInvariant where they disagree."""
         self.wrapped.check_invariants()
 
     def close(self) -> None:
-        """Give all memory back; after it a free does nothing."""
+        """Release all memory; afterwards a free does nothing."""
         self.wrapped.close()
 
     def label_text(self, label: str | int | None) -> str:
-        """A label as text, also where its number in the heap's table was given."""
+        """A label as text, also if it is given as an id of the heap's table."""
         if label is None or isinstance(label, str):
             return label or ""
         labels = getattr(self.base, "labels", None)

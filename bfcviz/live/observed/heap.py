@@ -204,7 +204,7 @@ class ObservedHeap:
         """Carry out what is reported, unless this very thread is about that already, further out."""
         with self._lock:
             while self._reported and not self._busy:
-                _interrupts.hold()
+                _interrupts.block()
                 self._busy = True
                 try:
                     time, carry_out = self._reported.popleft()
@@ -212,7 +212,7 @@ class ObservedHeap:
                     carry_out()
                 finally:
                     self._busy = False
-                    _interrupts.let_go()
+                    _interrupts.unblock()
 
     def _label_id(self, label: str | int) -> int:
         if isinstance(label, str):

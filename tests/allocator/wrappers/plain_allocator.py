@@ -1,4 +1,4 @@
-"""An allocator that tracks nothing, as one around `malloc` would: the least that the protocol allows."""
+"""An allocator that tracks nothing, as one around `malloc` would: the minimum of the protocol."""
 
 from bfcviz.allocator.interface.protocol import bytes_of
 from bfcviz.allocator.interface.stats import Stats
@@ -7,7 +7,7 @@ BASE = 0x10000
 
 
 class PlainAllocator:
-    """Hands out addresses in a row and takes all of them back."""
+    """Allocates consecutive addresses and accepts every free."""
 
     name = "plain"
 

@@ -1,4 +1,4 @@
-"""AlertAllocator: a threshold that is crossed is told once, at once, by the thread that crossed it."""
+"""AlertAllocator: reports a crossed threshold once, at once, in the thread that crossed it."""
 
 import threading
 
@@ -89,7 +89,7 @@ def test_the_call_may_put_things_right_itself():
         calls.append(crossing)
         while kept:
             alert.free(kept.pop())
-        alert.free(alert.allocate(4 * KIB))  # past the threshold again, but of its own making
+        alert.free(alert.allocate(4 * KIB))  # crosses the threshold again, but in its own call
 
     alert = AlertAllocator(new_heap(), [Threshold("bytes_in_use", above=2 * KIB)], free_all)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Python may collect garbage anywhere inside a wrapper, and what goes may free: no wrapper waits for itself then."""
+"""A garbage collection inside a wrapper may free memory through it: no wrapper deadlocks."""
 
 import gc
 
@@ -7,11 +7,11 @@ from contracts.allocators import WRAPPERS, heap_of, wrapped
 from heaps import MIB, new_heap
 
 MOMENTS = 120
-"""Objects made between the garbage and its collection: from the first use of the allocator to behind the last."""
+"""Objects created between the garbage and its collection, so that it happens at each point of the operation."""
 
 
 class Owner:
-    """Memory that goes back when the garbage collector finds it, as that of a tensor in a circle of references."""
+    """Memory that the garbage collector frees, as that of a tensor in a reference cycle."""
 
     def __init__(self, allocator):
         self.itself = self

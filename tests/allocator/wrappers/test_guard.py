@@ -1,4 +1,4 @@
-"""GuardAllocator: a write outside a chunk is found, and both chunks that may have done it are named."""
+"""GuardAllocator: detects a write outside a chunk, and names both chunks next to it."""
 
 import ctypes
 import threading
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.access import SimulatedAccess
 from bfcviz.allocator.wrappers.guard import GuardAllocator
+from bfcviz.allocator.wrappers.memory_access import SimulatedAccess
 from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import (
@@ -75,7 +75,7 @@ def test_one_byte_before_the_beginning_names_the_chunk_and_the_one_before(guard)
     (damage,) = caught.value.damages
     assert (damage.chunk.label, damage.side, damage.address) == ("input", "before", last - 1)
     assert (damage.neighbour.label, damage.neighbour.address) == ("bias", bias)
-    assert f"the end of 'bias' (100 bytes at {bias:#x}), {last - bias - 100} bytes back" in str(damage)
+    assert f"the end of 'bias' (100 bytes at {bias:#x}), {last - bias - 100} bytes before" in str(damage)
     assert "1 byte before its beginning" in str(damage)
 
 
@@ -164,7 +164,7 @@ def test_guard_words_inside_guard_words_are_looked_at_both():
     outer.free(address)
 
 
-def test_the_address_inside_is_nobodys_to_free():
+def test_the_address_of_the_inner_chunk_cannot_be_freed():
     guard = GuardAllocator(new_heap())
     address = guard.allocate(100)
     start = guard.in_use()[0].start
@@ -172,7 +172,7 @@ def test_the_address_inside_is_nobodys_to_free():
     with pytest.raises(InteriorPointer, match="guard words"):
         guard.free(start)
     past = guard.wrapped.allocate(100)
-    with pytest.raises(ForeignPointer, match="no address that this allocator handed out"):
+    with pytest.raises(ForeignPointer, match="not allocated by this"):
         guard.free(past)
     guard.wrapped.free(past)
     guard.free(address)
@@ -231,7 +231,7 @@ def test_empty_chunks_with_addresses_of_their_own_are_guarded_too():
     assert len(guard.damages()) == 1
 
 
-def test_memory_nobody_knows_is_not_touched():
+def test_memory_of_an_unknown_kind_is_not_accessed():
     with pytest.raises(InvalidRequest, match="give access="):
         GuardAllocator(PlainAllocator())
     with pytest.raises(InvalidRequest, match="1 or more"):

@@ -1,4 +1,4 @@
-"""LimitAllocator: a share of a heap, counted in rounded requests."""
+"""LimitAllocator: a limit on the bytes in use, counted in rounded requests."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""NaNFillAllocator: memory nobody has written, and memory that was given back, is NaN."""
+"""NaNFillAllocator: uninitialised and freed memory is NaN."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ from allocator.wrappers.plain_allocator import PlainAllocator
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.access import SimulatedAccess
+from bfcviz.allocator.wrappers.memory_access import SimulatedAccess
 from bfcviz.allocator.wrappers.nan_fill import FREED, FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import DoubleFree, InteriorPointer, InvalidRequest
@@ -48,7 +48,7 @@ def test_used_again_it_is_fresh_again(nan):
     address = nan.allocate(100)
     nan.free(address)
     assert nan.allocate(64) == address
-    assert ctypes.string_at(address, 66) == FRESH * 32 + FREED  # behind it the old chunk's remains
+    assert ctypes.string_at(address, 66) == FRESH * 32 + FREED  # followed by bytes of the old chunk
 
 
 @pytest.mark.parametrize("size", [1, 3, 255, (1 << 20) + 1, (3 << 20) - 1])

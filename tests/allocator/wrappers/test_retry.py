@@ -1,4 +1,4 @@
-"""RetryAllocator: who finds no memory waits until another thread frees, or the time is up."""
+"""RetryAllocator: a request without memory waits for frees of other threads, or until the time is up."""
 
 import threading
 import time
@@ -12,12 +12,14 @@ from bfcviz.allocator.wrappers.limit import LimitAllocator
 from bfcviz.allocator.wrappers.retry import RetryAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, OutOfMemory
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.schema import Kind
 
 pytestmark = pytest.mark.timeout(60)
 
 
 def in_thread(function, *arguments):
-    """Start a thread; returns it, and where its result will be."""
+    """Start a thread; returns it and the list that receives its result."""
     result = []
 
     def run():
@@ -35,6 +37,11 @@ def wait_until(condition):
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end
+
+
+def failures(heap):
+    """Number of failed tries."""
+    return int((Reader(heap.log, 0).read()["kind"] == Kind.OOM).sum())
 
 
 WRAPPINGS = {
@@ -63,25 +70,25 @@ def test_a_free_that_does_not_help_lets_it_wait_on():
     small, large = retry.allocate(512), retry.allocate(1536)
     thread, result = in_thread(retry.allocate, 2 * KIB)
     wait_until(lambda: retry.waiting == 1)
-    before = heap.log.head
+    assert failures(heap) == 1
     retry.free(small)
-    wait_until(
-        lambda: heap.log.head >= before + 2 and retry.waiting == 1
-    )  # the free, and one more failed try
+    wait_until(lambda: failures(heap) == 2 and retry.waiting == 1)
     assert thread.is_alive()
     retry.free(large)
     thread.join(20)
     assert result == [small]
 
 
-def test_when_the_time_is_up_the_last_failure_is_told():
-    retry = RetryAllocator(new_heap(KIB), 0.2)
+def test_after_the_time_limit_the_last_try_raises():
+    heap = new_heap(KIB)
+    retry = RetryAllocator(heap, 0.2)
     retry.allocate(KIB)
     begin = time.monotonic()
     with pytest.raises(OutOfMemory) as caught:
         retry.allocate(100)
     assert time.monotonic() - begin >= 0.2
     assert caught.value.requested == 100
+    assert failures(heap) == 2  # the first try, and the last one
     assert retry.try_allocate(1) is None
     assert retry.waiting == 0
 
@@ -94,20 +101,20 @@ def test_a_request_that_wants_no_retry_does_not_wait(wrap):
     assert allocator.try_allocate(KIB, attributes=attributes) is None
 
 
-def test_without_time_nobody_waits():
+def test_without_a_time_limit_no_thread_waits():
     retry = RetryAllocator(new_heap(KIB), 0)
     retry.allocate(KIB)
     assert retry.try_allocate(1) is None
 
 
-def test_only_want_of_memory_is_waited_for():
+def test_only_out_of_memory_waits():
     retry = RetryAllocator(new_heap(KIB), 1e6)
     with pytest.raises(InvalidRequest):
         retry.allocate(-1)
 
 
 def test_many_waiters_are_all_served():
-    """Each gets the one chunk in turn: no free may be slept through, or this takes until the time is up."""
+    """Each gets the one chunk in turn: a missed free would make this wait until the time is up."""
     retry = RetryAllocator(new_heap(KIB), 1e6)
     turns = 40
 
@@ -123,7 +130,7 @@ def test_many_waiters_are_all_served():
     assert retry.stats().num_allocs == 6 * turns
 
 
-def test_who_waits_is_told_of_the_end():
+def test_close_ends_a_wait():
     retry = RetryAllocator(new_heap(KIB), 1e6)
     retry.allocate(KIB)
     thread, result = in_thread(retry.allocate, KIB)

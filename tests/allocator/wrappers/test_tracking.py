@@ -1,4 +1,4 @@
-"""TrackingAllocator: sizes, the high water, and who leaked."""
+"""TrackingAllocator: sizes, the high-water mark, and leaks by label."""
 
 import pytest
 from allocator.wrappers.plain_allocator import PlainAllocator
@@ -100,7 +100,7 @@ def test_books_that_do_not_balance_are_noticed():
     with pytest.raises(BrokenInvariant, match="1025 bytes are counted"):
         tracker.check_invariants()
     tracker.live_bytes -= 1
-    tracker.wrapped.free(address)  # past it
+    tracker.wrapped.free(address)  # bypasses the wrapper
     tracker.wrapped.allocate(1)
     with pytest.raises(BrokenInvariant, match="changed its size"):
         tracker.check_invariants()

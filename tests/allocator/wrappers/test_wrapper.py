@@ -1,4 +1,4 @@
-"""What all wrappers share: everything goes on to the allocator inside, however deep."""
+"""AllocatorWrapper: forwards every call to the allocator inside, at any depth."""
 
 import pytest
 from heaps import MIB, new_heap
@@ -42,5 +42,5 @@ def test_the_end_of_a_with_closes_the_heap():
 
 @pytest.mark.parametrize("inner", [None, 5, object(), TrackingAllocator])
 def test_only_allocators_are_wrapped(inner):
-    with pytest.raises(TypeError, match="is no allocator"):
+    with pytest.raises(TypeError, match="not an allocator"):
         AllocatorWrapper(inner)

@@ -1,4 +1,4 @@
 """Sub-allocators for GPU memory, through CUDA's driver.
 
-`choice` makes one by its name; `driver` holds the driver's functions, found by ctypes when first used.
+`choice` creates one by the kind of memory; `driver` calls the driver's functions through ctypes.
 """

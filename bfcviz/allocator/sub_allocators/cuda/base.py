@@ -1,4 +1,4 @@
-"""CudaSubAllocator: what all that take a GPU's memory share: the device, a budget, errors."""
+"""CudaSubAllocator: base class of sub-allocators of GPU memory: the device, a budget, captures, errors."""
 
 import ctypes
 from threading import Lock
@@ -8,15 +8,19 @@ from bfcviz import _forks
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED, DEINITIALIZED, OUT_OF_MEMORY
+from bfcviz.allocator.sub_allocators.cuda.driver_types import (
+    CAPTURE_UNSUPPORTED,
+    DEINITIALIZED,
+    OUT_OF_MEMORY,
+)
 from bfcviz.errors import DeviceError
 
 _ALIGNED: Final = 256
-"""What every call of the driver keeps."""
+"""Alignment of every address from the driver, in bytes."""
 
 
 class Budget:
-    """Bytes that several sub-allocators may grant together."""
+    """A limit in bytes that several sub-allocators share."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -24,7 +28,7 @@ class Budget:
         self._lock = _forks.keep(Lock())
 
     def take(self, num_bytes: int) -> bool:
-        """Set them aside; False where that is too much."""
+        """Reserve bytes; False if that exceeds the limit."""
         with self._lock:
             if num_bytes > self.limit - self.used:
                 return False
@@ -32,31 +36,31 @@ class Budget:
             return True
 
     def give_back(self, num_bytes: int) -> None:
-        """They are free again."""
+        """Release reserved bytes."""
         with self._lock:
             self.used -= num_bytes
 
 
 class CudaSubAllocator(PythonSubAllocator):
-    """What those of a GPU share: a budget, the device, its stream, and errors.
+    """Base class of sub-allocators of GPU memory.
 
-    Where giving a region back would break a capture (`breaks_captures`), regions that are freed while the stream
-    captures a graph wait. They go back with the next grant or free after it.
+    If returning a region would break a capture (`breaks_captures`), regions that are freed while the stream captures a
+    graph wait. They are returned with the next grant or free after the capture.
 
     Args:
-        device: its number.
+        device: number of the device.
         stream: handle of the stream that uses the memory, 0 = the default stream.
-        budget: what may be granted, with others; None = what the device gives.
+        budget: limit shared with other sub-allocators; None = no limit but the device's.
         driver: by default the machine's.
-        joins: whether a region may begin where another ends, and go back with it.
+        joins: whether a region may begin where another ends, and be released together with it.
 
     Raises:
         DeviceError: there is no driver or no such device.
 
     Attributes:
         used: bytes granted now.
-        breaks_captures: giving memory back waits for the device, or is put into the stream. Of other kinds the stream
-            is not asked, which its owner may have destroyed.
+        breaks_captures: returning memory waits for the device, or is queued in the stream. For other kinds of memory
+            the stream is not queried, because its owner may have destroyed it.
     """
 
     breaks_captures: ClassVar[bool] = False
@@ -74,18 +78,17 @@ class CudaSubAllocator(PythonSubAllocator):
         self.driver = cuda_driver.load() if driver is None else driver
         count = self.driver.device_count()
         if not 0 <= device < count:
-            raise DeviceError(f"memory of device {device} was asked for; there are {count}, counted from 0")
+            raise DeviceError(f"there is no device {device}: there are {count} devices, counted from 0")
         self.device = device
         self.stream = stream
         self.budget = Budget(1 << 62) if budget is None else budget
         self.used = 0
-        self._begins: dict[
-            int, tuple[int, int]
-        ] = {}  # by aligned address: the driver's own, resets until then
+        # By aligned address: the driver's address, and the number of device resets at that time.
+        self._begins: dict[int, tuple[int, int]] = {}
         self._waiting: list[tuple[int, int]] = []  # regions freed during a capture
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
-        """Grant a region; refuses where budget or device are exhausted."""
+        """Grant a region; refuse if the budget or the device is exhausted."""
         num_bytes = self.rounded(num_bytes)
         self.free_waiting()
         if not self.budget.take(num_bytes):
@@ -103,12 +106,12 @@ class CudaSubAllocator(PythonSubAllocator):
         return granted, num_bytes
 
     def free(self, address: int, num_bytes: int) -> None:
-        """Take a region back; during a capture, once it has ended."""
+        """Take a region back; during a capture, after its end."""
         self._waiting.append((address, num_bytes))
         self.free_waiting()
 
     def free_waiting(self) -> None:
-        """Give back the regions that were freed during a capture, where it has ended."""
+        """Return the regions that were freed during a capture, if it has ended."""
         while self._waiting:
             address, num_bytes = region = self._waiting.pop()
             if not self._free_now(address, num_bytes):
@@ -118,7 +121,7 @@ class CudaSubAllocator(PythonSubAllocator):
             self.budget.give_back(num_bytes)
 
     def _free_now(self, address: int, num_bytes: int) -> bool:
-        """Whether a region is gone; False where a capture forbids that now."""
+        """Return a region to the driver; False if a capture forbids that now."""
         try:
             with self.driver.on(self.device):
                 if self.breaks_captures and self.driver.is_capturing(self.stream):
@@ -127,12 +130,14 @@ class CudaSubAllocator(PythonSubAllocator):
         except DeviceError as error:
             if error.status == CAPTURE_UNSUPPORTED:
                 return False
-            if error.status != DEINITIALIZED and not self.driver.is_forked:  # there it is the parent's memory
+            if (
+                error.status != DEINITIALIZED and not self.driver.is_forked
+            ):  # in a fork the parent owns the memory
                 raise
         return True
 
     def close(self) -> None:
-        """Give back what waits."""
+        """Return the waiting regions."""
         self.free_waiting()
 
     def __del__(self) -> None:
@@ -140,11 +145,11 @@ class CudaSubAllocator(PythonSubAllocator):
             self.close()
 
     def rounded(self, num_bytes: int) -> int:
-        """What is granted for a request."""
+        """Size of the region for a request."""
         return num_bytes
 
     def place(self, num_bytes: int, alignment: int) -> int:
-        """Aligned memory, a little more of it where the driver does not align so far; 0 = there is none."""
+        """Allocate aligned memory, with padding where the driver's alignment is too small; 0 = there is none."""
         begin = self.take(num_bytes + (alignment if alignment > _ALIGNED else 0))
         aligned = -(-begin // alignment) * alignment
         if begin:
@@ -152,22 +157,22 @@ class CudaSubAllocator(PythonSubAllocator):
         return aligned
 
     def remove(self, where: int, num_bytes: int) -> None:
-        """What `place` gave goes back; after cudaDeviceReset it is gone already."""
+        """Free memory from `place`; after cudaDeviceReset it is freed already."""
         begin, resets = self._begins[where]
         if resets == self.driver.resets(self.device):
             self.give_up(begin, num_bytes)
         del self._begins[where]
 
     def take(self, num_bytes: int) -> int:
-        """Memory from the driver: its address, 0 = there is none."""
+        """Allocate memory from the driver; returns its address, 0 = there is none."""
         raise NotImplementedError
 
     def give_up(self, where: int, num_bytes: int) -> None:
-        """Memory back to the driver."""
+        """Free memory of the driver."""
         raise NotImplementedError
 
     def ask_driver(self, name: str, *arguments: Any) -> int:
-        """Call a function that writes an address into its first argument; 0 where memory is exhausted."""
+        """Call a function that writes an address into its first argument; 0 if memory is exhausted."""
         found = ctypes.c_uint64()
         status = self.driver.try_call(name, ctypes.byref(found), *arguments)
         if status == OUT_OF_MEMORY:

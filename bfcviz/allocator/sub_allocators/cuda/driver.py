@@ -1,7 +1,7 @@
-"""CUDA's driver, through ctypes: the few calls that memory needs, each checked. Nothing is loaded before `load`.
+"""CUDA's driver, through ctypes: the calls for memory, with checked status. Nothing is loaded before `load`.
 
-Calls are made in the device's primary context, the one CuPy, PyTorch and every other user of the CUDA runtime share,
-and in relaxed capture mode: a program that captures a graph in another stream is not disturbed by them.
+Calls use the device's primary context, which CuPy, PyTorch and all other users of the CUDA runtime share, and relaxed
+capture mode, so that they do not break a capture in another stream.
 """
 
 import ctypes
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NoReturn
 
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_IMPLICIT, NOT_INITIALIZED, RELAXED
-from bfcviz.allocator.sub_allocators.cuda.types import DEINITIALIZED as DEINITIALIZED
-from bfcviz.allocator.sub_allocators.cuda.types import OUT_OF_MEMORY as OUT_OF_MEMORY
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_IMPLICIT, NOT_INITIALIZED, RELAXED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import DEINITIALIZED as DEINITIALIZED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import OUT_OF_MEMORY as OUT_OF_MEMORY
 from bfcviz.errors import DeviceError
 
 NAMES: Final = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
@@ -22,10 +22,10 @@ _POINTER = ctypes.c_void_p
 
 
 class Driver:
-    """The driver's functions by name, each checked.
+    """Calls the driver's functions by name and checks their status.
 
     Args:
-        library: what has them as attributes, as `ctypes.CDLL("libcuda.so.1")` does.
+        library: has the functions as attributes, as `ctypes.CDLL("libcuda.so.1")` does.
 
     Raises:
         DeviceError: there is no device, or the driver does not start.
@@ -39,20 +39,20 @@ class Driver:
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function; raises DeviceError with its status where that is not 0."""
+        """Call a function; raises DeviceError with its status if that is not 0."""
         status = self.try_call(name, *arguments)
         if status:
             self.fail(name, status)
 
     def fail(self, name: str, status: int) -> NoReturn:
-        """Say what a function's status means."""
+        """Raise DeviceError with the meaning of a function's status."""
         if status == NOT_INITIALIZED and self.is_forked:
             raise DeviceError(
                 f"CUDA's {name} failed in process {os.getpid()}, a fork of process {self._process}, which started "
                 "CUDA: CUDA does not work in a forked process. Start it with multiprocessing's 'spawn'",
                 status,
             )
-        raise DeviceError(f"CUDA's {name} failed: {self._words(status)}", status)
+        raise DeviceError(f"CUDA's {name} failed: {self._describe(status)}", status)
 
     def try_call(self, name: str, *arguments: Any) -> int:
         """Call a function; returns its status, 0 = success."""
@@ -60,21 +60,21 @@ class Driver:
             function = getattr(self._library, name)
         except AttributeError:
             raise DeviceError(
-                f"this driver has no {name}: it is older than CUDA 11.2; update the NVIDIA driver, or use "
+                f"the driver has no {name}: it is older than CUDA 11.2; update the NVIDIA driver, or use "
                 "memory='device'"
             ) from None
         return int(function(*arguments))
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a fork of the one that started CUDA: nothing works in it."""
+        """Whether this process is a fork of the process that started CUDA: CUDA does not work in it."""
         return os.getpid() != self._process
 
     # -- contexts and captures ----------------------------------------------------------------------------------
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make a device's primary context this thread's current one; calls do not break a capture (`relaxed`)."""
+        """Make a device's primary context current in this thread; calls do not break a capture (`relaxed`)."""
         self.call("cuCtxPushCurrent_v2", self._context(device))
         try:
             with self.relaxed():
@@ -84,7 +84,7 @@ class Driver:
 
     @contextmanager
     def relaxed(self) -> Iterator[None]:
-        """Let this thread make calls that a global capture forbids, and would be broken by, such as cuMemAlloc."""
+        """Allow this thread calls that would break a capture in global mode, such as cuMemAlloc."""
         mode = ctypes.c_int(RELAXED)
         self.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
@@ -93,13 +93,13 @@ class Driver:
             self.try_call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether a stream of the current context is captured, or cannot be asked for another one that is."""
+        """Whether a stream of the current context is captured, or cannot be queried because another one is."""
         state = ctypes.c_int()
         status = self.try_call("cuStreamIsCapturing", _POINTER(stream), ctypes.byref(state))
         return status == CAPTURE_IMPLICIT or (status == 0 and state.value != 0)
 
     def has_context(self, device: int) -> bool:
-        """Whether a device's primary context is alive; asking creates none."""
+        """Whether a device's primary context is active; the query creates none."""
         flags, is_active = ctypes.c_uint(), ctypes.c_int()
         self.call(
             "cuDevicePrimaryCtxGetState", self._handle(device), ctypes.byref(flags), ctypes.byref(is_active)
@@ -107,7 +107,7 @@ class Driver:
         return is_active.value != 0
 
     def resets(self, device: int) -> int:
-        """How often a device was found reset (cudaDeviceReset): plain memory from before is gone."""
+        """Number of detected resets of a device (cudaDeviceReset): a reset frees plain memory allocated before."""
         return self._resets.get(device, 0)
 
     def _context(self, device: int) -> ctypes.c_void_p:
@@ -123,25 +123,25 @@ class Driver:
     # -- devices ------------------------------------------------------------------------------------------------
 
     def device_count(self) -> int:
-        """How many there are."""
+        """Number of devices."""
         count = ctypes.c_int()
         self.call("cuDeviceGetCount", ctypes.byref(count))
         return count.value
 
     def total_memory(self, device: int) -> int:
-        """Bytes a device has."""
+        """Total memory of a device in bytes."""
         total = ctypes.c_size_t()
         self.call("cuDeviceTotalMem_v2", ctypes.byref(total), self._handle(device))
         return total.value
 
     def attribute(self, number: int, device: int) -> int:
-        """A property of a device, by CUdevice_attribute."""
+        """Value of an attribute of a device, by CUdevice_attribute."""
         value = ctypes.c_int()
         self.call("cuDeviceGetAttribute", ctypes.byref(value), number, self._handle(device))
         return value.value
 
     def can_access(self, device: int, peer: int) -> bool:
-        """Whether a device can read and write another one's memory."""
+        """Whether a device can read and write the memory of another device."""
         answer = ctypes.c_int()
         self.call("cuDeviceCanAccessPeer", ctypes.byref(answer), self._handle(device), self._handle(peer))
         return answer.value != 0
@@ -151,7 +151,7 @@ class Driver:
         self.call("cuDeviceGet", ctypes.byref(handle), device)
         return handle
 
-    def _words(self, status: int) -> str:
+    def _describe(self, status: int) -> str:
         name, text = ctypes.c_char_p(), ctypes.c_char_p()
         self.try_call("cuGetErrorName", status, ctypes.byref(name))
         self.try_call("cuGetErrorString", status, ctypes.byref(text))
@@ -160,10 +160,10 @@ class Driver:
 
 @cache
 def load() -> Driver:
-    """The machine's driver.
+    """Load the machine's driver.
 
     Raises:
-        DeviceError: there is none, or no device for it.
+        DeviceError: there is no driver, or no device.
     """
     for name in NAMES:
         try:
@@ -172,11 +172,11 @@ def load() -> Driver:
             continue
         return Driver(library)
     raise DeviceError(
-        f"memory of a GPU was asked for, and this machine has no NVIDIA driver ({NAMES[0]} cannot be loaded): install "
-        "one, in a container start it with --gpus all, or use memory of the host"
+        f"GPU memory needs an NVIDIA driver, and this machine has none ({NAMES[0]} cannot be loaded): install one, "
+        "start a container with --gpus all, or use host memory"
     )
 
 
 def address(value: int) -> ctypes.c_uint64:
-    """An address of the device as an argument: CUdeviceptr."""
+    """An address of the device as an argument of type CUdeviceptr."""
     return ctypes.c_uint64(value)

@@ -1,4 +1,4 @@
-"""Access: bytes of the host, of a device by copies, and of memory that is only pretended."""
+"""Access: bytes of the host, of a device by copies, and of simulated memory."""
 
 import ctypes
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.allocator.wrappers.access import (
+from bfcviz.allocator.wrappers.guard import GuardAllocator
+from bfcviz.allocator.wrappers.memory_access import (
     PAGE,
     Access,
     DeviceAccess,
@@ -19,7 +20,6 @@ from bfcviz.allocator.wrappers.access import (
     SimulatedAccess,
     access_to,
 )
-from bfcviz.allocator.wrappers.guard import GuardAllocator
 from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
 from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory

@@ -1,24 +1,24 @@
-"""ChunkTable: the heap's chunks by handle, and the ones in use by address.
+"""ChunkTable: the heap's chunks by handle, and the chunks in use by address.
 
 ::
 
     chunks   handle -> address, size, prev, next, ...      one cache line each
     slots    hash(address) -> handle                       open addressing, linear probing, at most half full
 
-Handles are TensorFlow's: a given-back handle is the next one to be used again (last in, first out), a new one is
-appended. A reused handle keeps its last tenant's `requested`.
+Handles follow TensorFlow: a deleted handle is reused first (last in, first out), else a new one is appended. A reused
+handle keeps the `requested` of its last allocation.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class ChunkTable:
-    """Chunks by handle; every handle from `new` is either in use by the heap or given back."""
+    """Chunks by handle; every handle from `new` is either used by the heap or deleted."""
 
     def __init__(self) -> None:
-        self.chunks = storage.no_chunks()
-        self.slots = storage.no_u32()
+        self.chunks = structs.no_chunks()
+        self.slots = structs.no_u32()
         self.room = 0
         self.count = 0
         self.mask = 0
@@ -29,21 +29,21 @@ class ChunkTable:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        storage.release(self.chunks)
-        storage.release(self.slots)
+        structs.release(self.chunks)
+        structs.release(self.slots)
 
     def reserve(self, more: int) -> bool:
-        """Make sure `more` new handles need no memory, so that an operation never stops half-way."""
+        """Allocate memory for `more` new handles, so that an operation never fails half-way; False if there is none."""
         return self.count + more <= self.room or self.grow(self.room * 2)
 
     def grow(self, room: int) -> bool:
-        """Memory for `room` handles, and a table of twice as many slots."""
-        chunks = storage.grow_chunks(self.chunks, room)
-        if storage.is_null(chunks):
+        """Allocate memory for `room` handles and a table of twice as many slots; False if there is none."""
+        chunks = structs.grow_chunks(self.chunks, room)
+        if structs.is_null(chunks):
             return False
         self.chunks = chunks
-        slots = storage.grow_u32(self.slots, room * 2)
-        if storage.is_null(slots):
+        slots = structs.grow_u32(self.slots, room * 2)
+        if structs.is_null(slots):
             return False
         self.slots = slots
         self.room = room
@@ -58,7 +58,7 @@ class ChunkTable:
         return True
 
     def new(self) -> int:
-        """A handle for a chunk; only `requested` may be left over from its last tenant."""
+        """A handle for a chunk; only `requested` may keep the value of an earlier chunk."""
         h = self.unused
         if h != native.NONE:
             self.unused = self.chunks[h].next
@@ -74,7 +74,7 @@ class ChunkTable:
         return h
 
     def delete(self, h: int) -> None:
-        """Give a handle back."""
+        """Let a handle be reused."""
         self.chunks[h].allocation_id = 0
         self.chunks[h].binned = 0
         self.chunks[h].size = 0
@@ -82,14 +82,14 @@ class ChunkTable:
         self.unused = h
 
     def forget(self) -> None:
-        """Let `find` give nothing any more."""
+        """Remove all chunks from the address table: `find` returns NONE from now on."""
         for i in range(self.mask + 1):
             self.slots[i] = native.NONE
 
     # -- chunks in use, by address ------------------------------------------------------------------------------
 
     def enter(self, h: int, address: int) -> None:
-        """Let `find(address)` give h."""
+        """Add h to the address table: `find(address)` returns it."""
         i = native.spread(address, self.shift)
         while self.slots[i] != native.NONE:
             i = (i + 1) & self.mask
@@ -106,8 +106,8 @@ class ChunkTable:
             i = (i + 1) & self.mask
 
     def leave(self, h: int, address: int) -> None:
-        """Forget h, which `find(address)` gives now; entries behind it move up, so no tombstones are left."""
-        i = self.found & self.mask  # whoever takes a chunk back has looked it up just before
+        """Remove h from the address table; later entries move up, so no tombstones are left."""
+        i = self.found & self.mask  # a free looks the chunk up just before
         if self.slots[i] != h:
             i = native.spread(address, self.shift)
             while self.slots[i] != h:

@@ -1,4 +1,4 @@
-"""The end of a heap, and of the process around it."""
+"""Finalizer: a heap releases its memory when it is closed or collected, and when the process ends."""
 
 import copy
 import ctypes
@@ -35,7 +35,7 @@ def test_a_closed_heap_gives_everything_back_and_refuses(options):
         with pytest.raises(AllocatorError, match="closed") as caught:
             call(100)
         assert not isinstance(caught.value, OutOfMemory)
-    heap.free(address)  # went back with everything else
+    heap.free(address)  # `close` released it
     with pytest.raises(AllocatorError, match="closed"):
         heap.replay(Operations([0], [1], [100]))
     functions = heap.c_functions()
@@ -110,7 +110,7 @@ def test_a_heap_cannot_be_copied(copying):
     ctypes.memset(address, 1, 100)
 
 
-def test_a_waiting_thread_hears_of_the_end():
+def test_close_ends_the_wait_of_a_thread():
     code = """
 import threading, time
 from heaps import new_heap
@@ -130,10 +130,10 @@ heap.close()
 thread.join(10)
 print(thread.is_alive())
 """
-    assert run_code(code, timeout=30).splitlines() == [
-        "1024 bytes were asked for, of an allocator that is closed",
-        "False",
-    ]
+    message, is_alive = run_code(code, timeout=30).splitlines()
+    assert "1024 bytes" in message
+    assert "closed" in message
+    assert is_alive == "False"
 
 
 def test_a_process_may_end_with_heaps_open(tmp_path):

@@ -1,11 +1,11 @@
-"""Regions that one call of CUDA's driver gives: of the device, managed, or from the driver's own pool."""
+"""Sub-allocators that get a region by one call of CUDA's driver: device, managed or async memory."""
 
 import ctypes
 from typing import Final
 
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda.driver import address
-from bfcviz.allocator.sub_allocators.cuda.types import CAPTURE_UNSUPPORTED
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED
 from bfcviz.errors import DeviceError
 from bfcviz.units import format_bytes
 
@@ -26,7 +26,7 @@ class DeviceSubAllocator(CudaSubAllocator):
 
 
 class ManagedSubAllocator(DeviceSubAllocator):
-    """Memory that device and host share, and that may be more than the device has."""
+    """Memory that device and host share; it may exceed the memory of the device."""
 
     def take(self, num_bytes: int) -> int:
         """See cuMemAllocManaged."""
@@ -34,9 +34,9 @@ class ManagedSubAllocator(DeviceSubAllocator):
 
 
 class AsyncSubAllocator(CudaSubAllocator):
-    """Memory of the device's own pool, in the order of one stream: only work on it, or behind it, may use the memory.
+    """Memory of the driver's pool, in the order of one stream: only work on it, or after it, may use the memory.
 
-    While the stream is captured it grants nothing: the memory would be the graph's.
+    It grants nothing while the stream is captured: the memory would belong to the graph.
     """
 
     breaks_captures = True
@@ -49,15 +49,15 @@ class AsyncSubAllocator(CudaSubAllocator):
         """
         if self.driver.is_capturing(self.stream):
             raise DeviceError(
-                f"{format_bytes(num_bytes)} of memory='async' were asked for while stream {self.stream:#x} captures a "
-                "graph: CUDA would give memory that belongs to the graph and lives only while it runs. Allocate as "
-                "much before the capture (run the code once), or use memory='device' or 'virtual'",
+                f"{format_bytes(num_bytes)} of memory='async' were requested while stream {self.stream:#x} captures a "
+                "graph: CUDA would allocate memory that belongs to the graph and exists only while it runs. Allocate "
+                "it before the capture (run the code once), or use memory='device' or 'virtual'",
                 CAPTURE_UNSUPPORTED,
             )
         return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
 
     def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
-        """See cuMemFreeAsync. Of a thread's own default stream the order is not known to others: it waits for all."""
+        """See cuMemFreeAsync. For a per-thread default stream it waits for the device: other threads lack its order."""
         if self.stream == _PER_THREAD:
             self.driver.call("cuCtxSynchronize")
         self.driver.call("cuMemFreeAsync", address(where), ctypes.c_void_p(self.stream))

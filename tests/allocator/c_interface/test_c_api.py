@@ -1,4 +1,4 @@
-"""The C entry points, called as a framework calls them."""
+"""The C entry points, called as by a framework."""
 
 import ctypes
 
@@ -46,7 +46,7 @@ def test_failures_are_null(alignment, size):
 
 @pytest.mark.parametrize("alignment", [0, 1, 8, 64])
 def test_small_alignments_are_kept_anyway(alignment):
-    heap = new_heap()  # the functions are good only as long as it lives
+    heap = new_heap()  # the functions are valid only while it lives
     allocate, _ = c_face(heap)
     assert allocate(alignment, 1) == BASE
 

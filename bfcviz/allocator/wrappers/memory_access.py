@@ -1,11 +1,11 @@
-"""Access: how the bytes at an allocator's addresses are read and written.
+"""Access: read and write the bytes at an allocator's addresses.
 
 ===================  ==============================================================================================
-memory               by
+memory               method
 ===================  ==============================================================================================
 of this machine      ctypes
-of a GPU             copies, which CUDA's driver makes before they return
-simulated            pages kept here, made when they are first written: a heap without memory can be guarded, too
+of a GPU             synchronous copies by CUDA's driver
+simulated            pages stored here, created at the first write: a heap without memory can be guarded, too
 ===================  ==============================================================================================
 """
 
@@ -30,33 +30,33 @@ class Access(Protocol):
     """Reads and writes memory by address."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """The bytes there."""
+        """Read bytes at an address."""
 
     def write(self, address: int, data: bytes) -> None:
-        """Put bytes there."""
+        """Write bytes at an address."""
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern over and over; the last time only as much of it as fits."""
+        """Write a pattern repeatedly; the last repetition is cut to fit."""
 
 
 class HostAccess:
-    """Memory of this process. A wrong address crashes it: give only what an allocator handed out."""
+    """Memory of this process. An invalid address crashes it: use only addresses from an allocator."""
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """The bytes there."""
+        """Read bytes at an address."""
         return ctypes.string_at(address, num_bytes)
 
     def write(self, address: int, data: bytes) -> None:
-        """Put bytes there."""
+        """Write bytes at an address."""
         ctypes.memmove(address, data, len(data))
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern over and over."""
+        """Write a pattern repeatedly."""
         _fill_in_pieces(self, address, num_bytes, pattern)
 
 
 class DeviceAccess:
-    """Memory of a GPU, or pinned memory reached by way of it.
+    """Memory of a GPU, or pinned memory through the GPU's driver.
 
     Args:
         driver: CUDA's.
@@ -68,7 +68,7 @@ class DeviceAccess:
         self.device = device
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """Copy the bytes here. Waits for what the default stream was given before."""
+        """Copy bytes to the host. Waits for earlier work in the default stream."""
         data = ctypes.create_string_buffer(num_bytes)
         with self.driver.on(self.device):
             self.driver.call(
@@ -77,30 +77,30 @@ class DeviceAccess:
         return data.raw
 
     def write(self, address: int, data: bytes) -> None:
-        """Copy bytes there."""
+        """Copy bytes to the device."""
         with self.driver.on(self.device):
             self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern over and over."""
+        """Write a pattern repeatedly."""
         _fill_in_pieces(self, address, num_bytes, pattern)
 
 
 class SimulatedAccess:
-    """Memory that is only pretended: what was written is remembered, the rest is 0."""
+    """Simulated memory: stores the bytes that were written; all others are 0."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
-        # A page may hold the ends of two chunks; and of garbage that Python collects inside it, a tensor may write.
+        # Two chunks may share a page. Reentrant: the finalizer of a tensor that Python collects meanwhile may write.
         self._lock = _forks.keep(RLock())
 
     def read(self, address: int, num_bytes: int) -> bytes:
-        """The bytes there."""
+        """Read bytes at an address."""
         parts = (self._page(page)[low:high] for page, low, high in _pages_of(address, num_bytes))
         return b"".join(parts)
 
     def write(self, address: int, data: bytes) -> None:
-        """Put bytes there."""
+        """Write bytes at an address."""
         done = 0
         with self._lock:
             for page, low, high in _pages_of(address, len(data)):
@@ -109,7 +109,7 @@ class SimulatedAccess:
                 done += high - low
 
     def fill(self, address: int, num_bytes: int, pattern: bytes) -> None:
-        """Write a pattern over and over; whole pages share their bytes."""
+        """Write a pattern repeatedly; whole pages share their bytes."""
         filled: dict[int, bytes] = {}
         done = 0
         for page, low, high in _pages_of(address, num_bytes):
@@ -130,12 +130,12 @@ _EMPTY: Final = bytes(PAGE)
 
 
 def access_to(allocator: Allocator) -> Access:
-    """How an allocator's memory is reached: as a wrapper inside it does, or by where its regions come from.
+    """The Access for an allocator's memory: that of a wrapper inside it, or one that fits its sub-allocator.
 
-    A sub-allocator of yours says so by an attribute: `place = "host"`.
+    A sub-allocator of your own sets an attribute: `place = "host"`.
 
     Raises:
-        InvalidRequest: that cannot be told; a wrong guess would crash the process.
+        InvalidRequest: the kind of memory is unknown; a wrong guess would crash the process.
     """
     while True:
         given = getattr(allocator, "access", None)
@@ -154,14 +154,14 @@ def access_to(allocator: Allocator) -> Access:
     if isinstance(source, SimulatedSubAllocator) or place == "nowhere":
         return SimulatedAccess()
     raise InvalidRequest(
-        f"where the memory of {allocator.name} lies is not known: give access=HostAccess() if it is this machine's, "
+        f"the kind of memory of {allocator.name} is unknown: give access=HostAccess() if it is memory of this machine, "
         "or an Access of your own"
     )
 
 
 def _repeated(pattern: bytes, phase: int, num_bytes: int) -> bytes:
-    turned = pattern[phase:] + pattern[:phase]
-    return (turned * (num_bytes // len(pattern) + 1))[:num_bytes]
+    rotated = pattern[phase:] + pattern[:phase]
+    return (rotated * (num_bytes // len(pattern) + 1))[:num_bytes]
 
 
 def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes) -> None:
@@ -172,7 +172,7 @@ def _fill_in_pieces(access: Access, address: int, num_bytes: int, pattern: bytes
 
 
 def _pages_of(address: int, num_bytes: int) -> list[tuple[int, int, int]]:
-    """The pages a stretch lies in: number, and where in it the stretch begins and ends."""
+    """The pages of an address range: number of the page, begin and end of the range in it."""
     end = address + num_bytes
     return [
         (page, max(address - page * PAGE, 0), min(end - page * PAGE, PAGE))

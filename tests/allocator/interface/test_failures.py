@@ -1,4 +1,4 @@
-"""Giving back: what was handed out, and what was not."""
+"""Frees: valid ones, and the errors of invalid ones."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_neighbours_merge():
 
 
 def wrong_frees(heap):
-    """Addresses no free can take, and what is wrong with them."""
+    """Addresses that cannot be freed, and the error of each."""
     kept, freed = heap.allocate(4 * KIB), heap.allocate(KIB)
     heap.allocate(KIB)
     heap.free(freed)
@@ -28,7 +28,7 @@ def wrong_frees(heap):
     return [
         (freed, DoubleFree),
         (freed + 256, DoubleFree),
-        (end - 256, DoubleFree),  # never handed out
+        (end - 256, DoubleFree),  # never allocated
         (kept + 1, InteriorPointer),
         (kept + 255, InteriorPointer),
         (kept + 256, InteriorPointer),

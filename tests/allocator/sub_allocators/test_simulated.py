@@ -1,4 +1,4 @@
-"""Where sub-allocators put regions, and what they do where no address is left."""
+"""Simulated addresses: their order, and the end of the address space."""
 
 import pytest
 from heaps import GIB, MIB, new_heap
@@ -18,12 +18,6 @@ pytestmark = pytest.mark.timeout(30)
 def test_simulated_memory_that_cannot_be(arguments):
     with pytest.raises(InvalidRequest):
         SimulatedSubAllocator(**arguments)
-
-
-@pytest.mark.parametrize("capacity", [-1, 1 << 64])
-def test_host_memory_that_cannot_be(capacity):
-    with pytest.raises(InvalidRequest):
-        HostSubAllocator(capacity)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What can be asked for, and what cannot: sizes, alignments, labels, streams, dtypes, limits."""
+"""Valid and invalid arguments: sizes, alignments, labels, streams, dtypes, limits."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_sizes_no_heap_can_serve_are_refused(size):
     heap.allocate(1000)
     before = snapshot(heap)
     for call in (heap.allocate, heap.try_allocate):
-        with pytest.raises(InvalidRequest, match="give a size from 0 to 2\\^62") as caught:
+        with pytest.raises(InvalidRequest, match="0 to 2\\^62") as caught:
             call(size)
         assert isinstance(caught.value, ValueError)
     assert snapshot(heap) == before
@@ -63,7 +63,7 @@ def test_nothing_costs_nothing():
 def test_alignments_are_powers_of_two(alignment):
     heap = new_heap()
     before = snapshot(heap)
-    with pytest.raises(InvalidRequest, match="give a power of two"):
+    with pytest.raises(InvalidRequest, match="power of two"):
         heap.allocate(100, alignment)
     assert snapshot(heap) == before
 
@@ -114,7 +114,7 @@ def test_labels_are_texts_or_their_numbers():
 def test_a_number_that_is_no_label_is_refused(label):
     heap = new_heap()
     for call in (lambda: heap.allocate(1, label=label), lambda: heap.mark(label)):
-        with pytest.raises(InvalidRequest, match="give text, or what intern gave"):
+        with pytest.raises(InvalidRequest, match="label id"):
             call()
     assert heap.log.head == 0
 

@@ -1,5 +1,5 @@
-"""The heap's own books in plain Python: what memory.pxd is in C, for the uncompiled heap."""
-# ruff: noqa: ARG001, D101, D103  the comments stand in memory.pxd
+"""Structs of chunks and regions, and arrays of them, in plain Python: structs.pxd has the C ones."""
+# ruff: noqa: ARG001, D101, D103  structs.pxd has the comments
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def is_null(array: object) -> bool:
 
 
 def release(array: object) -> None:
-    """Python's collector does it."""
+    """Do nothing: Python frees the array."""
 
 
 def no_chunks() -> list[Chunk]:

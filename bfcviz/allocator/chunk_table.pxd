@@ -1,23 +1,23 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.allocator cimport storage
+from bfcviz.allocator cimport structs
 from bfcviz.native cimport u32, u64
 
 
 @cython.final
 cdef class ChunkTable:
-    cdef storage.Chunk *chunks
+    cdef structs.Chunk *chunks
     cdef u32 *slots         # open addressing: handles of chunks in use, by address
-    cdef u64 room           # chunks there is memory for
-    cdef u64 count          # handles ever used: chunks[count:] are untouched
+    cdef u64 room           # number of chunks that have memory
+    cdef u64 count          # handles ever used: chunks[count:] are unused
     cdef u64 mask           # slots - 1
     cdef int shift          # 64 - log2(slots)
     cdef u64 found          # slot of the last find
-    cdef u32 unused         # head of the list of given-back handles
+    cdef u32 unused         # head of the list of deleted handles
 
     cdef bint reserve(self, u64 more) noexcept nogil
-    @cython.locals(chunks="storage.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)
+    @cython.locals(chunks="structs.Chunk *", slots="u32 *", bits=int, old_slots="u64", i=u64, h=u32)
     cdef bint grow(self, u64 room) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 new(self) noexcept nogil

@@ -1,19 +1,19 @@
-"""RegionTable: what the sub-allocator granted, by ascending address.
+"""RegionTable: the regions that the sub-allocator granted, by ascending address.
 
-A region keeps its *slot*, a small number that the events carry, for life; the slot of a released region is used
-again. Regions never overlap; their chunks tile them.
+A region keeps its *slot*, a small number that its events carry, until it is released; then the slot is reused.
+Regions never overlap. The chunks of a region cover it without gaps.
 """
 
 from bfcviz import native
-from bfcviz.allocator import storage
+from bfcviz.allocator import structs
 
 
 class RegionTable:
     """Regions by index (ascending address)."""
 
     def __init__(self) -> None:
-        self.regions = storage.no_regions()
-        self.spare = storage.no_u32()
+        self.regions = structs.no_regions()
+        self.spare = structs.no_u32()
         self.room = 0
         self.count = 0
         self.spares = 0
@@ -22,21 +22,21 @@ class RegionTable:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        storage.release(self.regions)
-        storage.release(self.spare)
+        structs.release(self.regions)
+        structs.release(self.spare)
 
     def reserve(self) -> bool:
-        """Make sure one more region needs no memory; False where there is none, or no slot is left."""
+        """Allocate memory for one more region; False where there is none, or where no slot is left."""
         if self.count >= native.MAX_REGIONS:
             return False
         if self.count < self.room:
             return True
-        regions = storage.grow_regions(self.regions, self.room * 2 + 16)
-        if storage.is_null(regions):
+        regions = structs.grow_regions(self.regions, self.room * 2 + 16)
+        if structs.is_null(regions):
             return False
         self.regions = regions
-        spare = storage.grow_u32(self.spare, self.room * 2 + 16)
-        if storage.is_null(spare):
+        spare = structs.grow_u32(self.spare, self.room * 2 + 16)
+        if structs.is_null(spare):
             return False
         self.spare = spare
         self.room = self.room * 2 + 16
@@ -47,8 +47,8 @@ class RegionTable:
         i = self.count
         while i > 0 and self.regions[i - 1].address > address:
             i -= 1
-        storage.open_gap(self.regions, i, self.count)
-        r = storage.region_at(self.regions, i)
+        structs.open_gap(self.regions, i, self.count)
+        r = structs.region_at(self.regions, i)
         r.address = address
         r.size = size
         r.first = first
@@ -62,14 +62,14 @@ class RegionTable:
         return i
 
     def remove(self, index: int) -> None:
-        """Drop a region; its slot is free again."""
+        """Remove a region; its slot can be reused."""
         self.spare[self.spares] = self.regions[index].slot
         self.spares += 1
         self.count -= 1
-        storage.close_gap(self.regions, index, self.count)
+        structs.close_gap(self.regions, index, self.count)
 
     def count_below(self, address: int) -> int:
-        """How many regions begin at or below an address."""
+        """Number of regions that begin at or below an address."""
         low = 0
         high = self.count
         while low < high:
@@ -81,16 +81,16 @@ class RegionTable:
         return low
 
     def containing(self, address: int) -> int:
-        """Index of the region an address lies in; `count` where it lies in none."""
+        """Index of the region that contains an address; `count` where there is none."""
         i = self.count_below(address)
         if i > 0:
-            r = storage.region_at(self.regions, i - 1)
+            r = structs.region_at(self.regions, i - 1)
             if address - r.address < r.size:
                 return i - 1
         return self.count
 
     def overlaps(self, address: int, size: int) -> bool:
-        """Whether [address, address + size) touches a region, or wraps around."""
+        """Whether [address, address + size) overlaps a region, is empty or wraps around 2^64."""
         if size == 0 or native.wrap_64(address + size) < address:
             return True
         i = self.count_below(address)

@@ -1,4 +1,4 @@
-"""Structures and numbers of CUDA's driver, as cuda.h has them."""
+"""Structures and constants of CUDA's driver, from cuda.h."""
 
 import ctypes
 from typing import Final
@@ -6,9 +6,9 @@ from typing import Final
 # CUresult
 OUT_OF_MEMORY: Final = 2
 NOT_INITIALIZED: Final = 3  # also in a forked child of a process that started CUDA
-DEINITIALIZED: Final = 4  # at the end of the process the driver may be gone before us
+DEINITIALIZED: Final = 4  # at the end of the process the driver may shut down first
 CAPTURE_UNSUPPORTED: Final = 900
-CAPTURE_IMPLICIT: Final = 906  # the default stream would have to wait for one that is capturing
+CAPTURE_IMPLICIT: Final = 906  # the default stream would have to wait for a capturing stream
 
 # CUdevice_attribute
 POSIX_HANDLES: Final = 103
@@ -51,17 +51,17 @@ class Properties(ctypes.Structure):
 
     @classmethod
     def of_device(cls, device: int, *, shareable: bool = False, rdma: bool = False) -> "Properties":
-        """Memory of a device; other processes or network cards may be able to use it."""
+        """Memory of a device, optionally usable by other processes or network cards."""
         flags = _Flags(gpu_direct=int(rdma))
         return cls(_PINNED, _POSIX if shareable else 0, Location(_ON_DEVICE, device), None, flags)
 
 
 class AccessDescriptor(ctypes.Structure):
-    """CUmemAccessDesc: who may do what."""
+    """CUmemAccessDesc: access rights of a device."""
 
     _fields_ = (("location", Location), ("flags", ctypes.c_int))
 
     @classmethod
     def to_all(cls, device: int) -> "AccessDescriptor":
-        """A device may read and write."""
+        """Read and write access for a device."""
         return cls(Location(_ON_DEVICE, device), _READ_WRITE)

@@ -1,4 +1,4 @@
-# The heap's own books in C memory; memory.py beside this file is the same in plain Python (see bfcviz/native.pxd).
+# C structs of chunks and regions, and arrays of them; structs.py is the same in plain Python (see bfcviz/native.pxd).
 
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove
@@ -6,13 +6,13 @@ from libc.string cimport memmove
 from bfcviz.native cimport u8, u16, u32, u64
 
 # One cache line a chunk. Invariants: `prev` and `next` are its neighbours in the same region, NONE at its ends;
-# `allocation_id` is 0 exactly when the chunk is free; `binned` exactly when it stands in the bins.
+# `allocation_id` is 0 exactly when the chunk is free; `binned` is 1 exactly when it is in the bins.
 cdef struct Chunk:
     u64 address
     u64 size
-    u64 requested       # of the last tenant: not cleared on free, as in TensorFlow
+    u64 requested       # of the last allocation: not cleared on free, as in TensorFlow
     u64 allocation_id
-    u64 freed_at        # count of the timing counter when it was freed, 0 = safe to merge
+    u64 freed_at        # value of the timing counter when it was freed, 0 = safe to merge
     u32 born            # low bits of the number of its ALLOCATE event
     u32 prev
     u32 next            # in a free handle: the next free handle
@@ -22,7 +22,7 @@ cdef struct Chunk:
     u16 stream
     u8 binned
 
-cdef struct Key:        # what the bins sort by
+cdef struct Key:        # sort key of the bins
     u64 size
     u64 address
 
@@ -41,7 +41,7 @@ cdef inline Key *key_at(Key *keys, u32 handle) noexcept nogil:
 cdef inline Region *region_at(Region *regions, u32 index) noexcept nogil:
     return regions + index
 
-# Grown arrays: NULL when the machine has no memory left; the old array is then still valid.
+# Grow arrays. NULL means that the machine has no memory; the old array is then still valid.
 cdef inline Chunk *grow_chunks(Chunk *old, u64 count) noexcept nogil:
     return <Chunk *>realloc(old, count * sizeof(Chunk))
 

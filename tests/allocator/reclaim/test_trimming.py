@@ -1,4 +1,4 @@
-"""`trim`: wholly free regions go back on demand."""
+"""`trim`: wholly free regions are released on demand."""
 
 import pytest
 from heaps import MIB, Scripted, assert_model_agrees, new_heap

@@ -1,0 +1,105 @@
+"""Virtual memory: regions mapped into reserved addresses, joined, shared, and undone where a step fails."""
+
+import gc
+
+import pytest
+from fake_cuda import GRANULE, FakeCuda
+from heaps import MIB, new_heap
+
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.choice import Sharing, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
+from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+
+
+def make(kind, library, **options):
+    return cuda_sub_allocator(kind, driver=Driver(library), **options)
+
+
+def test_virtual_memory_grows_in_place_so_that_free_ends_are_joined():
+    library = FakeCuda()
+    with new_heap(64 * MIB, make("virtual", library), allow_growth=True) as heap:
+        heap.free(heap.allocate(2 * MIB))
+        heap.allocate(3 * MIB)
+        assert len(heap.regions()) == 1
+        assert heap.stats().pool_bytes == 6 * MIB
+        assert len(library.mapped) == 2
+        assert library.accessible == set(library.mapped)
+    assert (library.mapped, library.handles) == ({}, {})
+
+
+def test_joined_regions_go_back_as_they_came_and_their_addresses_are_used_again():
+    library = FakeCuda()
+    source = make("virtual", library)
+    with new_heap(16 * MIB, source, allow_growth=True, garbage_collection=True) as heap:
+        held = [heap.allocate(2 * MIB), heap.allocate(4 * MIB)]
+        assert len(heap.regions()) == 1
+        for address in held:
+            heap.free(address)
+        assert heap.allocate(15 * MIB) == source.start
+        assert library.calls.count("cuMemUnmap") == 2
+        assert library.calls.index("cuCtxSynchronize") < library.calls.index("cuMemUnmap")
+
+
+def test_reserved_addresses_go_back_with_the_sub_allocator():
+    library = FakeCuda()
+    heap = new_heap(16 * MIB, make("virtual", library), allow_growth=True)
+    heap.allocate(MIB)
+    heap.close()
+    del heap
+    gc.collect()
+    assert library.reserved == {}
+
+
+def test_addresses_end_where_they_were_reserved():
+    library = FakeCuda()
+    source = VirtualSubAllocator(0, reserve=3 * MIB, driver=Driver(library))
+    assert source.reserved == 2 * GRANULE
+    with new_heap(64 * MIB, source, allow_growth=True) as heap:
+        heap.allocate(4 * MIB)
+        with pytest.raises(OutOfMemory):
+            heap.allocate(MIB)
+    with pytest.raises(InvalidRequest, match="reserve"):
+        VirtualSubAllocator(0, reserve=0, driver=Driver(library))
+
+
+@pytest.mark.parametrize(("posix", "rdma"), [(1, 1), (1, 0), (0, 0)])
+def test_virtual_memory_may_be_exported_and_used_by_network_cards_where_the_device_can(posix, rdma):
+    library = FakeCuda(attributes={103: posix, 110: rdma})
+    make("virtual", library).allocate(256, MIB)
+    assert list(library.properties.values()) == [(posix, rdma)]
+
+
+def test_virtual_memory_is_shared_as_asked():
+    library = FakeCuda(devices=3, attributes={110: 1})
+    one = make("virtual", library, device=1, sharing=Sharing(peers=[0, 1, 0], shareable=False, rdma=False))
+    where, _ = one.allocate(256, MIB)
+    assert library.access == {where: {0, 1}}
+    assert list(library.properties.values()) == [(0, 0)]
+    alone, _ = make("virtual", library, device=2).allocate(256, MIB)
+    assert library.access[alone] == {2}
+
+
+def test_sharing_that_a_device_cannot_do_is_refused():
+    library = FakeCuda(devices=2, attributes={103: 0, 110: 0})
+    library._cuDeviceCanAccessPeer = lambda out, device, peer: setattr(out, "value", 0)
+    for sharing, says in (
+        (Sharing(peers=[2]), "peer 2 "),
+        (Sharing(peers=[1]), "device 1 .* device 0"),
+        (Sharing(shareable=True), "attribute 103 is 0"),
+        (Sharing(rdma=True), "attribute 110 is 0"),
+    ):
+        with pytest.raises(DeviceError, match=says):
+            make("virtual", library, sharing=sharing)
+    with pytest.raises(InvalidRequest, match="virtual"):
+        make("device", library, sharing=Sharing())
+    assert library.reserved == {}
+
+
+def test_reserved_addresses_go_with_the_driver_at_the_end():
+    library = FakeCuda()
+    source = make("virtual", library)
+    library.fails["cuCtxPushCurrent_v2"] = cuda_driver.DEINITIALIZED
+    source.close()
+    assert source.start == 0
