@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.device import Device
-from bfcviz.devices.host import HostMemory
+from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.settings.plan import Planned
 from bfcviz.events.trace import Trace
 

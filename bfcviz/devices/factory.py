@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
 from bfcviz.devices.device import Device
 from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import Logs
 from bfcviz.devices.settings.plan import Planned
 from bfcviz.devices.settings.state import State
-from bfcviz.devices.simulated import SimulatedMemory
+from bfcviz.devices.simulated_memory import SimulatedMemory
 from bfcviz.errors import DevicesError
 
 

@@ -6,10 +6,10 @@ from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.choice import Memory, cuda_sub_allocator
 from bfcviz.devices.device import Device
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import Logs
 from bfcviz.devices.settings.plan import Planned
-from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.streams import NAMES, Stream
 from bfcviz.events.trace import Trace
 

@@ -12,8 +12,8 @@ from bfcviz.devices.device import Device
 from bfcviz.devices.device_names import DeviceName, parse_name
 from bfcviz.devices.factory import FACTORIES, FactoryRegistry, Making
 from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import Logs
 from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings.plan import Planned
 from bfcviz.devices.settings.settings import Settings

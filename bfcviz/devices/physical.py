@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.devices.device_names import DeviceName
-from bfcviz.devices.simulated import LARGEST
+from bfcviz.devices.simulated_memory import LARGEST
 from bfcviz.errors import DeviceError, SettingError
 from bfcviz.units import format_bytes, parse_bytes
 

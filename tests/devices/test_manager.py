@@ -12,7 +12,7 @@ from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.registry import AllocatorFactory, AllocatorRegistry
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration, Settings
-from bfcviz.devices.simulated import SimulatedGpuSubAllocator
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
 from bfcviz.errors import DevicesError, SettingError, UnknownDevice
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind

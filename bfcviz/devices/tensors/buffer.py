@@ -8,7 +8,7 @@ from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors import memory_log
 from bfcviz.devices.tensors.element_types import Cells, ElementType
-from bfcviz.devices.tensors.memory import HOST, Place, place_of
+from bfcviz.devices.tensors.memory_place import HOST, Place, place_of
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
 
 ALIGNMENT: Final = 64

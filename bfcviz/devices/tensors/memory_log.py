@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self
 
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.devices.tensors.memory import innermost
+from bfcviz.devices.tensors.memory_place import innermost
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.labels import number_in
 from bfcviz.units import format_bytes

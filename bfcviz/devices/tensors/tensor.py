@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors.buffer import ALIGNMENT, TensorBuffer
-from bfcviz.devices.tensors.buffer_part import BufferPart
+from bfcviz.devices.tensors.tensor_values import BufferPart
 from bfcviz.devices.tensors.element_types import ElementType, element_type
 from bfcviz.devices.tensors.memory_log import kernel_now
 from bfcviz.devices.tensors.shape import checked_shape, resolved

@@ -13,11 +13,11 @@ computed, and the same memory is taken and given back. May import devices, and w
 
 from bfcviz.examples.training.attention import Attention
 from bfcviz.examples.training.convolution import ConvNet
-from bfcviz.examples.training.machine import Machine
-from bfcviz.examples.training.models import MLP, Model
+from bfcviz.examples.training.kernel_runner import Machine
+from bfcviz.examples.training.networks import MLP, Model
 from bfcviz.examples.training.optimizers import Adam, Momentum
-from bfcviz.examples.training.releases import Deferred, Eager, EndOfStep
-from bfcviz.examples.training.train import Training
+from bfcviz.examples.training.release_policy import Deferred, Eager, EndOfStep
+from bfcviz.examples.training.training import Training
 
 __all__ = [
     "MLP",

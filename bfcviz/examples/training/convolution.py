@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.graph import Graph, Value
-from bfcviz.examples.training.machine import Shape
-from bfcviz.examples.training.models import Model, dense
+from bfcviz.examples.training.autodiff import Graph, Value
+from bfcviz.examples.training.kernel_runner import Shape
+from bfcviz.examples.training.networks import Model, dense
 from bfcviz.examples.training.operations import bias_add, relu, reshape
 
 

@@ -4,7 +4,7 @@ from math import prod
 from typing import Any
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.autodiff import Graph, Value
 
 
 def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Value:

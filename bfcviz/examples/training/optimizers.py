@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.machine import Machine
+from bfcviz.examples.training.kernel_runner import Machine
 
 
 class Optimizer(Protocol):

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from bfcviz.devices.tensors.memory import load_cupy
+from bfcviz.devices.tensors.memory_place import load_cupy
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.examples.training.graph import Graph, Value
-from bfcviz.examples.training.machine import Shape
+from bfcviz.examples.training.autodiff import Graph, Value
+from bfcviz.examples.training.kernel_runner import Shape
 from bfcviz.examples.training.operations import bias_add, matmul, relu
 
 

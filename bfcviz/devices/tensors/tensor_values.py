@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors.buffer import Reference, TensorBuffer
 from bfcviz.devices.tensors.element_types import ElementType
-from bfcviz.devices.tensors.memory import Place, array_interface, cupy_array, load_cupy, numpy_array
+from bfcviz.devices.tensors.memory_place import Place, array_interface, cupy_array, load_cupy, numpy_array
 from bfcviz.errors import AllocatorError, InvalidRequest
 
 _CPU = 1  # DLPack's kDLCPU

@@ -12,7 +12,7 @@ from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.pinned_memory import PinnedSubAllocator
-from bfcviz.devices.simulated import SimulatedGpuSubAllocator
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
 from bfcviz.errors import MissingExtra
 
 

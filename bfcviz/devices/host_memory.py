@@ -10,7 +10,7 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.pinned_memory import PinnedSubAllocator
-from bfcviz.devices.session_recording import Logs, Recorded
+from bfcviz.devices.session_heaps import Logs, Recorded
 from bfcviz.devices.settings.plan import pool_limit
 from bfcviz.devices.settings.state import State
 from bfcviz.errors import DevicesError

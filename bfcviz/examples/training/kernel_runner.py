@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.devices.tensors.memory import load_cupy, place_of
+from bfcviz.devices.tensors.memory_place import load_cupy, place_of
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import OutOfMemory
-from bfcviz.examples.training.releases import Release
+from bfcviz.examples.training.release_policy import Release
 
 Kernel = Callable[..., None]
 """Computes: its arguments are NumPy or CuPy, the result's array, those of the inputs, and of scratch memory."""

@@ -12,7 +12,7 @@ from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, Machine, Tr
 from bfcviz.examples.training import operations as op
 from bfcviz.examples.training.attention import Heads, mixed, scores
 from bfcviz.examples.training.convolution import conv2d, mean_pool
-from bfcviz.examples.training.graph import Graph
+from bfcviz.examples.training.autodiff import Graph
 
 MODELS = [
     MLP(batch=5, classes=3, sizes=(4, 6, 5)),

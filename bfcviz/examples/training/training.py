@@ -10,12 +10,12 @@ from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors import memory_log
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
-from bfcviz.examples.training.graph import Graph, Value
-from bfcviz.examples.training.machine import Machine
-from bfcviz.examples.training.models import Model
+from bfcviz.examples.training.autodiff import Graph, Value
+from bfcviz.examples.training.kernel_runner import Machine
+from bfcviz.examples.training.networks import Model
 from bfcviz.examples.training.operations import cross_entropy
 from bfcviz.examples.training.optimizers import Momentum, Optimizer
-from bfcviz.examples.training.releases import RELEASES, Release
+from bfcviz.examples.training.release_policy import RELEASES, Release
 
 _BATCHES: Final = 4  # different ones, over and over
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.machine import GRADIENTS, Machine
+from bfcviz.examples.training.kernel_runner import GRADIENTS, Machine
 
 Gradient = Callable[[Tensor], Tensor]
 """From the gradient of a result to that of one of its inputs; holds the tensors that takes, and no others."""

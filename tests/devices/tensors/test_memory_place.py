@@ -14,7 +14,7 @@ from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.devices.tensors.memory import HOST, place_of
+from bfcviz.devices.tensors.memory_place import HOST, place_of
 from bfcviz.devices.tensors.memory_log import MemoryLog
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest
