@@ -1,30 +1,30 @@
-"""Graph: what one step did, and what of it the gradients need; walked backwards, it lets go of both."""
+"""Automatic differentiation: a graph of one step's operations; the backward pass frees what it has used."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.kernel_runner import GRADIENTS, Machine
+from bfcviz.examples.training.kernel_runner import GRADIENTS, KernelRunner
 
 Gradient = Callable[[Tensor], Tensor]
-"""From the gradient of a result to that of one of its inputs; holds the tensors that takes, and no others."""
+"""Maps the gradient of a result to the gradient of one input; it holds only the tensors it needs."""
 
 
 class Value(NamedTuple):
-    """A tensor in the graph; `wanted`: whether its gradient is."""
+    """A tensor in the graph; `needs_gradient`: whether the backward pass computes its gradient."""
 
     tensor: Tensor
     key: int
-    wanted: bool
+    needs_gradient: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """Shape of the tensor."""
         return self.tensor.shape
 
 
 class _Node(NamedTuple):
-    """An operation: its result's key, and for each input that wants one, key and gradient."""
+    """An operation: its result's key, and key and gradient of each input that needs one."""
 
     key: int
     scope: str
@@ -35,50 +35,50 @@ class Graph:
     """The operations of a step, in order.
 
     Args:
-        machine: runs them.
+        runner: runs their kernels.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, runner: KernelRunner) -> None:
+        self.runner = runner
         self._nodes: list[_Node] = []
         self._count = 0
 
-    def value(self, tensor: Tensor, *, wanted: bool = False) -> Value:
-        """A tensor that comes from outside, such as a weight."""
+    def value(self, tensor: Tensor, *, needs_gradient: bool = False) -> Value:
+        """Add a tensor from outside the graph, such as a weight."""
         self._count += 1
-        return Value(tensor, self._count, wanted)
+        return Value(tensor, self._count, needs_gradient)
 
     def result(self, name: str, tensor: Tensor, sources: Sequence[tuple[Value, Gradient]]) -> Value:
-        """What an operation made, of which inputs, and how their gradients follow."""
-        wanted = [(value.key, gradient) for value, gradient in sources if value.wanted]
-        made = self.value(tensor, wanted=bool(wanted))
-        if wanted:
-            self._nodes.append(_Node(made.key, self.machine.named(name), wanted))
+        """Add the result of an operation, with its inputs and their gradients."""
+        inputs = [(value.key, gradient) for value, gradient in sources if value.needs_gradient]
+        made = self.value(tensor, needs_gradient=bool(inputs))
+        if inputs:
+            self._nodes.append(_Node(made.key, self.runner.named(name), inputs))
         return made
 
     def gradients(self, loss: Value) -> dict[int, Tensor]:
-        """Gradients of a single element, by the keys of the outside values that want one; the graph is empty then."""
-        machine = self.machine
-        with machine.scope(GRADIENTS):
-            found = {loss.key: machine.filled(loss.shape, "one", lambda: 1)}
+        """Backward pass from a single element: gradients by key of the outside values; it empties the graph."""
+        runner = self.runner
+        with runner.scope(GRADIENTS):
+            found = {loss.key: runner.filled(loss.shape, "one", lambda: 1)}
             while self._nodes:
                 node = self._nodes.pop()
-                arrived = found.pop(node.key, None)
-                if arrived is None:
+                upstream = found.pop(node.key, None)
+                if upstream is None:
                     continue
-                with machine.scope(node.scope):
-                    self._spread(node, arrived, found)
+                with runner.scope(node.scope):
+                    self._spread(node, upstream, found)
         return found
 
-    def _spread(self, node: _Node, arrived: Tensor, found: dict[int, Tensor]) -> None:
-        """From a result to its inputs; what that took is let go of, one input after the other."""
+    def _spread(self, node: _Node, upstream: Tensor, found: dict[int, Tensor]) -> None:
+        """Pass a gradient from a result to its inputs; free what each input's gradient used before the next."""
         while node.sources:
             key, gradient = node.sources.pop()
-            part = gradient(arrived)
+            part = gradient(upstream)
             del gradient
             before = found.pop(key, None)
             if before is not None:
-                part = self.machine.run(
+                part = self.runner.run(
                     "sum", part.shape, lambda xp, out, a, b: xp.add(a, b, out=out), before, part
                 )
             found[key] = part

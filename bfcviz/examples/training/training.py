@@ -1,4 +1,4 @@
-"""Training: a model's weights in an allocator's memory, and steps that change them."""
+"""Training: a network's weights in an allocator's memory, and the steps that update them."""
 
 from functools import partial
 from typing import Any, Final
@@ -11,136 +11,135 @@ from bfcviz.devices.tensors import memory_log
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 from bfcviz.examples.training.autodiff import Graph, Value
-from bfcviz.examples.training.kernel_runner import Machine
-from bfcviz.examples.training.networks import Model
+from bfcviz.examples.training.kernel_runner import KernelRunner
+from bfcviz.examples.training.networks import Network
 from bfcviz.examples.training.operations import cross_entropy
 from bfcviz.examples.training.optimizers import Momentum, Optimizer
-from bfcviz.examples.training.release_policy import RELEASES, Release
+from bfcviz.examples.training.release_policy import RELEASES, ReleasePolicy
 
-_BATCHES: Final = 4  # different ones, over and over
+_BATCHES: Final = 4  # distinct batches, used in turn
 
 
 class Training:
-    """A model that is trained to tell classes of random numbers apart.
+    """Trains a network to classify random numbers.
 
-    The heap's trace gets a mark for each step and its phases, and each allocation the name of its kernel.
+    The heap's trace gets a mark for each step and phase; each allocation is labelled with its kernel.
 
     Args:
-        model: what is trained.
-        allocator: of all memory: weights, batches, results, gradients, scratch.
-        release: when memory goes back: `eager`, `end of step`, `deferred`, or one of one's own.
-        optimizer: by default gradient descent with momentum.
-        dtype: of all numbers.
-        seed: of weights and batches; equal ones give equal runs.
-        compute: False takes and gives back the memory only; so it is anyway where the memory is pretended.
+        network: the network to train.
+        allocator: allocates weights, batches, results, gradients and scratch memory.
+        release: when to free: `eager`, `end of step`, `deferred`, or your own policy.
+        optimizer: None = gradient descent with momentum.
+        dtype: dtype of all numbers.
+        seed: seed of weights and batches; equal seeds give equal runs.
+        compute: False only allocates and frees; addresses without memory imply it.
 
     Raises:
-        InvalidRequest: there is no such release.
-        OutOfMemory: not even the weights fit.
+        InvalidRequest: an unknown release policy.
+        OutOfMemory: the weights do not fit.
 
     Attributes:
-        weights: by name.
-        steps: how many were made.
-        machine: runs the kernels.
+        weights: weights by name.
+        steps: number of steps run.
+        runner: runs the kernels.
     """
 
-    def __init__(  # noqa: PLR0913  what is trained, and where, and how
+    def __init__(  # noqa: PLR0913  network, memory and options
         self,
-        model: Model,
+        network: Network,
         allocator: Allocator,
         *,
-        release: str | Release = "eager",
+        release: str | ReleasePolicy = "eager",
         optimizer: Optimizer | None = None,
         dtype: str = "float32",
         seed: int = 0,
         compute: bool = True,
     ) -> None:
-        self.model = model
-        self.machine = Machine(allocator, _release(release), dtype, compute=compute)
+        self.network = network
+        self.runner = KernelRunner(allocator, _release(release), dtype, compute=compute)
         self.optimizer = Momentum() if optimizer is None else optimizer
         self.steps = 0
         self._seed = seed
         chance = np.random.default_rng(seed)
-        with self.machine.scope("weights"):
+        with self.runner.scope("weights"):
             self.weights = {
-                name: self.machine.filled(shape, name, partial(_start, chance, shape))
-                for name, shape in model.parameters().items()
+                name: self.runner.filled(shape, name, partial(_start, chance, shape))
+                for name, shape in network.parameters().items()
             }
 
     def run(self, steps: int) -> list[float]:
-        """So many steps; the loss of each, NaN where nothing is computed.
+        """Run `steps` steps and return the loss of each; NaN if nothing is computed.
 
         Raises:
-            OutOfMemory: in the midst of a step, which is given up: the weights are as after the last one, or some
-                of them changed already.
+            OutOfMemory: a step ran out of memory and was aborted; some of the weights may be updated already.
         """
         return [self.step() for _ in range(steps)]
 
     def step(self) -> float:
-        """One step: a batch, forward, backward, optimizer."""
+        """Run one step: batch, forward, backward, optimizer; return the loss."""
         self.steps += 1
-        allocator = self.machine.allocator
+        allocator = self.runner.allocator
         with memory_log.step(self.steps, allocator):
             try:
-                graph = Graph(self.machine)
+                graph = Graph(self.runner)
                 with memory_log.phase(allocator, "forward"):
                     values, loss = self.forward(graph)
                 with memory_log.phase(allocator, "backward"):
                     gradients = graph.gradients(loss)
-                with memory_log.phase(allocator, "optimizer"), self.machine.scope("optimizer"):
+                with memory_log.phase(allocator, "optimizer"), self.runner.scope("optimizer"):
                     for name, value in values.items():
-                        self.optimizer.update(self.machine, name, value.tensor, gradients.pop(value.key))
+                        self.optimizer.update(self.runner, name, value.tensor, gradients.pop(value.key))
                 return self._number(loss.tensor)
             finally:
-                self.machine.release.end_step()
+                self.runner.release.end_step()
 
     def forward(self, graph: Graph) -> tuple[dict[str, Value], Value]:
         """The weights as values of the graph, and the loss of this step's batch."""
-        values = {name: graph.value(weight, wanted=True) for name, weight in self.weights.items()}
+        values = {name: graph.value(weight, needs_gradient=True) for name, weight in self.weights.items()}
         x, targets = self._batch()
-        logits = self.model.logits(graph, values, graph.value(x))
+        logits = self.network.logits(graph, values, graph.value(x))
         return values, cross_entropy(graph, logits, graph.value(targets))
 
     def finish(self) -> None:
-        """Wait until the device is done, so that all memory which is not needed is back."""
-        self.machine.release.make_room()
+        """Wait for the device, so that all unused memory is free."""
+        self.runner.release.make_room()
 
     def _batch(self) -> tuple[Tensor, Tensor]:
-        model, shape = self.model, (self.model.batch, self.model.classes)
+        network, shape = self.network, (self.network.batch, self.network.classes)
         number = (self.steps - 1) % _BATCHES if self.steps else 0
         made: list[tuple[NDArray[Any], NDArray[Any]]] = []
 
         def both() -> tuple[NDArray[Any], NDArray[Any]]:
             if not made:
-                made.append(_examples(np.random.default_rng((self._seed, number)), model))
+                made.append(_examples(np.random.default_rng((self._seed, number)), network))
             return made[0]
 
-        with self.machine.scope("batch"):
-            x = self.machine.filled(model.input_shape, "examples", lambda: both()[0])
-            return x, self.machine.filled(shape, "targets", lambda: both()[1])
+        with self.runner.scope("batch"):
+            x = self.runner.filled(network.input_shape, "examples", lambda: both()[0])
+            return x, self.runner.filled(shape, "targets", lambda: both()[1])
 
     def _number(self, loss: Tensor) -> float:
-        return float("nan") if self.machine.xp is None else float(loss.array())
+        return float("nan") if self.runner.xp is None else float(loss.array())
 
 
-def _release(wish: str | Release) -> Release:
+def _release(wish: str | ReleasePolicy) -> ReleasePolicy:
     if not isinstance(wish, str):
         return wish
     if wish not in RELEASES:
-        raise InvalidRequest(f"release {wish!r} was asked for; there are {', '.join(map(repr, RELEASES))}")
+        raise InvalidRequest(f"unknown release policy {wish!r}; give one of {', '.join(map(repr, RELEASES))}")
     return RELEASES[wish]()
 
 
 def _start(chance: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Weights to begin with: as large as keeps a layer's result as large as its input; biases are 0."""
+    """Initial weights, scaled to keep a layer's result as large as its input; biases are 0."""
     if len(shape) == 1:
         return np.zeros(shape)
     return chance.normal(0, (2 / np.prod(shape[:-1])) ** 0.5, shape)
 
 
-def _examples(chance: np.random.Generator, model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Classes that lie around different numbers, and for each example a row with a 1 at its class."""
-    classes = chance.integers(0, model.classes, model.batch)
-    examples = chance.normal(size=(model.batch, int(np.prod(model.input_shape)) // model.batch))
-    centres = np.random.default_rng(7).normal(size=(model.classes, examples.shape[1]))
-    return (examples + centres[classes]).reshape(model.input_shape), np.eye(model.classes)[classes]
+def _examples(chance: np.random.Generator, network: Network) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Examples around a different centre for each class, and a one-hot row per example."""
+    classes = chance.integers(0, network.classes, network.batch)
+    examples = chance.normal(size=(network.batch, int(np.prod(network.input_shape)) // network.batch))
+    centres = np.random.default_rng(7).normal(size=(network.classes, examples.shape[1]))
+    return (examples + centres[classes]).reshape(network.input_shape), np.eye(network.classes)[classes]

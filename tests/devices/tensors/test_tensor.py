@@ -1,4 +1,4 @@
-"""Tensors: memory from creation to the last reference, shared by views and arrays, written where it lies."""
+"""Tensors: memory from creation to the last reference, shared by views and arrays, written in place."""
 
 import copy
 import ctypes
@@ -139,7 +139,7 @@ def test_parts_and_shapes_are_views(heap):
         (lambda t: t.get(24), IndexError),
         (copy.deepcopy, TypeError),
         (pickle.dumps, TypeError),
-        (lambda t: t.buffer.cells, InvalidRequest),
+        (lambda t: t.buffer.operations, InvalidRequest),
     ],
 )
 def test_wrong_uses_are_told(heap, wrong, error):
@@ -167,7 +167,7 @@ def test_empty_tensors_have_no_memory(heap):
 
 
 class Opaque:
-    """An allocator that gives empty requests an address of their own, as some of TensorFlow's do."""
+    """An allocator that returns an address for empty requests, as some of TensorFlow's do."""
 
     def __init__(self, heap):
         self.heap = heap
@@ -237,7 +237,7 @@ def test_pretended_memory_has_addresses_but_no_arrays():
     tensor = Tensor(heap, "float32", (8,))
     assert heap.requested_size(tensor[2:].buffer.address) == 32
     for ask in (Tensor.numpy, Tensor.tolist, np.asarray):
-        with pytest.raises(InvalidRequest, match="no memory behind"):
+        with pytest.raises(InvalidRequest, match="without memory"):
             ask(tensor)
     with pytest.raises(AllocatorError):
         tensor.__dlpack_device__()
@@ -253,7 +253,7 @@ def test_a_closed_heap_is_told_of_not_read(heap):
             ask(tensor)
     with pytest.raises(AllocatorError, match="closed"):
         names.get(1)
-    del tensor, names  # no destructor runs in memory that is gone
+    del tensor, names  # no destructor runs in freed memory
 
 
 def test_the_request_goes_as_its_attributes_say():

@@ -1,4 +1,4 @@
-"""Training in our own memory: it learns, whenever memory goes back, and nothing of it is left behind."""
+"""Training in a heap's memory: it learns under every release policy and leaks nothing."""
 
 import gc
 import math
@@ -32,7 +32,7 @@ def host_heap(limit=16 * MIB, **options):
 
 
 def requests(heap):
-    """Sizes and names of all requests, in their order."""
+    """Sizes and names of all requests, in order."""
     events = Reader(heap.log, 0).read(1 << 20)
     made = events[events["kind"] == Kind.ALLOCATE]
     return [(int(event["requested"]), heap.labels.name(int(event["label"]))) for event in made]
@@ -59,7 +59,7 @@ def test_when_memory_goes_back_changes_no_number(model):
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_step_leaves_weights_and_slots_and_nothing_else(model, release):
     heap = host_heap()
-    gc.disable()  # no cycles: all of it goes back by itself
+    gc.disable()  # no cycles: references alone free it
     try:
         training = Training(model, heap, release=release)
         training.run(3)
@@ -128,7 +128,7 @@ def test_the_trace_says_what_a_step_does():
         "optimizer/dense_1/kernel/momentum",
     ):
         assert name in made
-    assert made.count("optimizer/dense_1/kernel/momentum") == 1  # a slot is made in the first step
+    assert made.count("optimizer/dense_1/kernel/momentum") == 1  # the first step allocates the slot
 
 
 def test_the_memory_log_knows_the_step():
@@ -167,7 +167,7 @@ def test_deferred_memory_makes_room_before_it_fails():
 
 
 class Fence:
-    """Of a device that is done when it is told so."""
+    """A fence of a device that finishes on demand."""
 
     made = 0
     reached = 0
@@ -189,7 +189,7 @@ def test_a_fence_says_when_memory_goes_back():
     training = Training(SMALL["MLP"], heap, release=Deferred(fence=Fence))
     training.run(2)
     held = heap.stats().chunks_in_use
-    assert held > 20  # the device has not even begun
+    assert held > 20  # the device has not started
     Fence.reached = Fence.made
     training.step()
     assert heap.stats().chunks_in_use <= held
@@ -208,16 +208,16 @@ def test_equal_seeds_give_equal_runs(model):
 @pytest.mark.parametrize(
     ("model", "sizes", "said"),
     [
-        (MLP, {"batch": 0}, "batch=0.*a batch and classes of 1 or more"),
-        (ConvNet, {"classes": -1}, "a batch and classes of 1 or more"),
-        (MLP, {"sizes": ()}, "the size of the input at least"),
-        (MLP, {"sizes": (4, 0)}, "none below 1"),
-        (ConvNet, {"image": 14, "channels": (3, 4, 4)}, "an image that 4 divides"),
-        (ConvNet, {"image": 0}, "an image that 4 divides"),
-        (ConvNet, {"channels": ()}, "channels at least"),
-        (ConvNet, {"size": 2}, "an odd size"),
-        (Attention, {"heads": 0}, "1 or more of everything"),
-        (Attention, {"width": 32, "heads": 5}, "a width that the number of heads divides"),
+        (MLP, {"batch": 0}, "batch=0"),
+        (ConvNet, {"classes": -1}, "classes=-1"),
+        (MLP, {"sizes": ()}, "input"),
+        (MLP, {"sizes": (4, 0)}, r"\(4, 0\)"),
+        (ConvNet, {"image": 14, "channels": (3, 4, 4)}, "multiple of 4"),
+        (ConvNet, {"image": 0}, "multiple of 4"),
+        (ConvNet, {"channels": ()}, "channels"),
+        (ConvNet, {"size": 2}, "odd"),
+        (Attention, {"heads": 0}, "heads=0"),
+        (Attention, {"width": 32, "heads": 5}, "width"),
     ],
 )
 def test_a_model_of_sizes_that_cannot_be_is_refused(model, sizes, said):
@@ -225,7 +225,7 @@ def test_a_model_of_sizes_that_cannot_be_is_refused(model, sizes, said):
         model(**sizes)
 
 
-def test_wrong_wishes_are_told():
+def test_wrong_arguments_are_refused():
     with pytest.raises(InvalidRequest, match="eager"):
         Training(SMALL["MLP"], host_heap(), release="never")
     with pytest.raises(InvalidRequest):
@@ -241,12 +241,12 @@ def test_optimizers_keep_to_their_formulas():
     heap = host_heap()
     for optimizer in (Momentum(0.1, 0.8), Adam(0.1, (0.7, 0.9), 1e-3)):
         training = Training(SMALL["MLP"], heap, optimizer=optimizer, dtype="float64")
-        machine, weight = training.machine, training.weights["dense_1/bias"]
+        runner, weight = training.runner, training.weights["dense_1/bias"]
         expected, first, second = weight.numpy().copy(), 0, 0
         for step in range(1, 4):
             gradient = np.arange(12.0) - 3 * step
-            given = machine.filled((12,), "gradient", lambda gradient=gradient: gradient)
-            optimizer.update(machine, "dense_1/bias", weight, given)
+            given = runner.filled((12,), "gradient", lambda gradient=gradient: gradient)
+            optimizer.update(runner, "dense_1/bias", weight, given)
             if isinstance(optimizer, Momentum):
                 first = 0.8 * first + gradient
                 expected -= 0.1 * first
