@@ -178,6 +178,6 @@ def _order(selection: Selection, folder: Path, told: str) -> dict[str, Any]:
 
 
 def _environment(order: dict[str, Any]) -> dict[str, str]:
-    places = [str(_PACKAGE / "live" / "startup"), os.environ.get("PYTHONPATH", "")]
+    places = [str(_PACKAGE / "live" / "process" / "startup"), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(place for place in places if place)
     return {**os.environ, "PYTHONPATH": path, "BFCVIZ_RECORD": json.dumps(order)}
