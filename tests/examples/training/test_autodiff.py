@@ -114,29 +114,6 @@ def test_gradients_of_operations_are_those_of_their_results(case, seed):
             assert gradient[there] == pytest.approx((found[0] - found[1]) / (2 * by), rel=1e-5, abs=1e-7)
 
 
-def test_a_convolution_is_what_it_says():
-    runs, chance = runner(), np.random.default_rng(0)
-    image, filters = chance.normal(size=(2, 5, 4, 3)), chance.normal(size=(3, 3, 3, 2))
-    graph = Graph(runs)
-    made = conv2d(graph, *(graph.value(Tensor.of(runs.allocator, array)) for array in (image, filters)))
-    padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    expected = np.zeros((2, 5, 4, 2))
-    for row in range(5):
-        for column in range(4):
-            around = padded[:, row : row + 3, column : column + 3]
-            expected[:, row, column] = np.einsum("nijc,ijcd->nd", around, filters)
-    np.testing.assert_allclose(made.tensor.numpy(), expected)
-
-
-def test_the_loss_is_the_cross_entropy():
-    runs = runner()
-    logits, targets = np.array([[1.0, 2, 3], [0, 0, 900]]), np.array([[0.0, 1, 0], [0, 0, 1]])
-    graph = Graph(runs)
-    pair = [graph.value(Tensor.of(runs.allocator, array)) for array in (logits, targets)]
-    made = float(op.cross_entropy(graph, *pair).tensor.numpy())
-    assert made == pytest.approx(-np.log(np.exp(2) / np.exp([1, 2, 3]).sum()) / 2)
-
-
 def test_the_backward_pass_lets_go_of_what_it_has_used():
     runs = runner()
     graph = Graph(runs)
