@@ -67,10 +67,17 @@ def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
     assert len(printed) == len(BLOCKS)
 
 
-def test_every_output_shown_is_the_output(printed):
+def test_every_output_shown_has_the_sizes_and_names_of_the_output(printed):
     found = [(out, *follower) for out, follower in zip(printed, [*BLOCKS[1:], ("", "")], strict=True) if out]
-    assert len(found) == 1
-    assert [(out, language) for out, language, _ in found] == [(shown, "text") for *_, shown in found]
+    assert [language for _, language, _ in found] == ["text"]
+    for out, _, shown in found:
+        assert facts(shown) == facts(out)
+        assert {"attention", "gradients", "40.0 MiB", "44.0 MiB"} <= facts(shown)
+
+
+def facts(text):
+    """The sizes and addresses in a sentence, and the labels of the README's heap; the wording may change."""
+    return set(re.findall(r"\d[\d.]* [KMG]iB|0x[…\w]+|attention|gradients|weights|momentum", text))
 
 
 def test_the_commands_work_on_what_the_snippets_made(printed, place):
@@ -126,6 +133,35 @@ def test_the_tree_names_what_there_is():
     rooms = {path.parent.name for path in (ROOT / "bfcviz").glob("*/__init__.py")}
     assert rooms <= inside
     assert [name for name in inside if not (ROOT / "bfcviz" / name).exists()] == []
+
+
+def test_the_house_names_every_folder():
+    text = (ROOT / "bfcviz" / "README.md").read_text()
+    section = text.partition("## The house\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `([\w/]+)/` \|", section, re.MULTILINE)
+    folders = {path.parent for suffix in ("py", "h") for path in (ROOT / "bfcviz").rglob(f"*.{suffix}")}
+    inside = {folder.relative_to(ROOT / "bfcviz").as_posix() for folder in folders} - {"."}
+    assert sorted(named) == sorted(inside)
+
+
+def test_the_recipes_name_files_that_exist():
+    text = (ROOT / "tests" / "README.md").read_text()
+    paths = re.findall(r"`((?:bfcviz|tests)/[\w/.]+)`", text)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    folders = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
+    assert [folder for folder in folders if not (ROOT / "tests" / folder).is_dir()] == []
+    for path, names in {
+        "bfcviz/importers/sniff.py": ("Format", "_BY_CONTENT"),
+        "bfcviz/importers/open_trace.py": ("_READERS",),
+        "bfcviz/frameworks/table.py": ("Framework", "_ALL"),
+        "bfcviz/live/shared/heap_provider.py": ("HeapProvider",),
+        "bfcviz/figures/panel.py": ("Panel", "single", "with_table"),
+        "bfcviz/figures/__init__.py": ("FigureKind", "FIGURES"),
+    }.items():
+        source = (ROOT / path).read_text()
+        assert [name for name in names if name not in text] == []
+        assert [name for name in names if not re.search(rf"\b{name}\b", source)] == []
 
 
 def test_the_figures_it_names_are_those_there_are():

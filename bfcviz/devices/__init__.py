@@ -1,19 +1,19 @@
-"""Devices: what a TensorFlow program computes on, made from memory settings, each with its allocators.
+"""TensorFlow's devices, created from memory settings, each with its allocators.
 
 ::
 
     Settings --plan--> factories (CPU, GPU) --> devices --> DeviceManager
                                                   |
-                          Device.allocator(AllocatorAttributes): heap of the GPU, host memory, pool for transfers
+                          Device.allocator(AllocatorAttributes): GPU heap, host memory or transfer pool
 
-In: settings by TensorFlow's or JAX's names, GPUs of CUDA or simulated ones. Out: devices with heaps whose events can
-be looked at, and tensors that own memory of a device. May import live, allocator, events; never the model or
-pictures. CUDA is loaded when it is first needed.
+In: settings by TensorFlow's or JAX's names, CUDA GPUs or simulated ones. Out: devices whose heaps record events, and
+tensors that own device memory. May import live, allocator and events; never the model or figures. CUDA is loaded at
+its first use.
 """
 
 from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
 from bfcviz.devices.device import Device
-from bfcviz.devices.factory import FACTORIES, DeviceFactory, FactoryRegistry, Making
+from bfcviz.devices.factory import FACTORIES, CreationContext, DeviceFactory, FactoryRegistry
 from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.manager import DeviceManager
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
@@ -28,6 +28,7 @@ from bfcviz.devices.tensors.tensor import Tensor
 __all__ = [
     "FACTORIES",
     "CPUDevice",
+    "CreationContext",
     "Device",
     "DeviceFactory",
     "DeviceManager",
@@ -37,7 +38,6 @@ __all__ = [
     "GPUOptions",
     "Journey",
     "LogicalDeviceConfiguration",
-    "Making",
     "MemoryLog",
     "PhysicalDevice",
     "SettingIgnored",

@@ -1,68 +1,70 @@
-"""CPUs: host memory, and threads that do work."""
+"""CPU devices: host memory and a thread pool."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.device import Device
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.settings.plan import PlannedDevice
 from bfcviz.events.trace import Trace
 
 
 class CPUDevice(Device):
-    """The CPU, or one of the logical ones it was divided into; they share memory.
+    """The CPU, or one logical CPU of several; logical CPUs share memory.
 
     Args:
-        planned: how it was planned.
-        host: the machine's memory, which the session closes.
+        planned: the plan for this device.
+        host: the machine's memory; the session closes it.
 
     Attributes:
-        thread_pool: threads for work on this device, begun as they are needed, as many as Python thinks fit.
+        thread_pool: threads for work on this device; started on demand, Python chooses the maximum.
     """
 
-    def __init__(self, planned: Planned, host: HostMemory) -> None:
+    def __init__(self, planned: PlannedDevice, host: HostMemory) -> None:
         super().__init__(planned)
         self.host = host
         self.thread_pool = ThreadPoolExecutor(thread_name_prefix=f"bfcviz-cpu{self.parsed_name.index}")
 
-    def choose(self, attributes: AllocatorAttributes) -> Allocator:  # noqa: ARG002  one heap serves all
-        """Ordinary memory, whatever the attributes."""
+    def choose(self, attributes: AllocatorAttributes) -> Allocator:  # noqa: ARG002  one heap serves all requests
+        """Ordinary memory for all attributes."""
         return self.host.allocator
 
     def trace(self) -> Trace:
-        """What happened in the heap of ordinary memory so far."""
+        """The events of the ordinary-memory heap so far."""
         return self.host.trace()
 
     def release(self) -> None:
-        """End the threads, once their work is done."""
+        """Stop the threads after their work is done."""
         self.thread_pool.shutdown()
 
 
 class GPUCompatibleCPUDevice(CPUDevice):
-    """A CPU beside GPUs: what goes to and from them comes from the pool for transfers.
+    """A CPU of a machine with GPUs: memory for transfers comes from the transfer pool.
 
     Args:
-        planned: how it was planned.
+        planned: the plan for this device.
         host: the machine's memory.
-        force_gpu_compatible: all of it comes from that pool.
+        force_gpu_compatible: take all memory from the transfer pool.
     """
 
-    def __init__(self, planned: Planned, host: HostMemory, *, force_gpu_compatible: bool = False) -> None:
+    def __init__(
+        self, planned: PlannedDevice, host: HostMemory, *, force_gpu_compatible: bool = False
+    ) -> None:
         super().__init__(planned, host)
         self.force_gpu_compatible = force_gpu_compatible
 
     @property
     def pinned(self) -> bool:
-        """Whether the pool for transfers is really pinned; without CUDA it is not."""
+        """Whether the transfer pool is pinned; without CUDA it is not."""
         return self.host.pinned
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
-        """The pool for transfers where a GPU must reach the memory; else ordinary memory."""
+        """The transfer pool if a GPU must reach the memory; otherwise ordinary memory."""
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
-        return self.host.for_gpus.heap if compatible else self.host.allocator
+        return self.host.transfer_pool.heap if compatible else self.host.allocator
 
     @property
     def description(self) -> str:
-        """What it is, in words."""
-        return f"{super().description}; memory for transfers is {'' if self.pinned else 'not '}pinned"
+        """The device in words."""
+        return f"{super().description}; transfer memory is {'' if self.pinned else 'not '}pinned"

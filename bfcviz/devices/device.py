@@ -1,11 +1,11 @@
-"""Device: a place where tensors lie and work is done, with the allocators of its memory."""
+"""Device: the base class of CPUs and GPUs; it owns memory, allocators and streams."""
 
 from bfcviz._closing import Closing
 from bfcviz.allocator.interface.attributes import DEFAULT, AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.settings.plan import PlannedDevice
 from bfcviz.devices.streams import Stream
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
@@ -13,22 +13,22 @@ from bfcviz.units import format_bytes
 
 
 class Device(Closing):
-    """What all devices have; made by a factory.
+    """The common part of all devices; a factory creates them.
 
     Attributes:
-        planned: how it was planned: limit, options and reasons.
-        streams: queues of work, by name; none on a CPU.
-        closed: its memory is given back.
+        planned: the plan for this device: limit, options and reasons.
+        streams: work queues by name; empty on a CPU.
+        closed: whether its memory is released.
     """
 
-    def __init__(self, planned: Planned) -> None:
+    def __init__(self, planned: PlannedDevice) -> None:
         self.planned = planned
         self.streams: dict[str, Stream] = {}
         self.closed = False
 
     @property
     def parsed_name(self) -> DeviceName:
-        """Kind and number."""
+        """Device type and index."""
         return self.planned.name
 
     @property
@@ -48,60 +48,60 @@ class Device(Closing):
 
     @property
     def physical(self) -> PhysicalDevice:
-        """What it lies on."""
+        """The physical device below it."""
         return self.planned.physical
 
     @property
     def simulated(self) -> bool:
-        """There is no such hardware."""
+        """Whether the hardware is simulated."""
         return self.physical.simulated
 
     @property
     def memory_limit(self) -> int:
-        """Bytes its memory may grow to."""
+        """The most bytes its heap may take."""
         return self.planned.memory_limit
 
     @property
     def host_accessible(self) -> bool:
-        """Whether NumPy can compute in what `allocator()` hands out."""
+        """Whether NumPy can compute in memory of `allocator()`."""
         return self.physical.memory == "host"
 
     @property
     def description(self) -> str:
-        """What it is, in words."""
+        """The device in words."""
         return f"{self.physical.description}, {format_bytes(self.memory_limit)} for tensors"
 
     def allocator(self, attributes: AllocatorAttributes = DEFAULT) -> Allocator:
-        """The allocator of the memory that has these attributes; the same one each time.
+        """The allocator for memory with these attributes; each call returns the same one.
 
         Raises:
             DevicesError: the device is closed.
         """
         if self.closed:
-            raise DevicesError(f"memory of {self.name} was asked for, which is closed: begin another session")
+            raise DevicesError(f"{self.name} is closed and has no memory: start another session")
         return self.choose(attributes)
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
-        """Which allocator that is; each kind of device has its rule."""
+        """Choose the allocator by the rule of this device type."""
         raise NotImplementedError
 
     def trace(self) -> Trace:
-        """What happened in the heap of the device's own memory so far."""
+        """The events of the device's own heap so far."""
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Wait for all work of all streams."""
+        """Wait for the work of all streams."""
         for stream in self.streams.values():
             stream.synchronize()
 
     def close(self) -> None:
-        """Finish all work, and give all memory back, whatever is still in use."""
+        """Finish all work and release all memory, including memory in use."""
         if not self.closed:
             self.closed = True
             self.release()
 
     def release(self) -> None:
-        """Give back what the device has; called once."""
+        """Release what the device owns; called once."""
 
     def __repr__(self) -> str:
         mark = ", simulated" if self.simulated else ""

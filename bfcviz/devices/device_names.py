@@ -1,4 +1,4 @@
-"""Names of devices, as TensorFlow writes them: short `/device:GPU:0`, full `/job:localhost/.../device:GPU:0`."""
+"""Device names in TensorFlow's forms: short `/device:GPU:0`, full `/job:localhost/.../device:GPU:0`."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _NAME: Final = re.compile(rf"(?:{TASK})?/?(?:(?:physical_)?device:)?(CPU|GPU):([
 
 @dataclass(frozen=True, order=True)
 class DeviceName:
-    """The kind of a device, `CPU` or `GPU`, and its number among its kind."""
+    """The device type, `CPU` or `GPU`, and the index among devices of that type."""
 
     device_type: str
     index: int
@@ -24,24 +24,24 @@ class DeviceName:
 
     @property
     def full(self) -> str:
-        """The short name behind that of the task."""
+        """The task's name followed by the short name."""
         return f"{TASK}{self.short}"
 
     @property
     def physical(self) -> str:
-        """Such as `/physical_device:GPU:0`: the name where a physical device is meant."""
+        """The name of a physical device, such as `/physical_device:GPU:0`."""
         return f"/physical_device:{self.device_type}:{self.index}"
 
 
 def parse_name(text: str) -> DeviceName:
-    """The name in any of its forms: full, short, `GPU:0`, or the old `gpu:0`.
+    """Parse a name in any form: full, short, `GPU:0`, or the old `gpu:0`.
 
     Raises:
-        UnknownDevice: the text is no name of a device.
+        UnknownDevice: the text is not a device name.
     """
     match = _NAME.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise UnknownDevice(
-            f"{text!r} is no name of a device: write '/device:GPU:0', 'CPU:0' or '{TASK}/device:GPU:0'"
+            f"{text!r} is not a device name: write '/device:GPU:0', 'CPU:0' or '{TASK}/device:GPU:0'"
         )
     return DeviceName(match[1].upper(), int(match[2]))

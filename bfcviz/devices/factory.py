@@ -1,4 +1,4 @@
-"""Device factories: each makes the devices of one kind; of several for a kind the one of highest priority does."""
+"""Device factories: each creates devices of one type; the one with the highest priority is used."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -7,38 +7,38 @@ from typing import ClassVar, Final
 from bfcviz.devices.cpu import CPUDevice, GPUCompatibleCPUDevice
 from bfcviz.devices.device import Device
 from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
-from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import SessionHeaps
+from bfcviz.devices.settings.plan import PlannedDevice
 from bfcviz.devices.settings.state import State
-from bfcviz.devices.simulated import SimulatedMemory
+from bfcviz.devices.simulated_memory import SimulatedMemory
 from bfcviz.errors import DevicesError
 
 
 @dataclass
-class Making:
-    """What factories share while they make the devices of one session.
+class CreationContext:
+    """What factories share while they create the devices of one session.
 
     Attributes:
         state: the settings.
-        planned: the devices that are to be.
-        logs: makes their heaps.
+        planned: the devices to create.
+        heaps: creates their heaps.
         host: the machine's memory.
-        memories: of simulated GPUs, by the name of the physical device.
+        memories: memory of simulated GPUs, by the name of the physical device.
     """
 
     state: State
-    planned: list[Planned]
-    logs: Logs
+    planned: list[PlannedDevice]
+    heaps: SessionHeaps
     host: HostMemory
     memories: dict[str, SimulatedMemory] = field(default_factory=dict)
 
-    def of_type(self, device_type: str) -> list[Planned]:
-        """The planned devices of a kind."""
+    def of_type(self, device_type: str) -> list[PlannedDevice]:
+        """The planned devices of a type."""
         return [each for each in self.planned if each.name.device_type == device_type]
 
-    def memory_of(self, planned: Planned) -> SimulatedMemory | None:
-        """The memory of a simulated GPU, one for all logical devices on it; None for real ones."""
+    def memory_of(self, planned: PlannedDevice) -> SimulatedMemory | None:
+        """The memory of a simulated GPU, shared by its logical devices; None for a real GPU."""
         gpu = planned.physical
         if not gpu.simulated:
             return None
@@ -54,107 +54,109 @@ class Making:
 
 
 class DeviceFactory:
-    """Makes devices of one kind; derive from it and register what you made.
+    """Creates devices of one type; derive from it and register an instance.
 
     Attributes:
-        device_type: of what it makes.
+        device_type: the type it creates.
     """
 
     device_type: ClassVar[str] = ""
 
-    def create(self, making: Making) -> Iterator[Device]:
-        """Make the session's devices of this kind, one after the other."""
+    def create(self, context: CreationContext) -> Iterator[Device]:
+        """Create the session's devices of this type, one after the other."""
         raise NotImplementedError
 
 
 class ThreadPoolDeviceFactory(DeviceFactory):
-    """Plain CPUs."""
+    """Creates CPUs."""
 
     device_type = "CPU"
 
-    def create(self, making: Making) -> Iterator[Device]:
-        """A CPU for each that is planned."""
-        for planned in making.of_type("CPU"):
-            yield CPUDevice(planned, making.host)
+    def create(self, context: CreationContext) -> Iterator[Device]:
+        """Create one CPU per planned CPU."""
+        for planned in context.of_type("CPU"):
+            yield CPUDevice(planned, context.host)
 
 
 class GPUCompatibleCPUDeviceFactory(DeviceFactory):
-    """CPUs with a pool for transfers to GPUs."""
+    """Creates CPUs with a pool for transfers to GPUs."""
 
     device_type = "CPU"
 
-    def create(self, making: Making) -> Iterator[Device]:
-        """A CPU for each that is planned."""
-        force = making.state.options.force_gpu_compatible
-        for planned in making.of_type("CPU"):
-            yield GPUCompatibleCPUDevice(planned, making.host, force_gpu_compatible=force)
+    def create(self, context: CreationContext) -> Iterator[Device]:
+        """Create one CPU per planned CPU."""
+        force = context.state.options.force_gpu_compatible
+        for planned in context.of_type("CPU"):
+            yield GPUCompatibleCPUDevice(planned, context.host, force_gpu_compatible=force)
 
 
 class GPUDeviceFactory(DeviceFactory):
-    """GPUs, real and simulated."""
+    """Creates GPUs, real and simulated."""
 
     device_type = "GPU"
 
-    def create(self, making: Making) -> Iterator[Device]:
-        """A GPU for each that is planned."""
-        force = making.state.options.force_gpu_compatible
-        for planned in making.of_type("GPU"):
-            memory = making.memory_of(planned)
-            yield GPUDevice(planned, making.host, making.logs, memory, force_gpu_compatible=force)
+    def create(self, context: CreationContext) -> Iterator[Device]:
+        """Create one GPU per planned GPU."""
+        force = context.state.options.force_gpu_compatible
+        for planned in context.of_type("GPU"):
+            memory = context.memory_of(planned)
+            yield GPUDevice(planned, context.host, context.heaps, memory, force_gpu_compatible=force)
 
 
 class FactoryRegistry:
-    """The factories there are, by kind."""
+    """Factories by device type."""
 
     def __init__(self) -> None:
         self._factories: dict[str, tuple[int, DeviceFactory]] = {}
 
     def register(self, factory: DeviceFactory, priority: int = 50) -> None:
-        """Add a factory; it takes the place of one of lower priority, and stays behind one of higher.
+        """Add a factory. It replaces one of lower priority; one of higher priority stays in use.
 
         Raises:
-            DevicesError: there is one of the same kind and priority.
+            DevicesError: a factory of the same type and priority is registered.
         """
         kind = factory.device_type
         known = self._factories.get(kind)
         if known is not None and known[0] == priority:
             raise DevicesError(
-                f"duplicate registration of a device factory for kind {kind!r} with the same priority {priority}: "
-                f"{type(known[1]).__name__} is there; give {type(factory).__name__} another one"
+                f"duplicate registration of a device factory for type {kind!r} with the same priority {priority}: "
+                f"{type(known[1]).__name__} has it; give {type(factory).__name__} another priority"
             )
         if known is None or priority > known[0]:
             self._factories[kind] = (priority, factory)
 
     def get(self, device_type: str) -> DeviceFactory:
-        """The factory of a kind.
+        """The factory in use for a type.
 
         Raises:
-            DevicesError: there is none.
+            DevicesError: no factory is registered for it.
         """
         if device_type not in self._factories:
             kinds = ", ".join(sorted(self._factories)) or "none"
-            raise DevicesError(f"no factory makes devices of kind {device_type!r}; there are {kinds}")
+            raise DevicesError(
+                f"no factory creates devices of type {device_type!r}; registered types: {kinds}"
+            )
         return self._factories[device_type][1]
 
     def priority(self, device_type: str) -> int:
-        """The priority of a kind's factory; raises as `get` does."""
+        """The priority of the factory in use for a type; raises as `get` does."""
         self.get(device_type)
         return self._factories[device_type][0]
 
     @property
     def device_types(self) -> list[str]:
-        """The kinds, in the order in which devices are made: the CPU first, then by priority."""
+        """The types in creation order: the CPU first, then by priority."""
         return sorted(self._factories, key=lambda kind: (kind != "CPU", -self._factories[kind][0]))
 
     def copy(self) -> "FactoryRegistry":
-        """The same factories in another registry."""
+        """Copy the registry."""
         made = FactoryRegistry()
         made._factories = dict(self._factories)
         return made
 
 
 FACTORIES: Final = FactoryRegistry()
-"""Those that sessions use if they are given no others; the priorities are TensorFlow's."""
+"""The default factories of a session; the priorities are TensorFlow's."""
 
 FACTORIES.register(ThreadPoolDeviceFactory(), 60)
 FACTORIES.register(GPUCompatibleCPUDeviceFactory(), 70)

@@ -1,4 +1,4 @@
-"""GPUs: a BFC heap on the device, and streams."""
+"""GPU devices: a BFC heap in device memory, and streams."""
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.attributes import AllocatorAttributes
@@ -6,10 +6,10 @@ from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.choice import Memory, cuda_sub_allocator
 from bfcviz.devices.device import Device
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
-from bfcviz.devices.settings.plan import Planned
-from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import SessionHeaps
+from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.streams import NAMES, Stream
 from bfcviz.events.trace import Trace
 
@@ -18,18 +18,18 @@ class GPUDevice(Device):
     """A logical GPU.
 
     Args:
-        planned: how it was planned.
-        host: the machine's memory, for what must lie there.
-        logs: makes its heap.
-        memory: of a simulated GPU, shared with the other logical devices on it; None = a real one.
-        force_gpu_compatible: memory of the host always comes from the pool for transfers.
+        planned: the plan for this device.
+        host: the machine's memory, for host allocations.
+        heaps: creates its heap.
+        memory: memory of a simulated GPU, shared by its logical devices; None = a real GPU.
+        force_gpu_compatible: take all host memory from the transfer pool.
     """
 
     def __init__(
         self,
-        planned: Planned,
+        planned: PlannedDevice,
         host: HostMemory,
-        logs: Logs,
+        heaps: SessionHeaps,
         memory: SimulatedMemory | None = None,
         *,
         force_gpu_compatible: bool = False,
@@ -43,7 +43,9 @@ class GPUDevice(Device):
             "device": self.full_name, "physical": self.physical.name, "description": self.physical.description,
             "simulated": self.simulated, "because": list(planned.because),
         }  # fmt: skip
-        self._recorded = logs.heap(name, self._source(), planned.memory_limit, planned.options, details)
+        self._session_heap = heaps.create(
+            name, self._source(), planned.memory_limit, planned.options, details
+        )
         try:
             for number, stream in enumerate(NAMES, 1):
                 self.streams[stream] = Stream(stream, number, self.physical.driver, self.physical.ordinal)
@@ -53,32 +55,32 @@ class GPUDevice(Device):
 
     @property
     def heap(self) -> BFCAllocator:
-        """The heap on the device."""
-        return self._recorded.heap
+        """The heap in device memory."""
+        return self._session_heap.heap
 
     @property
     def compute_stream(self) -> Stream:
-        """The stream that computes; the others copy."""
+        """The stream for computation; the others copy."""
         return self.streams["compute"]
 
     def choose(self, attributes: AllocatorAttributes) -> Allocator:
-        """The device's heap; with `on_host` the host's memory, from the pool for transfers if `gpu_compatible`."""
+        """The device's heap; with `on_host` host memory, from the transfer pool if `gpu_compatible`."""
         if not attributes.on_host:
             return self.heap
         compatible = attributes.gpu_compatible or self.force_gpu_compatible
-        return self.host.for_gpus.heap if compatible else self.host.allocator
+        return self.host.transfer_pool.heap if compatible else self.host.allocator
 
     def trace(self) -> Trace:
-        """What happened in its heap so far; first the marks of how the session came to it."""
-        return self._recorded.trace()
+        """The events of its heap so far; the first ones are marks of the session's set-up."""
+        return self._session_heap.trace()
 
     def release(self) -> None:
-        """End the streams, then give the memory back."""
+        """Close the streams, then release the memory."""
         try:
             for stream in self.streams.values():
                 stream.close()
         finally:
-            self._recorded.close()
+            self._session_heap.close()
 
     def _source(self) -> SubAllocator:
         if self.memory is not None:

@@ -1,4 +1,4 @@
-"""DeviceManager: the devices of a session, found by name; Session: how it comes to them."""
+"""DeviceManager: creates the devices of a session and finds them by name."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -10,12 +10,12 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.registry import AllocatorRegistry
 from bfcviz.devices.device import Device
 from bfcviz.devices.device_names import DeviceName, parse_name
-from bfcviz.devices.factory import FACTORIES, FactoryRegistry, Making
+from bfcviz.devices.factory import FACTORIES, CreationContext, FactoryRegistry
 from bfcviz.devices.gpu import GPUDevice
-from bfcviz.devices.host import HostMemory
-from bfcviz.devices.session_recording import Logs
+from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.session_heaps import SessionHeaps
 from bfcviz.devices.session_steps import Journey
-from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.settings.plan import PlannedDevice
 from bfcviz.devices.settings.settings import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 
@@ -24,9 +24,9 @@ class DeviceManager(Closing):
     """Owns devices and finds them by name.
 
     Args:
-        devices: no two of one name.
-        host: the memory they share, closed with them.
-        journey: how they came about.
+        devices: devices with distinct names.
+        host: host memory they share; closed with them.
+        journey: the steps of their creation.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DeviceManager(Closing):
         self._devices: dict[DeviceName, Device] = {}
         for each in devices:
             if each.parsed_name in self._devices:
-                raise DevicesError(f"two devices are called {each.name}: give each a name of its own")
+                raise DevicesError(f"two devices are named {each.name}: give each a unique name")
             self._devices[each.parsed_name] = each
         self._host = host
         self.journey = Journey() if journey is None else journey
@@ -51,17 +51,18 @@ class DeviceManager(Closing):
         capacity: int = 1 << 16,
         registry: AllocatorRegistry | None = None,
     ) -> Self:
-        """Make the devices that settings plan; afterwards these cannot be changed.
+        """Create the planned devices; after that the settings are fixed.
 
         Args:
-            settings: by default those of a process in which nothing was set.
-            factories: what makes the devices.
-            record: a new folder that gets a recording of each heap; None = rings in memory.
-            capacity: events such a ring keeps, a multiple of 64.
-            registry: makes the allocator of the CPU's memory, as TensorFlow's does; None = a heap of the session's.
+            settings: None = the defaults.
+            factories: create the devices.
+            record: a new folder for a recording of each heap; None = rings in memory.
+            capacity: events in each ring, a multiple of 64.
+            registry: creates the allocator of the CPU's memory, like TensorFlow's registry; None = the session creates
+                a heap.
 
         Raises:
-            SettingError: the settings contradict each other; they are as they were.
+            SettingError: the settings contradict each other; they stay unchanged.
             DeviceError: CUDA failed.
         """
         settings = Settings() if settings is None else settings
@@ -69,14 +70,14 @@ class DeviceManager(Closing):
         _note_settings(journey, settings)
         plan = settings.plan()
         state = settings.state
-        logs = Logs(record, capacity)
+        heaps = SessionHeaps(record, capacity)
         real = [each.physical for each in plan if each.physical.driver is not None]
         with ExitStack() as undo:
-            undo.callback(logs.discard)
-            host = HostMemory(logs, plan[0].memory_limit, state, next(iter(real), None), registry)
+            undo.callback(heaps.discard)
+            host = HostMemory(heaps, plan[0].memory_limit, state, next(iter(real), None), registry)
             undo.callback(host.close)
             devices: list[Device] = []
-            for each in _devices_of(Making(state, plan, logs, host), factories, journey):
+            for each in _devices_of(CreationContext(state, plan, heaps, host), factories, journey):
                 undo.callback(each.close)
                 devices.append(each)
             made = cls(devices, host, journey)
@@ -92,11 +93,11 @@ class DeviceManager(Closing):
 
     @property
     def closed(self) -> bool:
-        """Whether all memory is given back."""
+        """Whether all memory is released."""
         return self._closed
 
     def list_devices(self, device_type: str | None = None) -> list[Device]:
-        """The devices of a kind, `GPU` or `CPU`; None = all."""
+        """The devices of a type, `GPU` or `CPU`; None = all."""
         return [each for each in self._devices.values() if device_type in (None, each.device_type)]
 
     def list_names(self) -> list[str]:
@@ -107,22 +108,26 @@ class DeviceManager(Closing):
         """A device by its full or short name, or `GPU:0`.
 
         Raises:
-            UnknownDevice: there is none of that name.
+            UnknownDevice: no device has that name.
         """
         found = self._devices.get(parse_name(name))
         if found is None:
-            raise UnknownDevice(f"there is no device {name!r}; there are {', '.join(self.list_names())}")
+            raise UnknownDevice(
+                f"no device is named {name!r}; the devices are {', '.join(self.list_names())}"
+            )
         return found
 
     def gpu(self, index: int = 0) -> GPUDevice:
-        """A GPU by its number; raises UnknownDevice where there is none."""
+        """A GPU by its index; raises UnknownDevice if it does not exist."""
         found = self.device(f"GPU:{index}")
         if not isinstance(found, GPUDevice):
-            raise UnknownDevice(f"{found!r} was made by another factory: ask for it with device()")
+            raise UnknownDevice(
+                f"{found!r} is not a GPUDevice, another factory created it: get it with device()"
+            )
         return found
 
     def close(self) -> None:
-        """Close all devices, the last one first, and give all memory back, whatever is still in use."""
+        """Close all devices, the last one first, and release all memory, including memory in use."""
         if self._closed:
             return
         self._closed = True
@@ -131,7 +136,7 @@ class DeviceManager(Closing):
                 everything.callback(self._host.close)
             for each in self._devices.values():
                 everything.callback(each.close)
-        self.journey.note("manager", "closed: all memory is given back")
+        self.journey.note("manager", "closed: all memory is released")
 
     def __getitem__(self, name: str) -> Device:
         return self.device(name)
@@ -159,21 +164,21 @@ def _note_settings(journey: Journey, settings: Settings) -> None:
         journey.note("settings", f"{each.name} is {visible}: {each.description}", each.total_bytes)
 
 
-def _devices_of(making: Making, factories: FactoryRegistry, journey: Journey) -> Iterator[Device]:
-    """The devices of each factory in turn, each step written down; in a GPU's heap, too."""
+def _devices_of(context: CreationContext, factories: FactoryRegistry, journey: Journey) -> Iterator[Device]:
+    """Create the devices factory by factory; note each step in the journey and as marks in each GPU's heap."""
     for kind in factories.device_types:
         factory = factories.get(kind)
         name = type(factory).__name__
-        journey.note("factory", f"{name} makes devices of kind {kind}, priority {factories.priority(kind)}")
-        for device in factory.create(making):
-            journey.note("device", _told(device.planned, device), device.memory_limit)
+        journey.note("factory", f"{name} creates devices of type {kind}, priority {factories.priority(kind)}")
+        for device in factory.create(context):
+            journey.note("device", _describe(device.planned, device), device.memory_limit)
             if isinstance(heap := getattr(device, "heap", None), BFCAllocator):
                 for step in journey.steps:
                     heap.mark(step.label, step.num_bytes)
             yield device
 
 
-def _told(planned: Planned, device: Device) -> str:
+def _describe(planned: PlannedDevice, device: Device) -> str:
     growth = "growing" if planned.options.allow_growth else "taken at once"
     mark = " (simulated)" if device.simulated else ""
     return f"created {device.full_name}{mark} on {planned.physical.name}, {growth}"

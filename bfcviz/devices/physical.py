@@ -1,4 +1,4 @@
-"""Physical devices: the GPUs that CUDA shows, GPUs that are simulated and say so, and the machine's CPU."""
+"""Physical devices: CUDA's GPUs, simulated GPUs, and the machine's CPU."""
 
 import ctypes
 import operator
@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.devices.device_names import DeviceName
-from bfcviz.devices.simulated import LARGEST
+from bfcviz.devices.simulated_memory import LARGEST
 from bfcviz.errors import DeviceError, SettingError
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -23,18 +23,18 @@ _UNKNOWN_SIZE: Final = 1 << 36
 
 @dataclass(frozen=True)
 class PhysicalDevice:
-    """A GPU or the CPU, as the machine has it or as it is simulated.
+    """A GPU or the CPU, real or simulated.
 
     Attributes:
-        name: such as `/physical_device:GPU:0`; counts those that can be seen.
+        name: such as `/physical_device:GPU:0`; the index counts visible devices.
         device_type: `GPU` or `CPU`.
-        total_bytes: its memory.
-        description: what it is, in words; that of a simulated one begins with "simulated".
-        simulated: there is no such hardware.
-        memory: `cuda` on the device, `host` of this machine, `addresses` with nothing behind them.
-        ordinal: its number before anything was hidden.
-        compute_capability: of a GPU, major and minor.
-        taken_bytes: of a simulated one, what others hold.
+        total_bytes: size of its memory.
+        description: the device in words; begins with "simulated" for a simulated one.
+        simulated: whether the hardware is simulated.
+        memory: `cuda` = device memory, `host` = memory of this machine, `addresses` = addresses without memory.
+        ordinal: its index before any device was hidden.
+        compute_capability: major and minor version of a GPU.
+        taken_bytes: bytes of a simulated GPU that other programs use.
     """
 
     name: str
@@ -49,7 +49,7 @@ class PhysicalDevice:
     driver: Driver | None = field(default=None, compare=False, repr=False)
 
     def available_bytes(self) -> int:
-        """What is free on it now; of a real GPU CUDA is asked, which makes its context there."""
+        """Free bytes now. For a real GPU this asks CUDA, which creates a context there."""
         if self.driver is None:
             return self.total_bytes - self.taken_bytes
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -59,7 +59,7 @@ class PhysicalDevice:
 
     @property
     def details(self) -> dict[str, object]:
-        """As TensorFlow's get_device_details, and whether it is simulated."""
+        """TensorFlow's get_device_details, plus `simulated`."""
         found: dict[str, object] = {"device_name": self.description, "simulated": self.simulated}
         if self.device_type == "GPU":
             found["compute_capability"] = self.compute_capability
@@ -70,8 +70,8 @@ class PhysicalDevice:
         return f"PhysicalDevice(name={self.name!r}, {mark}{format_bytes(self.total_bytes)})"
 
 
-class _Asked(NamedTuple):
-    """How simulated GPUs are to be."""
+class _SimulationOptions(NamedTuple):
+    """Options of simulated GPUs."""
 
     memory: Memory
     compute_capability: tuple[int, int]
@@ -86,42 +86,44 @@ def simulate_gpus(
     taken: int | str = 0,
     visible: str | None = None,
 ) -> list[PhysicalDevice]:
-    """GPUs that are not there, to see what settings would do to them; every name and picture says so.
+    """Simulate GPUs, to see the effect of settings; every name and picture says that they are simulated.
 
     Args:
-        sizes: memory of each, in bytes or as text such as `"16 GiB"`.
-        memory: `host` puts memory of this machine behind their addresses, page by page as it is written, so that
-            arrays can be computed in it; `addresses` none.
+        sizes: memory of each GPU, in bytes or as text such as `"16 GiB"`.
+        memory: `host` backs their addresses with memory of this machine, page by page on the first write, so that
+            arrays can be computed there; `addresses` backs them with nothing.
         compute_capability: major and minor; it decides how much is kept back for the system.
-        taken: bytes of each that others hold already.
-        visible: hides and orders them as CUDA_VISIBLE_DEVICES does real ones: `"1,0"`; None = all.
+        taken: bytes of each GPU that other programs use.
+        visible: hides and orders them as CUDA_VISIBLE_DEVICES does with real GPUs: `"1,0"`; None = all.
 
     Raises:
-        SettingError: a size, kind of memory or number that no GPU has.
+        SettingError: an impossible size, kind of memory or number.
     """
     if isinstance(sizes, str | bytes) or not isinstance(sizes, Iterable):
-        raise SettingError(f"sizes {sizes!r} were given; give one for each GPU: [16 * GiB, 8 * GiB]")
+        raise SettingError(f"sizes is {sizes!r}; give one size per GPU: [16 * GiB, 8 * GiB]")
     if memory not in ("host", "addresses"):
-        raise SettingError(f"memory {memory!r} was asked for; there are 'host' and 'addresses'")
-    asked = _Asked(memory, _capability(compute_capability), _size(taken, "bytes taken by others", least=0))
+        raise SettingError(f"memory is {memory!r}; give 'host' or 'addresses'")
+    asked = _SimulationOptions(
+        memory, _capability(compute_capability), _size(taken, "bytes taken by others", least=0)
+    )
     found = [_size(size, f"the size of simulated GPU {number}") for number, size in enumerate(sizes)]
     for size in found:
         if asked.taken > size:
             raise SettingError(
-                f"{format_bytes(asked.taken)} of a GPU of {format_bytes(size)} cannot be taken by others"
+                f"taken is {format_bytes(asked.taken)}, more than a GPU of {format_bytes(size)} has: give less"
             )
     order = range(len(found)) if visible is None else visible_order(visible, len(found))
     return [_simulated(number, ordinal, found[ordinal], asked) for number, ordinal in enumerate(order)]
 
 
 def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
-    """The GPUs that CUDA shows, in its order: none where there is no driver or no device.
+    """The GPUs that CUDA lists, in its order; empty without a driver or a device.
 
     Args:
-        driver: by default the machine's.
+        driver: None = the machine's driver.
 
     Raises:
-        DeviceError: there is a driver, and it fails.
+        DeviceError: the driver is installed and fails.
     """
     try:
         found = cuda_driver.load() if driver is None else driver
@@ -134,12 +136,12 @@ def cuda_gpus(driver: Driver | None = None) -> list[PhysicalDevice]:
 
 
 def physical_gpus(simulated: Iterable[int | str] = ()) -> list[PhysicalDevice]:
-    """The GPUs of CUDA where there are any; else simulated ones of these sizes."""
+    """CUDA's GPUs if any exist; otherwise simulated GPUs of these sizes."""
     return cuda_gpus() or simulate_gpus(simulated)
 
 
-def the_cpu() -> PhysicalDevice:
-    """The machine's CPU, with its memory."""
+def host_cpu() -> PhysicalDevice:
+    """The machine's CPU and the size of its memory."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -149,9 +151,9 @@ def the_cpu() -> PhysicalDevice:
 
 
 def visible_order(text: str, count: int) -> list[int]:
-    """The numbers that CUDA_VISIBLE_DEVICES leaves, in its order.
+    """The device indices that a CUDA_VISIBLE_DEVICES text selects, in its order.
 
-    As with CUDA, an entry that is no number of a device hides itself and all behind it: "1,9,0" leaves 1.
+    As in CUDA, an entry that is not a device index hides itself and all entries after it: "1,9,0" selects 1.
     """
     order: list[int] = []
     for word in text.split(","):
@@ -184,7 +186,7 @@ def _real(driver: Driver, ordinal: int) -> PhysicalDevice:
     )
 
 
-def _simulated(number: int, ordinal: int, size: int, asked: _Asked) -> PhysicalDevice:
+def _simulated(number: int, ordinal: int, size: int, asked: _SimulationOptions) -> PhysicalDevice:
     return PhysicalDevice(
         DeviceName("GPU", number).physical,
         "GPU",
@@ -202,11 +204,9 @@ def _size(size: int | str, what: str, least: int = 1) -> int:
     try:
         number = parse_bytes(size, what)
     except (TypeError, ValueError) as error:
-        raise SettingError(
-            f"{size!r} was given as {what}; give bytes, such as 16 * GiB, or '16 GiB'"
-        ) from error
+        raise SettingError(f"{what} is {size!r}; give bytes, such as 16 * GiB, or '16 GiB'") from error
     if isinstance(size, bool) or not least <= number <= LARGEST:
-        raise SettingError(f"{size!r} was given as {what}; give {least} to {format_bytes(LARGEST)}")
+        raise SettingError(f"{what} is {size!r}; give {least} to {format_bytes(LARGEST)}")
     return number
 
 
@@ -215,9 +215,7 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
         major, minor = given
         numbers = operator.index(major), operator.index(minor)
     except (TypeError, ValueError) as error:
-        raise SettingError(
-            f"compute capability {given!r} was given; give major and minor, as (8, 0)"
-        ) from error
+        raise SettingError(f"the compute capability is {given!r}; give major and minor, as (8, 0)") from error
     if min(numbers) < 0:
-        raise SettingError(f"compute capability {given!r} was given; give major and minor, as (8, 0)")
+        raise SettingError(f"the compute capability is {given!r}; give major and minor, as (8, 0)")
     return numbers

@@ -1,4 +1,4 @@
-"""Journey: how a session came to its devices, step by step, as MARK events of a trace."""
+"""Journey: the steps in which a session created its devices, as MARK events of a trace."""
 
 import html
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from bfcviz.units import format_bytes
 
 
 class Step(NamedTuple):
-    """One step: `stage` is session, settings, factory, device or manager; `num_bytes` 0 where none is meant."""
+    """One step. `stage` is session, settings, factory, device or manager; `num_bytes` is 0 if it has no size."""
 
     time_ns: int
     stage: str
@@ -21,12 +21,12 @@ class Step(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What its MARK is called."""
+        """The label of its MARK."""
         return f"{self.stage}: {self.words}"
 
 
 class Journey:
-    """Session -> settings -> factories -> devices -> manager, in the order it happened; printed as a list."""
+    """Session -> settings -> factories -> devices -> manager, in order; prints as a list."""
 
     def __init__(self) -> None:
         self.log = EventLog()
@@ -34,7 +34,7 @@ class Journey:
         self._steps: list[tuple[str, str]] = []
 
     def note(self, stage: str, words: str, num_bytes: int = 0) -> None:
-        """Write one step down."""
+        """Record one step."""
         self._steps.append((stage, words))
         number = self.labels.intern(f"{stage}: {words}")
         thread = self.log.begin_operation(-1)
@@ -50,23 +50,23 @@ class Journey:
         ]
 
     def trace(self) -> Trace:
-        """The steps as a trace: to look at, or to save beside the traces of the heaps."""
+        """The steps as a trace, to view or to save next to the traces of the heaps."""
         origin = Origin(pools=(Pool("journey of a session"),))
         return Trace.from_events(self.log.copy(0, self.log.head), self.labels, origin)
 
     def __str__(self) -> str:
-        return "\n".join(f"{_milliseconds(step)}  {step.stage:<8}  {_told(step)}" for step in self.steps)
+        return "\n".join(f"{_milliseconds(step)}  {step.stage:<8}  {_describe(step)}" for step in self.steps)
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{_milliseconds(step)}</td><td>{html.escape(step.stage)}</td>"
-            f"<td style='text-align:left'>{html.escape(_told(step))}</td></tr>"
+            f"<td style='text-align:left'>{html.escape(_describe(step))}</td></tr>"
             for step in self.steps
         )
         return f"<table><tr><th>time</th><th>stage</th><th>what happened</th></tr>{rows}</table>"
 
 
-def _told(step: Step) -> str:
+def _describe(step: Step) -> str:
     return f"{step.words} ({format_bytes(step.num_bytes)})" if step.num_bytes else step.words
 
 

@@ -1,4 +1,4 @@
-"""Streams of a GPU: queues of work, each in order, all side by side; CUDA's where there is a GPU, else threads."""
+"""Streams of a GPU: ordered work queues that run in parallel; CUDA streams on a real GPU, threads otherwise."""
 
 import ctypes
 import weakref
@@ -13,19 +13,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NAMES: Final = ("compute", "host_to_device", "device_to_host", "device_to_device")
-"""Of a GPU's streams, as TensorFlow has them; their numbers in events count from 1."""
+"""Names of a GPU's streams, as in TensorFlow; stream numbers in events count from 1."""
 
 _NON_BLOCKING: Final = 1
 
 
 class Stream:
-    """A queue of work on a GPU.
+    """A work queue of a GPU.
 
     Attributes:
         name: one of NAMES.
-        number: in events, 1..4.
-        handle: of CUDA's stream; 0 where the GPU is simulated.
-        closed: it takes no work any more.
+        number: stream number in events, 1..4.
+        handle: handle of the CUDA stream; 0 for a simulated GPU.
+        closed: whether it refuses new work.
     """
 
     def __init__(self, name: str, number: int, driver: Driver | None = None, device: int = 0) -> None:
@@ -40,34 +40,32 @@ class Stream:
         if driver is not None:
             self.handle = _create(driver, device)
             self._destroy = weakref.finalize(self, _destroy, driver, device, self.handle)
-            self._destroy.atexit = False  # a process that ends, or a forked one, must not call CUDA then
+            self._destroy.atexit = False  # a process that exits, or a forked one, must not call CUDA
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call a host function behind all that was submitted before; on CUDA, once the stream's work is done.
+        """Call a host function after all work submitted before; on CUDA, after the stream's work is done.
 
         Raises:
             DevicesError: the stream is closed.
         """
         if self.closed:
-            raise DevicesError(
-                f"work was given to stream {self.name}, which is closed: begin another session"
-            )
+            raise DevicesError(f"stream {self.name} is closed and takes no work: start another session")
         self._used = True
 
-        def behind() -> T:
+        def after_cuda() -> T:
             self._wait_for_cuda()
             return function(*args, **kwargs)
 
-        return self._worker.submit(behind)
+        return self._worker.submit(after_cuda)
 
     def synchronize(self) -> None:
-        """Wait until all that was submitted is done."""
+        """Wait until all submitted work is done."""
         if self._used and not self.closed:
             self._worker.submit(int).result()
         self._wait_for_cuda()
 
     def close(self) -> None:
-        """Finish the work, and end."""
+        """Finish the submitted work and close the stream."""
         self.closed = True
         self._worker.shutdown()
         if self._driver is not None:
@@ -80,7 +78,9 @@ class Stream:
             DevicesError: the GPU is simulated.
         """
         if self._driver is None:
-            raise DevicesError(f"stream {self.name} is a simulated GPU's: there is no CUDA stream to share")
+            raise DevicesError(
+                f"stream {self.name} belongs to a simulated GPU: it has no CUDA stream to share"
+            )
         return 0, self.handle
 
     def _wait_for_cuda(self) -> None:
@@ -101,6 +101,6 @@ def _create(driver: Driver, device: int) -> int:
 
 def _destroy(driver: Driver, device: int, handle: int) -> None:
     if driver.is_forked:
-        return  # it is the parent's
+        return  # the parent owns the stream
     with driver.on(device):
         driver.try_call("cuStreamDestroy_v2", ctypes.c_void_p(handle))

@@ -1,4 +1,4 @@
-"""Asks TensorFlow how it answers calls of its memory settings; writes ../data/tensorflow_settings.json beside it.
+"""Records TensorFlow's answers to calls of its memory settings; writes ../data/tensorflow_settings.json beside it.
 
 Run it where TensorFlow is installed (the CPU package does: two GPUs are put into its list of physical devices):
 `python tests/devices/ask_tensorflow.py`. Nothing else needs TensorFlow; `test_like_tensorflow.py` asks us the same.
@@ -15,7 +15,7 @@ STRANGER = "GPU:9"
 
 
 def one_call(chance):
-    """A random call: its name and arguments, as JSON has them."""
+    """A random call: its name and arguments in JSON types."""
     device = chance.choice((*NAMES, *NAMES[1:], STRANGER))
     kind = chance.random()
     if kind < 0.25:
@@ -44,7 +44,7 @@ def new_context(context):
 
 
 def carry_out(context, made, name, arguments):
-    """Make one call; returns what it answers."""
+    """Make one call and return its answer."""
     devices = {d.name.removeprefix("/physical_device:"): d for d in made._physical_devices}
     devices[STRANGER] = context.PhysicalDevice(f"/physical_device:{STRANGER}", "GPU")
     if name == "initialise":
@@ -63,7 +63,7 @@ def carry_out(context, made, name, arguments):
 def initialise(made):
     """The devices that its settings ask for: [number of CPUs, [[physical GPU, limit in MiB, growth], ...]]."""
     options, counts = made.config.gpu_options, made.config.device_count
-    if counts["CPU"] == 0:  # what the C++ side then says
+    if counts["CPU"] == 0:  # the C++ side's error
         raise LookupError("No CPU devices are available in this process")
     limits = [list(each.memory_limit_mb) for each in options.experimental.virtual_devices]
     visible = [int(each) for each in options.visible_device_list.split(",") if each]
@@ -78,7 +78,7 @@ def initialise(made):
 
 
 def main():
-    """Ask, and write the answers down."""
+    """Record the answers."""
     import tensorflow as tf  # noqa: PLC0415
     from tensorflow.python.eager import context  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Machines to make devices on: simulated GPUs, and CUDA's driver as a stand-in."""
+"""Machines for device tests: simulated GPUs, and a fake of CUDA's driver."""
 
 from fake_cuda import FakeCuda
 
@@ -15,7 +15,12 @@ def simulated(sizes=(16 * GiB, 8 * GiB), *, environment=None, **options):
 
 
 def fake(**options):
-    """A machine with GPUs by the stand-in, its settings, and its driver's books."""
+    """Settings and GPUs of a machine with the fake driver, and the fake itself."""
     library = FakeCuda(**{"memory": 16 * GiB, **options})
     settings = Settings(cuda_gpus(Driver(library)), environment={})
     return settings, settings.list_physical_devices("GPU"), library
+
+
+def new_settings(sizes=(16 * GiB, 8 * GiB), *, environment=None, **options):
+    """Settings of a machine with simulated GPUs; no variables of the environment by default."""
+    return Settings(bfcviz.simulate_gpus(sizes, **options), environment=environment or {})

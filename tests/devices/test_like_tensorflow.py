@@ -1,4 +1,4 @@
-"""The same calls, the same answers: 250 random sequences that TensorFlow 2.21 answered (see `ask_tensorflow.py`)."""
+"""250 random sequences of calls give the answers of TensorFlow 2.21 (recorded by `ask_tensorflow.py`)."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ from bfcviz.units import GiB, MiB
 ANSWERS = json.loads((ROOT / "tests" / "data" / "tensorflow_settings.json").read_text())
 
 SAYS = {
-    "Unrecognized device": "unrecognised device|among devices of kind",
+    "Unrecognized device": "unrecognised device|not of type",
     "Cannot set memory growth on device when virtual devices configured": "logical devices are configured",
     "Cannot set memory growth on non-GPU and non-Pluggable devices": "only GPUs",
     "Physical devices cannot be modified after being initialized": "physical devices cannot be modified after",
@@ -28,7 +28,7 @@ SAYS = {
 
 
 class Ours:
-    """The machine that TensorFlow was asked about: a CPU and two GPUs."""
+    """The recorded machine: a CPU and two GPUs."""
 
     def __init__(self):
         gpus = bfcviz.simulate_gpus([16 * GiB] * 2, memory="addresses")

@@ -9,7 +9,7 @@ from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, cuda_sub_allocato
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training import MLP, Attention, ConvNet, Deferred, Training
-from bfcviz.examples.training.releases import cuda_fence
+from bfcviz.examples.training.release_policy import cuda_fence
 
 pytestmark = needs_gpu
 

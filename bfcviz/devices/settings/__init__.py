@@ -1,1 +1,1 @@
-"""TensorFlow's and JAX's memory settings, and the plan of devices that follows from them."""
+"""TensorFlow's and JAX's memory settings, and the device plan they give."""

@@ -1,9 +1,9 @@
-"""JAX's XLA_PYTHON_CLIENT_... variables as settings: the same heap, filled in otherwise.
+"""JAX's XLA_PYTHON_CLIENT_... variables as settings: the same heap with other defaults.
 
 =====================================  ================================================================================
 variable                               here
 =====================================  ================================================================================
-XLA_PYTHON_CLIENT_PREALLOCATE          false: memory growth on every GPU; else the share is taken at once
+XLA_PYTHON_CLIENT_PREALLOCATE          false: memory growth on every GPU; otherwise the share is taken at once
 XLA_PYTHON_CLIENT_MEM_FRACTION         per_process_gpu_memory_fraction; JAX's default is 0.75
 XLA_PYTHON_CLIENT_ALLOCATOR            `default` and `bfc` are this heap; `platform`, `cuda_async` and `vmm` are others
 TF_FORCE_UNIFIED_MEMORY                use_unified_memory
@@ -25,24 +25,24 @@ UNIFIED: Final = "TF_FORCE_UNIFIED_MEMORY"
 DEFAULT_FRACTION: Final = 0.75
 
 _OTHERS: Final = {
-    "platform": "takes each request straight from the device, without a heap",
-    "cuda_async": "is the pool of CUDA's driver, which shows nothing of its inside",
-    "vmm": "maps memory by another algorithm",
-    "address": "is another algorithm",
+    "platform": "sends each request to the device, without a heap",
+    "cuda_async": "is the pool of CUDA's driver, which does not report its chunks",
+    "vmm": "uses another algorithm to map memory",
+    "address": "uses another algorithm",
 }
 
 
 def jax_settings(
     gpus: Iterable[PhysicalDevice] | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Settings under which a heap is what JAX's would be; TensorFlow's variables do not count.
+    """Settings that give the heap JAX would create; TensorFlow's variables are ignored.
 
     Args:
-        gpus: physical GPUs; None = those that CUDA shows.
-        environment: where the variables are; None = the process's.
+        gpus: physical GPUs; None = those that CUDA lists.
+        environment: the variables; None = those of the process.
 
     Raises:
-        SettingError: a value JAX does not take either, or an allocator that is no BFC heap.
+        SettingError: a value that JAX refuses, or an allocator that is not a BFC heap.
     """
     found = os.environ if environment is None else environment
     _check_allocator(found.get(ALLOCATOR, "default").lower())
@@ -66,7 +66,7 @@ def _check_allocator(kind: str) -> None:
             f"{ALLOCATOR} is {kind!r}, which {_OTHERS[kind]}: set it to 'bfc' to see a BFC heap"
         )
     raise SettingError(
-        f"{ALLOCATOR} is {kind!r}; JAX knows 'default', 'bfc', {', '.join(map(repr, _OTHERS))}"
+        f"{ALLOCATOR} is {kind!r}; JAX accepts 'default', 'bfc', {', '.join(map(repr, _OTHERS))}"
     )
 
 
@@ -91,4 +91,5 @@ def _fraction(text: str, *, unified: bool) -> float:
 def _notes(found: Mapping[str, str], fraction: float, *, preallocate: bool) -> list[str]:
     share = f"{FRACTION} is {fraction:g}" + ("" if found.get(FRACTION) else ", JAX's default")
     way = f"{PREALLOCATE} is {found[PREALLOCATE]!r}" if PREALLOCATE in found else f"{PREALLOCATE} is not set"
-    return [f"As JAX sets it: {share}; {way}: memory is {'taken at once' if preallocate else 'grown'}."]
+    taken = "taken at once" if preallocate else "taken as needed"
+    return [f"Settings from JAX's variables: {share}; {way}: memory is {taken}."]

@@ -1,8 +1,9 @@
-"""How much of a GPU a heap may take: TensorFlow's arithmetic, each number with its reason.
+"""Limit of a GPU's heap: TensorFlow's arithmetic, with a reason for each number.
 
-By default all that is free, less what the rule keeps back for the system (CUDA's libraries, its context, other
-programs): 225 MiB of a GPU with less than 2 GiB free, else by compute capability 500 (up to 6), 1050 (7), 1536 (8) or
-1800 MiB (9 and up). Source: MinSystemMemory and SingleVirtualDeviceMemoryLimit in TensorFlow's gpu_device.cc.
+The default is all free memory less a reserve for the system (CUDA's libraries, its context, other programs). The
+reserve is 225 MiB if less than 2 GiB are free, otherwise it depends on the compute capability: 500 (up to 6), 1050
+(7), 1536 (8) or 1800 MiB (9 and up). Source: MinSystemMemory and SingleVirtualDeviceMemoryLimit in TensorFlow's
+gpu_device.cc.
 """
 
 import re
@@ -20,7 +21,7 @@ _SMALL: Final = 2 * GiB
 
 
 class Limit(NamedTuple):
-    """Bytes a heap may take, bytes kept back for the system, and the sentences that say why."""
+    """Bytes a heap may take, bytes kept back for the system, and the reasons as sentences."""
 
     num_bytes: int
     kept_back: int
@@ -28,16 +29,16 @@ class Limit(NamedTuple):
 
 
 def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: Mapping[str, str]) -> Limit:
-    """The limit of a GPU that is one logical device.
+    """The limit of a GPU without configured logical devices.
 
     Raises:
-        SettingError: unified memory was asked of a GPU that cannot.
+        SettingError: the GPU does not support unified memory, or the limit leaves no heap.
     """
     if options.unified and gpu.compute_capability < (6, 0):
         major, minor = gpu.compute_capability
         raise SettingError(
-            f"unified memory was asked of {gpu.name}, of compute capability {major}.{minor}; GPUs below 6.0 (before "
-            "Pascal) cannot hold more than they have: set per_process_gpu_memory_fraction to 1.0 or less"
+            f"{gpu.name} has compute capability {major}.{minor}; GPUs below 6.0 (before Pascal) do not support unified "
+            "memory: set per_process_gpu_memory_fraction to 1.0 or less"
         )
     available = gpu.available_bytes()
     fraction = options.per_process_gpu_memory_fraction
@@ -51,15 +52,15 @@ def single_device_limit(gpu: PhysicalDevice, options: GPUOptions, environment: M
     if limit.num_bytes < 256:
         raise SettingError(
             f"these settings leave a heap of {limit.num_bytes} bytes on {gpu.name}, of "
-            f"{format_bytes(gpu.total_bytes)}: {' '.join(limit.because)} Leave it more"
+            f"{format_bytes(gpu.total_bytes)}: {' '.join(limit.because)} Raise the limit"
         )
     return limit
 
 
 def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
     words = (
-        f"per_process_gpu_memory_fraction is {fraction:g}: that share of the whole "
-        f"{format_bytes(gpu.total_bytes)}, whether it is free or not, and nothing is kept back."
+        f"per_process_gpu_memory_fraction is {fraction:g}: this share of all {format_bytes(gpu.total_bytes)}, free or "
+        "in use; nothing is kept back."
     )
     if gpu.total_bytes * fraction >= 1 << 62:
         raise SettingError(
@@ -71,9 +72,9 @@ def _by_fraction(gpu: PhysicalDevice, fraction: float) -> Limit:
 def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
     major = gpu.compute_capability[0]
     kept = min_system_memory(available, major)
-    free = f"No limit is set: all that is free ({format_bytes(available)} of {format_bytes(gpu.total_bytes)})"
+    free = f"No limit is set: all free memory ({format_bytes(available)} of {format_bytes(gpu.total_bytes)})"
     if kept >= available:
-        words = f"{free}; the {format_bytes(kept)} of the system cannot be kept back, there is less."
+        words = f"{free}; keeping back {format_bytes(kept)} for the system is not possible, less is free."
         return Limit(available, 0, (words,))
     why = "less than 2 GiB are free" if available < _SMALL else f"compute capability {major}.x"
     words = f"{free}, less {format_bytes(kept)} kept back for the system ({why})."
@@ -82,16 +83,16 @@ def _by_rule(gpu: PhysicalDevice, available: int) -> Limit:
 
 def _by_environment(limit: Limit, available: int, text: str) -> Limit:
     if re.fullmatch(r"\s*[0-9]{1,12}\s*", text) is None:
-        words = f"{RESERVED} is {text!r}, no number of MiB: it is ignored."
+        words = f"{RESERVED} is {text!r}, not a number of MiB: it is ignored."
         return limit._replace(because=(*limit.because, words))
     return _reserving(limit, available, int(text), RESERVED)
 
 
 def _reserving(limit: Limit, available: int, mib: int, name: str) -> Limit:
-    """What TensorFlow does with MiB to keep back: they come off all that is free, whatever was set before."""
+    """Keep MiB back as TensorFlow does: subtract them from all free memory and replace any earlier limit."""
     kept = mib * MiB
     if kept > available:
-        words = f"{name} is {mib} MiB, more than the {format_bytes(available)} that are free: it is ignored."
+        words = f"{name} is {mib} MiB, more than the {format_bytes(available)} free: it is ignored."
         return limit._replace(because=(*limit.because, words))
-    words = f"{name} is {mib} MiB: all that is free ({format_bytes(available)}) less {format_bytes(kept)}."
+    words = f"{name} is {mib} MiB: all free memory ({format_bytes(available)}) less {format_bytes(kept)}."
     return Limit(available - kept, kept, (words,))

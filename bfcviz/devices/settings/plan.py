@@ -1,4 +1,4 @@
-"""Plan: what devices a session with these settings gets, how much each takes, when, and why."""
+"""Device plan: which devices the settings give, the memory limit of each, and the reasons."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings.gpu_options import LogicalDeviceConfiguration, listed
+from bfcviz.devices.settings.gpu_options import LogicalDeviceConfiguration, parse_visible_devices
 from bfcviz.devices.settings.limits import Limit, single_device_limit
 from bfcviz.devices.settings.state import State
 from bfcviz.errors import SettingError
@@ -16,25 +16,25 @@ from bfcviz.units import GiB, MiB, format_bytes
 
 FORCE_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
 HOST_LIMIT: Final = 64 * GiB
-"""Of each heap of host memory, TensorFlow's default."""
+"""Default limit of each host heap, as in TensorFlow."""
 
 POOL_LIMIT: Final = "TF_GPU_HOST_MEM_LIMIT_IN_MB"
 COLLECTION: Final = "TF_ENABLE_GPU_GARBAGE_COLLECTION"
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One device of the session.
+class PlannedDevice:
+    """One planned device of the session.
 
     Attributes:
-        name: what it will be called.
-        physical: what it lies on.
+        name: its name.
+        physical: the physical device below it.
         memory_limit: bytes its heap may take.
-        options: of its heap.
+        options: options of its heap.
         kept_back: bytes of the GPU kept back for the system.
-        unified: it may hold more than the GPU has.
-        because: why so, a sentence each.
-        ignored: settings that were made and do nothing, a sentence each.
+        unified: whether it may exceed the GPU's memory.
+        because: the reasons, one sentence each.
+        ignored: settings without effect, one sentence each.
     """
 
     name: DeviceName
@@ -47,31 +47,31 @@ class Planned:
     ignored: tuple[str, ...] = ()
 
 
-def plan_cpus(state: State) -> list[Planned]:
-    """The CPU, or the logical CPUs it was divided into.
+def plan_cpus(state: State) -> list[PlannedDevice]:
+    """Plan the CPU, or its logical CPUs.
 
     Raises:
-        SettingError: it is not visible.
+        SettingError: the CPU is not visible.
     """
-    found: list[Planned] = []
+    found: list[PlannedDevice] = []
     for cpu in state.of_type("CPU"):
         for _ in state.logical.get(cpu, (LogicalDeviceConfiguration(),)):
             name = DeviceName("CPU", len(found))
             limit = min(cpu.total_bytes, HOST_LIMIT)
-            found.append(Planned(name, cpu, limit, AllocatorOptions(allow_growth=True)))
+            found.append(PlannedDevice(name, cpu, limit, AllocatorOptions(allow_growth=True)))
     if not found:
         raise SettingError(
-            "no CPU devices are available in this process: set_visible_devices(..., 'GPU') hides GPUs only, without "
-            "the second argument it hides the CPU too"
+            "no CPU devices are available in this process: set_visible_devices(..., 'GPU') hides GPUs only; without "
+            "the second argument it also hides the CPU"
         )
     return found
 
 
-def plan_gpus(state: State) -> list[Planned]:
-    """The GPUs, in the order of their names.
+def plan_gpus(state: State) -> list[PlannedDevice]:
+    """Plan the GPUs, in the order of their names.
 
     Raises:
-        SettingError: settings that contradict each other or the machine.
+        SettingError: the settings contradict each other or the machine.
     """
     gpus = _ordered(state)
     growth = _growth(state)
@@ -83,7 +83,7 @@ def plan_gpus(state: State) -> list[Planned]:
     )
     limits = [(gpu, limit) for gpu in gpus for limit in _limits(state, gpu)]
     return [
-        Planned(
+        PlannedDevice(
             DeviceName("GPU", number),
             gpu,
             limit.num_bytes,
@@ -98,7 +98,7 @@ def plan_gpus(state: State) -> list[Planned]:
 
 
 def pool_limit(state: State) -> int:
-    """Bytes that the pool for transfers may grow to: by the option, else the environment, else TensorFlow's default."""
+    """Limit of the transfer pool in bytes: from the option, else the environment, else TensorFlow's default."""
     text = state.environment.get(POOL_LIMIT, "")
     by_environment = int(text) * MiB if re.fullmatch(r"[0-9]{1,12}", text) else 0
     return state.options.gpu_host_mem_limit_in_mb * MiB or by_environment or HOST_LIMIT
@@ -110,7 +110,11 @@ def _ordered(state: State) -> list[PhysicalDevice]:
     if not text:
         return gpus
     everything = [each for each in state.physical if each.device_type == "GPU"]
-    return [everything[number] for number in listed(text, len(everything)) if everything[number] in gpus]
+    return [
+        everything[number]
+        for number in parse_visible_devices(text, len(everything))
+        if everything[number] in gpus
+    ]
 
 
 def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
@@ -120,7 +124,7 @@ def _limits(state: State, gpu: PhysicalDevice) -> Iterator[Limit]:
         yield single_device_limit(gpu, state.options, state.environment)
     for number, each in enumerate(configured):
         words = (
-            f"set_logical_device_configuration gives it {format_bytes(each.limit_bytes)} "
+            f"set_logical_device_configuration sets {format_bytes(each.limit_bytes)} "
             f"(logical device {number + 1} of {len(configured)} on this GPU)."
         )
         yield Limit(each.limit_bytes, 0, (words, *_crowded(gpu, state)))
@@ -131,19 +135,19 @@ def _crowded(gpu: PhysicalDevice, state: State) -> Iterator[str]:
     if together > gpu.total_bytes:
         yield (
             f"Together they may take {format_bytes(together)} of {format_bytes(gpu.total_bytes)}: TensorFlow allows "
-            "that, and who asks first gets it."
+            "this; the first request gets the memory."
         )
 
 
-class _Growth(NamedTuple):
-    """Whether heaps grow, why, and what was set for nothing."""
+class _GrowthDecision(NamedTuple):
+    """Whether heaps grow, the reasons, and the settings without effect."""
 
     on: bool
     because: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
-def _growth(state: State) -> _Growth:
+def _growth(state: State) -> _GrowthDecision:
     wishes = {state.growth[gpu] for gpu in state.of_type("GPU")}
     if not state.logical:
         if len(wishes) > 1:
@@ -152,22 +156,22 @@ def _growth(state: State) -> _Growth:
                 "every visible GPU"
             )
         grows = True in wishes
-        return _forced(state, _Growth(grows, ("Memory growth is on.",) if grows else ()))
-    dropped = "Memory growth is on and does nothing: TensorFlow drops it once logical devices are set."
-    return _forced(state, _Growth(on=False, ignored=(dropped,) if True in wishes else ()))
+        return _forced(state, _GrowthDecision(grows, ("Memory growth is on.",) if grows else ()))
+    dropped = "Memory growth is on and has no effect: TensorFlow drops it when logical devices are set."
+    return _forced(state, _GrowthDecision(on=False, ignored=(dropped,) if True in wishes else ()))
 
 
-def _forced(state: State, wish: _Growth) -> _Growth:
-    """The environment has the last word on growth, logical devices or not."""
+def _forced(state: State, wish: _GrowthDecision) -> _GrowthDecision:
+    """The environment overrides growth, with and without logical devices."""
     text = state.environment.get(FORCE_GROWTH)
     if text is None:
         return wish
     if text not in ("true", "false"):
-        unread = f"{FORCE_GROWTH} is {text!r} and ignored: only 'true' and 'false' mean something."
+        unread = f"{FORCE_GROWTH} is {text!r} and is ignored: it accepts only 'true' and 'false'."
         return wish._replace(ignored=(*wish.ignored, unread))
     forced = text == "true"
     told = "." if forced == wish.on else f": it overrides the setting, which was {wish.on}."
-    return _Growth(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
+    return _GrowthDecision(forced, (f"{FORCE_GROWTH} is {text!r}{told}",), () if forced else wish.ignored)
 
 
 def _collects(state: State) -> bool:

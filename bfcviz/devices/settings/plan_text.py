@@ -1,13 +1,13 @@
-"""Words for a plan: how much a device will take, when, and why."""
+"""A device plan in words: how much memory each device takes, when, and why."""
 
 from collections.abc import Sequence
 
-from bfcviz.devices.settings.plan import Planned
+from bfcviz.devices.settings.plan import PlannedDevice
 from bfcviz.units import MiB, format_bytes
 
 
 class Explanation(str):
-    """Text that a notebook shows as it is."""
+    """Text that a notebook shows without quotes."""
 
     __slots__ = ()
 
@@ -15,32 +15,32 @@ class Explanation(str):
         printer.text(str(self))  # type: ignore[attr-defined]
 
 
-def explain(planned: Sequence[Planned], hidden: Sequence[str], notes: Sequence[str]) -> Explanation:
-    """A paragraph for each device, and one for what cannot be seen.
+def explain(planned: Sequence[PlannedDevice], hidden: Sequence[str], notes: Sequence[str]) -> Explanation:
+    """One paragraph per device, and one for hidden devices.
 
     Args:
         planned: the devices.
         hidden: names of physical devices that are not visible.
-        notes: where the settings came from.
+        notes: the origin of the settings.
     """
     paragraphs = [*notes]
     paragraphs += [_cpu(each) if each.name.device_type == "CPU" else _gpu(each) for each in planned]
     if all(each.name.device_type != "GPU" for each in planned):
-        paragraphs.append("There is no GPU to take memory of.")
+        paragraphs.append("No GPU is visible: no GPU memory is taken.")
     if hidden:
-        paragraphs.append(f"Not visible, and not touched: {', '.join(hidden)}.")
+        paragraphs.append(f"Not visible and not used: {', '.join(hidden)}.")
     paragraphs += dict.fromkeys(sentence for each in planned for sentence in each.ignored)
     return Explanation("\n\n".join(paragraphs))
 
 
-def _cpu(each: Planned) -> str:
+def _cpu(each: PlannedDevice) -> str:
     return (
-        f"{each.name.short} takes memory of the machine ({format_bytes(each.memory_limit)}) as tensors need it, and "
-        "from a pool beside it what a GPU copies from or to."
+        f"{each.name.short} takes host memory as tensors need it, up to {format_bytes(each.memory_limit)}; a "
+        "second pool holds memory for transfers to and from a GPU."
     )
 
 
-def _gpu(each: Planned) -> str:
+def _gpu(each: PlannedDevice) -> str:
     gpu = each.physical
     how_much = (
         f"{each.name.short} takes {'up to ' if each.options.allow_growth else ''}{format_bytes(each.memory_limit)} "
@@ -50,26 +50,26 @@ def _gpu(each: Planned) -> str:
     if each.unified:
         over = max(0, each.memory_limit - gpu.total_bytes)
         sentences.append(
-            f"The memory is unified: {format_bytes(over)} more than the GPU has may be used, and pages move between it "
-            "and the host, slowly."
+            f"The memory is unified: it may exceed the GPU's memory by {format_bytes(over)}; pages move between the "
+            "GPU and the host, which is slow."
             if over
             else "The memory is unified: pages move between the GPU and the host as they are used."
         )
     return " ".join(sentences)
 
 
-def _ordinal(each: Planned) -> str:
+def _ordinal(each: PlannedDevice) -> str:
     gpu = each.physical
     return "" if gpu.name.endswith(f":{gpu.ordinal}") else f", number {gpu.ordinal} of the machine"
 
 
-def _when(each: Planned) -> str:
+def _when(each: PlannedDevice) -> str:
     if not each.options.allow_growth:
-        return "When: all of it at once, with the first tensor, and until the session ends."
+        return "When: all at once with the first tensor; it is kept until the session ends."
     first = min(each.memory_limit, 2 * MiB)
     back = (
-        "free regions go back only where a request would fail otherwise"
+        "free regions are released only when a request would fail"
         if each.options.garbage_collection
-        else "none goes back before the session ends"
+        else "no region is released before the session ends"
     )
-    return f"When: {format_bytes(first)} with the first tensor, twice as much each time that is not enough; {back}."
+    return f"When: {format_bytes(first)} with the first tensor, then twice as much each time more is needed; {back}."

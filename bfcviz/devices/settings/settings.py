@@ -1,7 +1,7 @@
-"""Settings: which devices a session sees and how much memory it takes of them, by TensorFlow's names and rules.
+"""Settings: visible devices and their memory limits, with TensorFlow's names and rules.
 
-A call that fails changes nothing; after the devices are made only calls that change nothing succeed. What TensorFlow
-keeps once a process is here an object, so that sessions with different settings can be compared.
+A failed call changes nothing. After the devices are created, only calls that change nothing succeed. TensorFlow has
+one set of settings per process; here they are an object, so that sessions with different settings can be compared.
 """
 
 import os
@@ -11,28 +11,34 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, the_cpu
-from bfcviz.devices.settings.gpu_options import GPUOptions, LogicalDeviceConfiguration, check_flag, listed
-from bfcviz.devices.settings.plan import Planned, plan_cpus, plan_gpus
+from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
+from bfcviz.devices.settings.gpu_options import (
+    GPUOptions,
+    LogicalDeviceConfiguration,
+    check_flag,
+    check_fraction,
+    check_logical,
+    parse_visible_devices,
+)
+from bfcviz.devices.settings.plan import PlannedDevice, plan_cpus, plan_gpus
 from bfcviz.devices.settings.plan_text import Explanation, explain
 from bfcviz.devices.settings.state import State
-from bfcviz.devices.settings.validation import check_fraction, check_logical
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
 
 
 class SettingIgnored(UserWarning):
-    """A setting was made that does nothing."""
+    """A setting has no effect."""
 
 
 class Settings:
-    """Memory settings, from before the first device is made.
+    """Memory settings, to be set before the first device is created.
 
     Args:
-        gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA shows.
-        environment: variables that count (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
-            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = the process's, looked at when
-            devices are made.
-        notes: where the settings came from, for `explain`.
+        gpus: physical GPUs, as `simulate_gpus` gives them; None = those that CUDA lists.
+        environment: the variables (TF_FORCE_GPU_ALLOW_GROWTH, TF_ENABLE_GPU_GARBAGE_COLLECTION,
+            TF_DEVICE_MIN_SYS_MEMORY_IN_MB, TF_GPU_HOST_MEM_LIMIT_IN_MB); None = those of the process, read when
+            devices are created.
+        notes: the origin of the settings, for `explain`.
     """
 
     def __init__(
@@ -45,29 +51,29 @@ class Settings:
         found = tuple(cuda_gpus() if gpus is None else gpus)
         names = [getattr(each, "name", None) for each in found]
         if not all(isinstance(each, PhysicalDevice) for each in found) or len(set(names)) < len(names):
-            raise SettingError(f"gpus {found!r} were given; give what simulate_gpus or cuda_gpus returned")
-        physical = (the_cpu(), *found)
+            raise SettingError(f"gpus is {found!r}; give the result of simulate_gpus or cuda_gpus")
+        physical = (host_cpu(), *found)
         growth = MappingProxyType(dict.fromkeys(found, False))
         self._environment = environment
         self._state = State(physical, physical, growth, notes=tuple(notes))
         self._initialised = False
 
-    # -- what is there ------------------------------------------------------------------------------------------
+    # -- what exists -------------------------------------------------------------------------------------------
 
     @property
     def initialised(self) -> bool:
-        """Whether the devices are made, and nothing can be changed any more."""
+        """Whether the devices are created, which fixes the settings."""
         return self._initialised
 
     @property
     def state(self) -> State:
-        """Everything that is set now."""
+        """All settings now."""
         environment = os.environ if self._environment is None else self._environment
         return replace(self._state, environment=MappingProxyType(dict(environment)))
 
     @property
     def options(self) -> GPUOptions:
-        """What holds for all GPUs."""
+        """Options of all GPUs."""
         return self._state.options
 
     def list_physical_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
@@ -75,7 +81,7 @@ class Settings:
         return [each for each in self._state.physical if device_type in (None, each.device_type)]
 
     def copy(self) -> "Settings":
-        """The same settings for another session, to be changed again."""
+        """Copy the settings for another session; the copy can be changed."""
         made = Settings((), environment=self._environment)
         made._state = self._state
         return made
@@ -83,25 +89,27 @@ class Settings:
     # -- which devices ------------------------------------------------------------------------------------------
 
     def get_visible_devices(self, device_type: str | None = None) -> list[PhysicalDevice]:
-        """The devices that will be used."""
+        """The devices a session will use."""
         return [each for each in self._state.visible if device_type in (None, each.device_type)]
 
     def set_visible_devices(
         self, devices: PhysicalDevice | Iterable[PhysicalDevice], device_type: str | None = None
     ) -> None:
-        """Use these devices only; with `device_type` those of other kinds stay as they are.
+        """Use these devices only; with `device_type`, devices of other types stay as they are.
 
         GPUs get their names in the machine's order, not in the order given here.
 
         Raises:
-            UnknownDevice: one of them is none of the machine's, or of another kind.
-            SettingTooLate: the devices are made.
+            UnknownDevice: a device is not of this machine, or of another type.
+            SettingTooLate: the devices are created.
         """
         wanted = tuple(devices) if isinstance(devices, list | tuple | set | Iterator) else (devices,)
         for each in wanted:
             self._check_known(each)
             if device_type not in (None, each.device_type):
-                raise UnknownDevice(f"{each!r} was given among devices of kind {device_type!r}")
+                raise UnknownDevice(
+                    f"{each!r} is not of type {device_type!r}: give devices of that type only"
+                )
         others = [
             each
             for each in self._state.visible
@@ -117,50 +125,52 @@ class Settings:
         return self._state.growth.get(device, False)
 
     def set_memory_growth(self, device: PhysicalDevice, enable: bool) -> None:  # noqa: FBT001  TensorFlow's signature
-        """Let a GPU's heap begin small and grow. It must be the same for all visible GPUs when devices are made.
+        """Let a GPU's heap start small and grow. The value must be equal for all visible GPUs when devices are created.
 
         Raises:
-            UnknownDevice: no device of the machine.
-            SettingError: not a GPU, logical devices are configured on it, or not True or False.
-            SettingTooLate: the devices are made.
+            UnknownDevice: the device is not of this machine.
+            SettingError: the device is not a GPU or has logical devices, or the value is not True or False.
+            SettingTooLate: the devices are created.
         """
         self._check_known(device)
         if device in self._state.logical:
             raise SettingError(
-                f"memory growth cannot be set on {device.name}: logical devices are configured on it, and take their "
+                f"memory growth cannot be set on {device.name}: logical devices are configured on it and take their "
                 "limits at once"
             )
         if device.device_type != "GPU":
-            raise SettingError(f"memory growth cannot be set on {device.name}: only GPUs have it")
+            raise SettingError(f"memory growth cannot be set on {device.name}: only GPUs support it")
         check_flag("memory growth", enable)
         self._change("physical devices", growth=MappingProxyType({**self._state.growth, device: enable}))
 
     def get_logical_device_configuration(
         self, device: PhysicalDevice
     ) -> tuple[LogicalDeviceConfiguration, ...] | None:
-        """The logical devices configured on a device; None where there are none."""
+        """The logical devices configured on a device; None = none."""
         self._check_known(device)
         return self._state.logical.get(device)
 
     def set_logical_device_configuration(
         self, device: PhysicalDevice, logical_devices: Iterable[LogicalDeviceConfiguration]
     ) -> None:
-        """Divide a device into logical ones, each with a heap of its own; on a GPU each needs a memory limit.
+        """Divide a device into logical devices, each with its own heap; on a GPU each needs a memory limit.
 
-        From then on memory growth does nothing, on any GPU, unless the environment forces it.
+        After this, memory growth has no effect on any GPU unless the environment forces it.
 
         Raises:
-            UnknownDevice: no device of the machine.
-            SettingError: a limit is missing, above the device, or contradicts what is set.
-            SettingTooLate: the devices are made.
+            UnknownDevice: the device is not of this machine.
+            SettingError: a limit is missing, above the device's memory, or contradicts other settings.
+            SettingTooLate: the devices are created.
         """
         self._check_known(device)
         if not isinstance(logical_devices, list | tuple | Iterator):
-            raise SettingError(f"{logical_devices!r} was given; give a list of LogicalDeviceConfiguration")
+            raise SettingError(
+                f"logical_devices is {logical_devices!r}; give a list of LogicalDeviceConfiguration"
+            )
         configured = tuple(logical_devices)
         if not configured:
             raise SettingError(
-                f"no logical devices were given for {device.name}: give at least one configuration"
+                f"the list of logical devices for {device.name} is empty: give at least one configuration"
             )
         for each in configured:
             check_logical(device, each)
@@ -174,46 +184,46 @@ class Settings:
         self.set_gpu_options(per_process_gpu_memory_fraction=fraction)
 
     def set_gpu_options(self, **options: Any) -> None:
-        """Set fields of `GPUOptions`, those named; the others stay.
+        """Set the named fields of `GPUOptions`; the others stay.
 
         Raises:
-            SettingError: an unknown name, a value that cannot be, or one that contradicts what is set.
-            SettingTooLate: the devices are made.
+            SettingError: an unknown name, an impossible value, or a contradiction to other settings.
+            SettingTooLate: the devices are created.
         """
         known = [each.name for each in fields(GPUOptions)]
         if unknown := sorted(set(options) - set(known)):
-            raise SettingError(f"there is no GPU option {unknown[0]!r}; there are {', '.join(known)}")
+            raise SettingError(f"unknown GPU option {unknown[0]!r}; the options are {', '.join(known)}")
         made = replace(self._state.options, **options)
         gpus = self.list_physical_devices("GPU")
         if made.visible_device_list:
-            listed(made.visible_device_list, len(gpus))
+            parse_visible_devices(made.visible_device_list, len(gpus))
         check_fraction(made, [each for gpu in gpus for each in self._state.logical.get(gpu, ())])
         self._change("GPU options", options=made)
 
-    # -- what comes of it ---------------------------------------------------------------------------------------
+    # -- the plan ----------------------------------------------------------------------------------------------
 
-    def plan(self) -> list[Planned]:
-        """The devices that a session would get now, the CPU first.
+    def plan(self) -> list[PlannedDevice]:
+        """The devices a session would get now, the CPU first.
 
         Raises:
             SettingError: the settings contradict each other.
         """
         state = self.state
-        gpus = plan_gpus(state)  # TensorFlow finds what is wrong with them first
+        gpus = plan_gpus(state)  # TensorFlow checks GPUs first
         return [*plan_cpus(state), *gpus]
 
     def explain(self) -> Explanation:
-        """In words: how much each device will take, when, and why. Raises as `plan` does.
+        """Say in words how much memory each device takes, when, and why. Raises as `plan` does.
 
-        Of real GPUs the driver is asked what is free.
+        For real GPUs this asks the driver for free memory.
         """
         planned = self.plan()
         used = {each.physical for each in planned}
         hidden = [each.name for each in self._state.physical if each not in used]
         return explain(planned, hidden, self._state.notes)
 
-    def initialise(self, planned: Sequence[Planned]) -> None:
-        """The planned devices are made: change nothing from now on, and warn of settings that do nothing."""
+    def initialise(self, planned: Sequence[PlannedDevice]) -> None:
+        """Fix the settings after the devices are created, and warn of settings without effect."""
         for sentence in dict.fromkeys(sentence for each in planned for sentence in each.ignored):
             warnings.warn(sentence, SettingIgnored, stacklevel=3)
         self._initialised = True
@@ -230,8 +240,8 @@ class Settings:
             return
         if self._initialised:
             raise SettingTooLate(
-                f"{what} cannot be modified after being initialised: set them before the first device is made, or "
-                "begin another session with settings.copy()"
+                f"{what} cannot be modified after being initialised: set them before the first device is created, or "
+                "start another session with settings.copy()"
             )
         self._state = changed
 

@@ -1,4 +1,4 @@
-"""State: all settings at one moment, as one value that is replaced whole or not at all."""
+"""State: all settings at one moment, as one immutable value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ Logical = tuple[LogicalDeviceConfiguration, ...]
 
 @dataclass(frozen=True)
 class State:
-    """What has been set.
+    """All settings.
 
     Attributes:
-        physical: all devices there are, the CPU first.
-        visible: those that may be used, in no particular order.
+        physical: all devices, the CPU first.
+        visible: the devices to use, in no particular order.
         growth: whether memory growth is on, by GPU.
-        logical: logical devices, by the devices for which they were configured.
-        options: what holds for all GPUs.
-        environment: variables that are looked at when devices are made.
-        notes: where settings came from, in words.
+        logical: configured logical devices, by physical device.
+        options: options of all GPUs.
+        environment: variables read when devices are created.
+        notes: the origin of the settings, in words.
     """
 
     physical: tuple[PhysicalDevice, ...]
@@ -33,5 +33,5 @@ class State:
     notes: tuple[str, ...] = ()
 
     def of_type(self, device_type: str) -> list[PhysicalDevice]:
-        """The visible devices of a kind, in the machine's order: the order they were made visible in does not count."""
+        """The visible devices of a type, in the machine's order."""
         return [each for each in self.physical if each.device_type == device_type and each in self.visible]

@@ -1,4 +1,4 @@
-"""TensorBuffer: the memory behind a tensor and all its views, given back when nothing refers to it any more."""
+"""TensorBuffer: the memory of a tensor and its views, freed with the last reference."""
 
 import sys
 from math import prod
@@ -7,33 +7,33 @@ from typing import Final
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors import memory_log
-from bfcviz.devices.tensors.element_types import Cells, ElementType
-from bfcviz.devices.tensors.memory import HOST, Place, place_of
+from bfcviz.devices.tensors.element_types import ElementOperations, ElementType
+from bfcviz.devices.tensors.memory_place import HOST, MemoryPlace, place_of
 from bfcviz.errors import AllocatorError, InvalidFree, InvalidRequest
 
 ALIGNMENT: Final = 64
-"""What TensorFlow asks of its allocators for a tensor, in bytes (kAllocatorAlignment)."""
+"""Alignment of tensors in TensorFlow, in bytes (kAllocatorAlignment)."""
 
 
 class TensorBuffer:
     """One allocation, and the elements constructed in it.
 
-    Python's own counting of references ends it, in whatever thread the last of them goes.
+    Python's reference counting frees it, in the thread that drops the last reference.
 
     Args:
-        allocator: gives the memory, and gets it back.
+        allocator: allocates and frees the memory.
         element: type of the elements.
-        shape: as asked for.
-        kernel: what makes it.
-        attributes: how the request wants to be treated.
+        shape: the requested shape.
+        kernel: name of the kernel that creates it.
+        attributes: attributes of the request.
 
     Attributes:
-        address: of its first byte; 0 where it has none, as empty ones (unless the allocator gives those one too).
+        address: address of its first byte; 0 = no memory, as for empty tensors unless the allocator allocates those.
         place: where the memory is.
 
     Raises:
-        OutOfMemory: there is no memory for it.
-        InvalidRequest: elements with constructors were to lie elsewhere than in host memory.
+        OutOfMemory: the allocator has no memory for it.
+        InvalidRequest: elements with constructors need host memory, and the allocator has other memory.
     """
 
     address = 0
@@ -49,26 +49,26 @@ class TensorBuffer:
         self.allocator = allocator
         self.element = element
         self.count = prod(shape)
-        self.place: Place = place_of(allocator)
+        self.place: MemoryPlace = place_of(allocator)
         self.holders: set[int] = set()
-        self._cells: Cells | None = None
-        if element.cells is not None and self.place != HOST:
+        self._operations: ElementOperations | None = None
+        if element.operations is not None and self.place != HOST:
             raise InvalidRequest(
-                f"elements of type {element} are constructed, in host memory, but {allocator.name} gives "
-                f"{self.place}: give an allocator of host memory"
+                f"elements of type {element} need host memory, {allocator.name} has {self.place}: give an allocator of "
+                "host memory"
             )
         if self.count == 0 and not allocator.should_allocate_empty():
             return
         label = memory_log.label_of(allocator, kernel, element.name, shape)
         self.address = allocator.allocate(self.nbytes, ALIGNMENT, label, attributes=attributes)
-        if element.cells is not None:
-            self._construct(element.cells())
+        if element.operations is not None:
+            self._construct(element.operations())
         if attributes is None or not attributes.allocation_will_be_logged:
-            memory_log.allocated(self, kernel, shape)
+            memory_log.log_allocation(self, kernel, shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements, as asked for."""
+        """Requested bytes of its elements."""
         return self.count * self.element.itemsize
 
     @property
@@ -77,15 +77,15 @@ class TensorBuffer:
         return len(self.holders)
 
     @property
-    def cells(self) -> Cells:
-        """What its elements are constructed by."""
-        if self._cells is None:
-            raise InvalidRequest(f"elements of type {self.element} are plain bytes: take them as an array")
+    def operations(self) -> ElementOperations:
+        """The operations on its elements; raises InvalidRequest if they are plain bytes."""
+        if self._operations is None:
+            raise InvalidRequest(f"elements of type {self.element} are plain bytes: use array()")
         self.expect_memory()
-        return self._cells
+        return self._operations
 
     def has_memory(self) -> bool:
-        """Whether the heap still has it: one that was closed meanwhile has not."""
+        """Whether the memory is still allocated; a closed heap has freed it."""
         if self.address == 0 or not self.allocator.tracks_allocation_sizes():
             return self.address != 0
         try:
@@ -95,27 +95,27 @@ class TensorBuffer:
         return True
 
     def expect_memory(self) -> None:
-        """Raises AllocatorError where its heap has been closed."""
+        """Raise AllocatorError if its heap is closed."""
         if self.count and not self.has_memory():
             raise AllocatorError(
-                f"the memory of a tensor at {self.address:#x} was to be used, but {self.allocator.name} has been "
-                "closed or has taken it back: keep the heap open for as long as its tensors"
+                f"a tensor at {self.address:#x} has no memory: {self.allocator.name} was closed or has freed it; keep "
+                "the heap open while its tensors are in use"
             )
 
-    def _construct(self, cells: Cells) -> None:
-        """Run all constructors; where one fails, end those that did not, and give the memory back."""
+    def _construct(self, operations: ElementOperations) -> None:
+        """Run all constructors. If one fails, destroy the constructed elements and free the memory."""
         done = 0
         try:
             for place in self._elements():
-                cells.construct(place)
+                operations.construct(place)
                 done += 1
         except BaseException:
             for place in self._elements()[:done]:
-                cells.destroy(place)
+                operations.destroy(place)
             self.allocator.free(self.address)
             self.address = 0
             raise
-        self._cells = cells
+        self._operations = operations
 
     def _elements(self) -> range:
         size = self.element.itemsize
@@ -124,15 +124,15 @@ class TensorBuffer:
     def __del__(self) -> None:
         if self.address == 0 or sys.is_finalizing():
             return
-        if self._cells is not None and self.has_memory():
+        if self._operations is not None and self.has_memory():
             for place in self._elements():
-                self._cells.destroy(place)
-        memory_log.freed(self)
+                self._operations.destroy(place)
+        memory_log.log_free(self)
         self.allocator.free(self.address)
 
 
 class Reference:
-    """One holder of a buffer, which is counted."""
+    """One counted reference to a buffer."""
 
     __slots__ = ("buffer",)
 

@@ -1,7 +1,7 @@
-"""MemoryLog: which kernel of which step made a tensor, of what shape and type, and when it went.
+"""MemoryLog: a line for each tensor allocated and freed, with step, kernel, shape and type.
 
-The same stands in the heap's trace: kernel, shape and dtype are name and details of the allocation's label, its id is
-the event's, and the step is the last mark called `step` before it.
+The heap's trace has the same facts: kernel, shape and dtype are name and details of the allocation's label, the
+allocation id is the event's, and the step is the last mark named `step` before it.
 """
 
 import threading
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Self
 
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.devices.tensors.memory import innermost
+from bfcviz.devices.tensors.memory_place import innermost
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.labels import number_in
 from bfcviz.units import format_bytes
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from bfcviz.devices.tensors.buffer import TensorBuffer
 
 UNKNOWN_STEP: Final = -6
-"""TensorFlow's UNKNOWN_STEP_ID: of tensors made outside any step."""
+"""TensorFlow's UNKNOWN_STEP_ID: the step of tensors created outside any step."""
 
 STEP: Final = "step"
-"""The label of the mark that a step begins with; its value is the step's number."""
+"""Label of the mark at the start of a step; its value is the step's number."""
 
 UNKNOWN_KERNEL: Final = "Unknown"
-"""TensorFlow's name for who made a tensor, where nobody said so."""
+"""TensorFlow's kernel name for tensors without one."""
 
-_phases = count(1 << 32)  # far from the numbers of `bfcviz.phase`, which may be in the same trace
+_phases = count(1 << 32)  # above the numbers of `bfcviz.phase`, which may be in the same trace
 _KEEP: Final = 1 << 16
-_names = Labels()  # of threads' labels, for heaps that have no table of their own
+_names = Labels()  # labels of threads, for heaps without a label table
 
 
 class Record(NamedTuple):
-    """One line of the log; sizes in bytes. A `step` line has nothing but its number.
+    """One line of the log; sizes in bytes. A `step` line has only its number.
 
-    `allocation_id` is None where the allocator tracks none.
+    `allocation_id` is None if the allocator does not track it.
     """
 
     kind: Literal["step", "allocate", "free"]
@@ -58,32 +58,34 @@ class Record(NamedTuple):
         when = "outside any step" if self.step_id == UNKNOWN_STEP else f"step {self.step_id}"
         which = f"allocation {self.allocation_id} of {self.allocator}"
         if self.kind == "free":
-            return f"{when}: {which} goes back, {self.dtype} {list(self.shape)} of {self.kernel}"
+            return f"{when}: {which} is freed, {self.dtype} {list(self.shape)} of {self.kernel}"
         return (
-            f"{when}: {self.kernel} makes {self.dtype} {list(self.shape)}, {format_bytes(self.requested)} "
+            f"{when}: {self.kernel} allocates {self.dtype} {list(self.shape)}, {format_bytes(self.requested)} "
             f"in {format_bytes(self.allocated)}, {which}"
         )
 
 
-class _Thread(threading.local):
+class _CurrentStep(threading.local):
+    """The step each thread is in."""
+
     step = UNKNOWN_STEP
 
 
-_thread = _Thread()
+_current = _CurrentStep()
 
 
 class MemoryLog:
-    """Takes down every tensor made and given back, in all threads, for the length of a `with`.
+    """Records every tensor allocated and freed, in all threads, while its `with` is open.
 
     Args:
-        keep: lines to keep at most, the newest.
+        keep: most lines to keep; older ones are dropped.
 
     Attributes:
         records: the lines.
     """
 
-    _under_way: ClassVar[tuple["MemoryLog", ...]] = ()
-    _changing: ClassVar[threading.Lock] = threading.Lock()
+    _active: ClassVar[tuple["MemoryLog", ...]] = ()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, keep: int = _KEEP) -> None:
         self.records: deque[Record] = deque(maxlen=keep)
@@ -91,11 +93,11 @@ class MemoryLog:
 
     @property
     def alive(self) -> list[Record]:
-        """Tensors made meanwhile that have not gone: at the end of a job, those that leaked."""
+        """Tensors allocated since the start and not freed; at the end of a job, the leaks."""
         return list(self._alive.copy().values())
 
     def add(self, record: Record) -> None:
-        """Take a line down; it is told who made what goes back."""
+        """Add a line; a `free` line gets the kernel, shape and id of its allocation."""
         key = (record.allocator, record.address)
         if record.kind == "allocate":
             self._alive[key] = record
@@ -104,33 +106,33 @@ class MemoryLog:
         self.records.append(record)
 
     def __enter__(self) -> Self:
-        with MemoryLog._changing:
-            MemoryLog._under_way = (*MemoryLog._under_way, self)
+        with MemoryLog._lock:
+            MemoryLog._active = (*MemoryLog._active, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with MemoryLog._changing:
-            MemoryLog._under_way = tuple(log for log in MemoryLog._under_way if log is not self)
+        with MemoryLog._lock:
+            MemoryLog._active = tuple(log for log in MemoryLog._active if log is not self)
 
 
 @contextmanager
 def step(number: int, *allocators: Allocator) -> Iterator[None]:
-    """What this thread does is part of step `number`; the traces of these heaps get a mark."""
-    before, _thread.step = _thread.step, number
+    """Make this thread's work part of step `number`; add a mark to the traces of these heaps."""
+    before, _current.step = _current.step, number
     for allocator in allocators:
         mark(allocator, STEP, number)
-    for log in MemoryLog._under_way:  # noqa: SLF001
+    for log in MemoryLog._active:  # noqa: SLF001
         log.add(Record("step", number))
     try:
         yield
     finally:
-        _thread.step = before
+        _current.step = before
 
 
 def mark(allocator: Allocator, name: str, value: int = 0) -> None:
-    """Put a mark into the trace of a heap, if it has one."""
+    """Add a mark to the trace of a heap, if it has one."""
     heap = innermost(allocator)
     if hasattr(heap, "mark"):
         heap.mark(name, value)
@@ -138,7 +140,7 @@ def mark(allocator: Allocator, name: str, value: int = 0) -> None:
 
 @contextmanager
 def phase(allocator: Allocator, name: str) -> Iterator[None]:
-    """Marks in the trace of a heap where a phase begins and ends, as those of `bfcviz.phase`."""
+    """Mark begin and end of a phase in the trace of a heap, as `bfcviz.phase` does."""
     heap = innermost(allocator)
     if not (hasattr(heap, "mark") and hasattr(heap, "labels")):
         yield
@@ -151,28 +153,28 @@ def phase(allocator: Allocator, name: str) -> Iterator[None]:
         heap.mark(heap.labels.intern(f"{name} ends", ends=name), number)
 
 
-def kernel_now() -> str:
-    """What this thread is busy with, by `bfcviz.label`."""
+def current_kernel() -> str:
+    """The name of this thread's innermost `bfcviz.label`."""
     return _names.name(number_in(_names)) or UNKNOWN_KERNEL
 
 
 def label_of(allocator: Allocator, kernel: str, dtype: str, shape: tuple[int, ...]) -> str | int:
-    """The label of a tensor's allocation: with details where the heap has a table for them."""
+    """The label of a tensor's allocation; with details if the heap has a label table."""
     labels: Labels | None = getattr(innermost(allocator), "labels", None)
     if labels is None:
         return kernel
     return labels.intern(kernel, data_type=dtype, shape=f"[{','.join(map(str, shape))}]")
 
 
-def allocated(buffer: "TensorBuffer", kernel: str, shape: tuple[int, ...]) -> None:
-    """Tell all logs of new memory."""
-    if MemoryLog._under_way:  # noqa: SLF001
+def log_allocation(buffer: "TensorBuffer", kernel: str, shape: tuple[int, ...]) -> None:
+    """Record an allocation in all active logs."""
+    if MemoryLog._active:  # noqa: SLF001
         heap = buffer.allocator
         tracked = heap.tracks_allocation_sizes() and buffer.address != 0
-        _tell(
+        _add_to_active(
             Record(
                 "allocate",
-                _thread.step,
+                _current.step,
                 kernel,
                 buffer.element.name,
                 shape,
@@ -185,13 +187,13 @@ def allocated(buffer: "TensorBuffer", kernel: str, shape: tuple[int, ...]) -> No
         )
 
 
-def freed(buffer: "TensorBuffer") -> None:
-    """Tell all logs of memory that goes back."""
-    if MemoryLog._under_way:  # noqa: SLF001
+def log_free(buffer: "TensorBuffer") -> None:
+    """Record a free in all active logs."""
+    if MemoryLog._active:  # noqa: SLF001
         name, element = buffer.allocator.name, buffer.element.name
-        _tell(Record("free", _thread.step, dtype=element, allocator=name, address=buffer.address))
+        _add_to_active(Record("free", _current.step, dtype=element, allocator=name, address=buffer.address))
 
 
-def _tell(record: Record) -> None:
-    for log in MemoryLog._under_way:  # noqa: SLF001
+def _add_to_active(record: Record) -> None:
+    for log in MemoryLog._active:  # noqa: SLF001
         log.add(record)

@@ -1,4 +1,4 @@
-"""Tensor: memory of an allocator with a type and a shape, for as long as anything refers to it.
+"""Tensor: memory of an allocator with a type and a shape, freed with the last reference.
 
 ::
 
@@ -17,31 +17,31 @@ from numpy.typing import DTypeLike
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.tensors.buffer import ALIGNMENT, TensorBuffer
-from bfcviz.devices.tensors.buffer_part import BufferPart
 from bfcviz.devices.tensors.element_types import ElementType, element_type
-from bfcviz.devices.tensors.memory_log import kernel_now
-from bfcviz.devices.tensors.shape import checked_shape, resolved
+from bfcviz.devices.tensors.memory_log import current_kernel
+from bfcviz.devices.tensors.shape import checked_shape, resolve_shape
+from bfcviz.devices.tensors.tensor_values import TensorValues
 from bfcviz.errors import InvalidRequest
 
 
-class Tensor(BufferPart):
-    """Takes its memory when it is made, and gives it back with the last reference: of itself, a view or an array.
+class Tensor(TensorValues):
+    """Allocates its memory when created, and frees it with the last reference: tensor, view or array.
 
-    What its elements are at first is not said: constructed types begin empty, numbers are what lay there.
+    Numbers are not initialised; constructed types start empty.
 
     Args:
-        allocator: gives the memory.
+        allocator: allocates the memory.
         dtype: a NumPy dtype, `string`, `resource`, `variant`, or an `ElementType`.
         shape: sizes of its dimensions; () is a single element.
-        kernel: what makes it; by default what `bfcviz.label` says of this thread.
-        attributes: how the request wants to be treated.
+        kernel: name of the kernel that creates it; None = this thread's `bfcviz.label`.
+        attributes: attributes of the request.
 
     Raises:
-        InvalidRequest: an unknown dtype, or a shape that cannot be; the heap is untouched.
+        InvalidRequest: an unknown dtype or an impossible shape; the heap stays unchanged.
         OutOfMemory: the allocator has no memory for it.
 
     Attributes:
-        dtype: what it is made of.
+        dtype: type of its elements.
         shape: sizes of its dimensions.
     """
 
@@ -59,20 +59,20 @@ class Tensor(BufferPart):
         element = element_type(dtype)
         sizes = checked_shape(shape, element.itemsize)
         buffer = TensorBuffer(
-            allocator, element, sizes, kernel_now() if kernel is None else kernel, attributes
+            allocator, element, sizes, current_kernel() if kernel is None else kernel, attributes
         )
         super().__init__(buffer, element, sizes, 0)
 
     def _view(self, dtype: ElementType, shape: tuple[int, ...], offset: int) -> "Tensor":
         made = Tensor.__new__(Tensor)
-        BufferPart.__init__(made, self.buffer, dtype, shape, self._offset + offset)
+        TensorValues.__init__(made, self.buffer, dtype, shape, self._offset + offset)
         return made
 
     @classmethod
     def of(
         cls, allocator: Allocator, values: Any, dtype: object = None, *, kernel: str | None = None
     ) -> Self:
-        """A tensor with the values of an array, or of whatever makes one; texts make one of strings."""
+        """Create a tensor with the values of an array or array-like; text becomes strings."""
         array = np.asarray(values)
         texts = array.dtype.kind in "USO"
         wish = ("string" if texts else array.dtype) if dtype is None else dtype
@@ -80,39 +80,39 @@ class Tensor(BufferPart):
         made.write(array)
         return made
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------
 
     @property
     def ndim(self) -> int:
-        """How many dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def allocation_id(self) -> int:
-        """Number of the request its memory came by; 0 where it has none.
+        """Id of its allocation; 0 without memory.
 
         Raises:
-            AllocatorError: its heap was closed.
+            AllocatorError: its heap is closed.
         """
         self.buffer.expect_memory()
         return self.allocator.allocation_id(self.buffer.address) if self.buffer.address else 0
 
     @property
     def has_single_reference(self) -> bool:
-        """Whether no view and no array shares its memory: a kernel may then write its result there."""
+        """Whether no view or array shares its memory; then a kernel may reuse it for its result."""
         return self.buffer.references == 1
 
     def shares_buffer_with(self, other: "Tensor") -> bool:
-        """Whether both have the same memory."""
+        """Whether both use the same memory."""
         return self.buffer is other.buffer and self.buffer.address != 0
 
     def is_aligned(self) -> bool:
-        """Whether it begins at a multiple of 64 bytes; a slice may not."""
+        """Whether its address is a multiple of 64 bytes; a slice may be unaligned."""
         return self.address % ALIGNMENT == 0
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("a tensor of no dimensions has no length")
+            raise TypeError("a tensor without dimensions has no length")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -120,43 +120,41 @@ class Tensor(BufferPart):
         return f"<Tensor {self.dtype} {list(self.shape)} {where}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        raise TypeError("a tensor cannot be copied or pickled: make one, and write the values into it")
+        raise TypeError("a tensor cannot be copied or pickled: create one and write the values into it")
 
     # -- views --------------------------------------------------------------------------------------------------
 
     def __getitem__(self, index: int | slice) -> "Tensor":
-        """A part along the first dimension, in the same memory: `t[3]`, `t[3:8]`. More can be done with arrays."""
+        """A view of part of the first dimension: `t[3]`, `t[3:8]`. Arrays support more."""
         if not self.shape:
-            raise IndexError("a tensor of no dimensions has no parts")
+            raise IndexError("a tensor without dimensions cannot be indexed")
         row = prod(self.shape[1:]) * self.dtype.itemsize
         if isinstance(index, slice):
             first, last, stride = index.indices(self.shape[0])
             if stride != 1:
-                raise InvalidRequest(
-                    f"a slice with step {stride} was asked for; parts are contiguous: take an array"
-                )
+                raise InvalidRequest(f"a slice with step {stride} is not contiguous: use array()")
             return self._view(self.dtype, (max(last - first, 0), *self.shape[1:]), first * row)
         place = operator.index(index)
         if not -self.shape[0] <= place < self.shape[0]:
-            raise IndexError(f"part {place} was asked for, of {self.shape[0]}")
+            raise IndexError(f"index {place} is out of range for size {self.shape[0]}")
         return self._view(self.dtype, self.shape[1:], place % self.shape[0] * row)
 
     def reshape(self, *shape: Any) -> "Tensor":
-        """The same elements in another shape, and the same memory; one size may be -1."""
+        """A view in another shape; one size may be -1."""
         given = shape[0] if len(shape) == 1 else shape
-        return self._view(self.dtype, resolved(given, self.size), 0)
+        return self._view(self.dtype, resolve_shape(given, self.size), 0)
 
     def view(self, dtype: DTypeLike) -> "Tensor":
-        """The same bytes as elements of another dtype, of one that divides the last dimension."""
+        """A view of the same bytes as another dtype; its size must divide the rows of the last dimension."""
         element = element_type(dtype)
-        if element.cells is not None or self.dtype.cells is not None:
+        if element.operations is not None or self.dtype.operations is not None:
             raise InvalidRequest(
-                f"elements of type {self.dtype} cannot be taken for {element}: one is constructed"
+                f"elements of type {self.dtype} cannot be viewed as {element}: one of them has constructors"
             )
         last = (self.shape[-1] if self.shape else 1) * self.dtype.itemsize
         if last % element.itemsize or (not self.shape and element.itemsize != last):
             raise InvalidRequest(
-                f"rows of {last} bytes were to be taken for {element}, of {element.itemsize} bytes: give a dtype "
-                "whose size divides them"
+                f"rows of {last} bytes cannot be viewed as {element}, of {element.itemsize} bytes: give a dtype whose "
+                "size divides them"
             )
         return self._view(element, (*self.shape[:-1], last // element.itemsize) if self.shape else (), 0)

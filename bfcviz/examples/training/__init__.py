@@ -1,23 +1,23 @@
-"""Training steps whose every tensor lies in an allocator's memory: forward, backward, optimizer.
+"""Training steps with all tensors in an allocator's memory: forward, backward, optimizer.
 
 ::
 
     Training(MLP(...), allocator, release=Deferred()).run(100)
-        models ──> operations ──> graph (who needs what for the gradients) ──> machine ──> Tensor ──> allocator
-                                                                                  └─> release: when memory goes back
+        networks ──> operations ──> autodiff (what the gradients need) ──> kernel_runner ──> Tensor ──> allocator
+                                                                               └─> release_policy: when to free
 
-In: an allocator, a model's sizes, when to give memory back. Out: losses, and the heap's events with names, steps and
-phases. The arithmetic is NumPy's or CuPy's, in the tensors themselves; where the memory is only pretended nothing is
-computed, and the same memory is taken and given back. May import devices, and what those import.
+In: an allocator, the sizes of a network, a release policy. Out: losses, and the heap's events with names, steps and
+phases. NumPy or CuPy computes in the tensors themselves. If no memory backs the addresses nothing is computed, and the
+same memory is allocated and freed. May import devices, and what devices may import.
 """
 
 from bfcviz.examples.training.attention import Attention
 from bfcviz.examples.training.convolution import ConvNet
-from bfcviz.examples.training.machine import Machine
-from bfcviz.examples.training.models import MLP, Model
+from bfcviz.examples.training.kernel_runner import KernelRunner
+from bfcviz.examples.training.networks import MLP, Network
 from bfcviz.examples.training.optimizers import Adam, Momentum
-from bfcviz.examples.training.releases import Deferred, Eager, EndOfStep
-from bfcviz.examples.training.train import Training
+from bfcviz.examples.training.release_policy import Deferred, Eager, EndOfStep
+from bfcviz.examples.training.training import Training
 
 __all__ = [
     "MLP",
@@ -27,8 +27,8 @@ __all__ = [
     "Deferred",
     "Eager",
     "EndOfStep",
-    "Machine",
-    "Model",
+    "KernelRunner",
     "Momentum",
+    "Network",
     "Training",
 ]

@@ -1,18 +1,18 @@
-"""Attention, and a small transformer: a matrix of tokens by tokens for each head and example."""
+"""Attention, and a small transformer: one matrix [tokens, tokens] per head and example."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.graph import Graph, Value
-from bfcviz.examples.training.machine import Shape
-from bfcviz.examples.training.models import Model, dense
+from bfcviz.examples.training.autodiff import Graph, Value
+from bfcviz.examples.training.kernel_runner import Shape
+from bfcviz.examples.training.networks import Network, dense
 from bfcviz.examples.training.operations import add, matmul, mean, relu, softmax
 
 
 @dataclass(frozen=True)
 class Heads:
-    """How the rows [batch * tokens, width] of a sequence are seen by heads."""
+    """Splits the rows [batch * tokens, width] of a sequence into attention heads."""
 
     batch: int
     tokens: int
@@ -24,13 +24,13 @@ class Heads:
 
     @property
     def square(self) -> Shape:
-        """Of the scores."""
+        """Shape of the scores."""
         return (self.batch, self.heads, self.tokens, self.tokens)
 
 
 def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
-    """How much each token heeds each other: query times key, scaled by the root of a head's width."""
-    run, q, k = graph.machine.run, query.tensor, key.tensor
+    """Attention scores: query times key, divided by the square root of a head's width."""
+    run, q, k = graph.runner.run, query.tensor, key.tensor
     scale = (q.shape[-1] // heads.heads) ** -0.5
 
     def kernel(xp: Any, out: Any, q: Any, k: Any) -> None:
@@ -45,48 +45,48 @@ def scores(graph: Graph, query: Value, key: Value, heads: Heads) -> Value:
         xp.matmul(g.swapaxes(2, 3), heads.split(q), out=heads.split(out))
         xp.multiply(out, scale, out=out)
 
-    def to_query(arrived: Tensor, k: Tensor = k) -> Tensor:
-        return run("by_query", k.shape, by_query, arrived, k)
+    def to_query(upstream: Tensor, k: Tensor = k) -> Tensor:
+        return run("by_query", k.shape, by_query, upstream, k)
 
-    def to_key(arrived: Tensor, q: Tensor = q) -> Tensor:
-        return run("by_key", q.shape, by_key, arrived, q)
+    def to_key(upstream: Tensor, q: Tensor = q) -> Tensor:
+        return run("by_key", q.shape, by_key, upstream, q)
 
     made = run("Scores", heads.square, kernel, q, k)
     return graph.result("Scores", made, [(query, to_query), (key, to_key)])
 
 
-def mixed(graph: Graph, chances: Value, value: Value, heads: Heads) -> Value:
-    """The values of all tokens, in the shares that the scores give."""
-    run, p, v = graph.machine.run, chances.tensor, value.tensor
+def weighted_values(graph: Graph, probabilities: Value, value: Value, heads: Heads) -> Value:
+    """The values of all tokens, weighted by the probabilities."""
+    run, p, v = graph.runner.run, probabilities.tensor, value.tensor
 
     def kernel(xp: Any, out: Any, p: Any, v: Any) -> None:
         xp.matmul(p, heads.split(v), out=heads.split(out))
 
-    def by_chances(xp: Any, out: Any, g: Any, v: Any) -> None:
+    def by_probabilities(xp: Any, out: Any, g: Any, v: Any) -> None:
         xp.matmul(heads.split(g), heads.split(v).swapaxes(2, 3), out=out)
 
     def by_value(xp: Any, out: Any, g: Any, p: Any) -> None:
         xp.matmul(p.swapaxes(2, 3), heads.split(g), out=heads.split(out))
 
-    def to_chances(arrived: Tensor, v: Tensor = v) -> Tensor:
-        return run("by_chances", heads.square, by_chances, arrived, v)
+    def to_probabilities(upstream: Tensor, v: Tensor = v) -> Tensor:
+        return run("by_probabilities", heads.square, by_probabilities, upstream, v)
 
-    def to_value(arrived: Tensor, p: Tensor = p, shape: Shape = v.shape) -> Tensor:
-        return run("by_value", shape, by_value, arrived, p)
+    def to_value(upstream: Tensor, p: Tensor = p, shape: Shape = v.shape) -> Tensor:
+        return run("by_value", shape, by_value, upstream, p)
 
     made = run("Mixed", v.shape, kernel, p, v)
-    return graph.result("Mixed", made, [(chances, to_chances), (value, to_value)])
+    return graph.result("Mixed", made, [(probabilities, to_probabilities), (value, to_value)])
 
 
 @dataclass(frozen=True)
-class Attention(Model):
-    """Layers of attention and two dense ones, each added to what it was given; then the mean over the tokens.
+class Attention(Network):
+    """Layers of attention and two dense layers, each with a residual; then the mean over the tokens.
 
     Attributes:
-        tokens: in an example.
-        width: numbers a token; can be divided by `heads`.
-        heads: of each layer.
-        layers: how many.
+        tokens: tokens per example.
+        width: numbers per token; a multiple of `heads`.
+        heads: heads per layer.
+        layers: number of layers.
     """
 
     tokens: int = 16
@@ -96,21 +96,21 @@ class Attention(Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.expect(min(self.tokens, self.width, self.heads, self.layers) > 0, "give 1 or more of everything")
+        self.expect(min(self.tokens, self.width, self.heads, self.layers) > 0, "give 1 or more for each size")
         self.expect(self.width % self.heads == 0, "give a width that the number of heads divides")
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The network's name."""
         return "attention"
 
     @property
     def input_shape(self) -> Shape:
-        """Of a batch."""
+        """Shape of a batch."""
         return (self.batch * self.tokens, self.width)
 
     def parameters(self) -> dict[str, Shape]:
-        """Four matrices of attention and two dense layers for each layer, and the last dense one."""
+        """Four attention matrices and two dense layers per layer, and the last dense layer."""
         shapes: dict[str, Shape] = {}
         for number in range(1, self.layers + 1):
             shapes |= {
@@ -123,13 +123,13 @@ class Attention(Model):
         return {**shapes, "dense/kernel": (self.width, self.classes), "dense/bias": (self.classes,)}
 
     def logits(self, graph: Graph, weights: dict[str, Value], x: Value) -> Value:
-        """Forward."""
+        """Forward pass."""
         for number in range(1, self.layers + 1):
             start = f"layer_{number}/"
             own = {
                 name.removeprefix(start): value for name, value in weights.items() if name.startswith(start)
             }
-            with graph.machine.scope(f"layer_{number}"):
+            with graph.runner.scope(f"layer_{number}"):
                 x = add(graph, x, self._attend(graph, own, x))
                 up = relu(graph, dense(graph, x, own, "up"))
                 x = add(graph, x, dense(graph, up, own, "down"))
@@ -138,5 +138,5 @@ class Attention(Model):
     def _attend(self, graph: Graph, own: dict[str, Value], x: Value) -> Value:
         heads = Heads(self.batch, self.tokens, self.heads)
         query, key, value = (matmul(graph, x, own[part], part) for part in ("query", "key", "value"))
-        chances = softmax(graph, scores(graph, query, key, heads))
-        return matmul(graph, mixed(graph, chances, value, heads), own["out"], "out")
+        probabilities = softmax(graph, scores(graph, query, key, heads))
+        return matmul(graph, weighted_values(graph, probabilities, value, heads), own["out"], "out")

@@ -1,22 +1,22 @@
-"""What models are made of, each with its gradients. Kernels write into the memory they are given, and into no other."""
+"""Operations of networks, each with its gradients. Kernels write only into the arrays they get."""
 
 from math import prod
 from typing import Any
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.graph import Graph, Value
+from bfcviz.examples.training.autodiff import Graph, Value
 
 
 def matmul(graph: Graph, left: Value, right: Value, name: str = "MatMul") -> Value:
-    """The product of two matrices, [a, b] and [b, c]."""
-    run, a, b = graph.machine.run, left.tensor, right.tensor
+    """Matrix product of [a, b] and [b, c]."""
+    run, a, b = graph.runner.run, left.tensor, right.tensor
     made = run(name, (a.shape[0], b.shape[1]), _matmul, a, b)
 
-    def to_left(arrived: Tensor, b: Tensor = b, shape: Any = a.shape) -> Tensor:
-        return run("by_left", shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), arrived, b)
+    def to_left(upstream: Tensor, b: Tensor = b, shape: Any = a.shape) -> Tensor:
+        return run("by_left", shape, lambda xp, out, g, b: xp.matmul(g, b.T, out=out), upstream, b)
 
-    def to_right(arrived: Tensor, a: Tensor = a, shape: Any = b.shape) -> Tensor:
-        return run("by_right", shape, lambda xp, out, g, a: xp.matmul(a.T, g, out=out), arrived, a)
+    def to_right(upstream: Tensor, a: Tensor = a, shape: Any = b.shape) -> Tensor:
+        return run("by_right", shape, lambda xp, out, g, a: xp.matmul(a.T, g, out=out), upstream, a)
 
     return graph.result(name, made, [(left, to_left), (right, to_right)])
 
@@ -26,8 +26,8 @@ def _matmul(xp: Any, out: Any, a: Any, b: Any) -> None:
 
 
 def add(graph: Graph, left: Value, right: Value, name: str = "Add") -> Value:
-    """The sum of two of one shape; both get the gradient as it is, in the same memory."""
-    made = graph.machine.run(name, left.shape, _add, left.tensor, right.tensor)
+    """Sum of two values of one shape; both inputs get the same gradient tensor."""
+    made = graph.runner.run(name, left.shape, _add, left.tensor, right.tensor)
     return graph.result(name, made, [(left, _pass), (right, _pass)])
 
 
@@ -35,17 +35,17 @@ def _add(xp: Any, out: Any, a: Any, b: Any) -> None:
     xp.add(a, b, out=out)
 
 
-def _pass(arrived: Tensor) -> Tensor:
-    return arrived
+def _pass(upstream: Tensor) -> Tensor:
+    return upstream
 
 
 def bias_add(graph: Graph, value: Value, bias: Value, name: str = "BiasAdd") -> Value:
-    """A bias [c] for each row of [..., c]."""
-    run, width = graph.machine.run, bias.shape
+    """Add a bias [c] to each row of [..., c]."""
+    run, width = graph.runner.run, bias.shape
     made = run(name, value.shape, _add, value.tensor, bias.tensor)
 
-    def to_bias(arrived: Tensor) -> Tensor:
-        return run("by_bias", width, _sum_rows, arrived)
+    def to_bias(upstream: Tensor) -> Tensor:
+        return run("by_bias", width, _sum_rows, upstream)
 
     return graph.result(name, made, [(value, _pass), (bias, to_bias)])
 
@@ -55,12 +55,12 @@ def _sum_rows(xp: Any, out: Any, g: Any) -> None:
 
 
 def relu(graph: Graph, value: Value, name: str = "Relu") -> Value:
-    """What is above 0. Its gradient needs the result, not the input."""
-    run = graph.machine.run
+    """Maximum of value and 0. Its gradient needs the result, not the input."""
+    run = graph.runner.run
     made = run(name, value.shape, lambda xp, out, x: xp.maximum(x, 0, out=out), value.tensor)
 
-    def to_value(arrived: Tensor, made: Tensor = made) -> Tensor:
-        return run("by_input", made.shape, _relu_gradient, arrived, made)
+    def to_value(upstream: Tensor, made: Tensor = made) -> Tensor:
+        return run("by_input", made.shape, _relu_gradient, upstream, made)
 
     return graph.result(name, made, [(value, to_value)])
 
@@ -71,19 +71,19 @@ def _relu_gradient(xp: Any, out: Any, g: Any, y: Any) -> None:
 
 
 def reshape(graph: Graph, value: Value, *shape: int) -> Value:
-    """The same in another shape: no memory is taken, the result is a view."""
+    """Reshape a value; the result is a view and allocates nothing."""
     before = value.shape
     made = value.tensor.reshape(*shape)
-    return graph.result("Reshape", made, [(value, lambda arrived: arrived.reshape(before))])
+    return graph.result("Reshape", made, [(value, lambda upstream: upstream.reshape(before))])
 
 
 def softmax(graph: Graph, value: Value, name: str = "Softmax") -> Value:
-    """Along the last dimension."""
-    run, rows = graph.machine.run, (*value.shape[:-1], 1)
+    """Softmax along the last dimension."""
+    run, rows = graph.runner.run, (*value.shape[:-1], 1)
     made = run(name, value.shape, _softmax, value.tensor, scratch=[rows])
 
-    def to_value(arrived: Tensor, made: Tensor = made) -> Tensor:
-        return run("by_input", made.shape, _softmax_gradient, arrived, made, scratch=[rows])
+    def to_value(upstream: Tensor, made: Tensor = made) -> Tensor:
+        return run("by_input", made.shape, _softmax_gradient, upstream, made, scratch=[rows])
 
     return graph.result(name, made, [(value, to_value)])
 
@@ -104,35 +104,37 @@ def _softmax_gradient(xp: Any, out: Any, g: Any, y: Any, row: Any) -> None:
 
 
 def cross_entropy(graph: Graph, logits: Value, targets: Value, name: str = "CrossEntropy") -> Value:
-    """How far softmax(logits) [n, c] is from the targets [n, c], a single number: the mean over the rows."""
-    machine, shape = graph.machine, logits.shape
-    with machine.scope(name):
-        chances = machine.run("Softmax", shape, _softmax, logits.tensor, scratch=[(shape[0], 1)])
-        made = machine.run("Loss", (), _loss, chances, targets.tensor, scratch=[shape])
+    """Cross entropy of softmax(logits) [n, c] and targets [n, c]: a single number, the mean over the rows."""
+    runner, shape = graph.runner, logits.shape
+    with runner.scope(name):
+        probabilities = runner.run("Softmax", shape, _softmax, logits.tensor, scratch=[(shape[0], 1)])
+        made = runner.run("Loss", (), _loss, probabilities, targets.tensor, scratch=[shape])
 
-    def to_logits(arrived: Tensor, chances: Tensor = chances, wanted: Tensor = targets.tensor) -> Tensor:
-        return machine.run("by_logits", shape, _loss_gradient, arrived, chances, wanted)
+    def to_logits(
+        upstream: Tensor, probabilities: Tensor = probabilities, expected: Tensor = targets.tensor
+    ) -> Tensor:
+        return runner.run("by_logits", shape, _loss_gradient, upstream, probabilities, expected)
 
     return graph.result(name, made, [(logits, to_logits)])
 
 
-def _loss(xp: Any, out: Any, chances: Any, wanted: Any, log: Any) -> None:
-    xp.maximum(chances, 1e-30, out=log)
+def _loss(xp: Any, out: Any, probabilities: Any, expected: Any, log: Any) -> None:
+    xp.maximum(probabilities, 1e-30, out=log)
     xp.log(log, out=log)
-    xp.multiply(log, wanted, out=log)
+    xp.multiply(log, expected, out=log)
     xp.sum(log, out=out)
-    xp.divide(out, -len(chances), out=out)
+    xp.divide(out, -len(probabilities), out=out)
 
 
-def _loss_gradient(xp: Any, out: Any, g: Any, chances: Any, wanted: Any) -> None:
-    xp.subtract(chances, wanted, out=out)
+def _loss_gradient(xp: Any, out: Any, g: Any, probabilities: Any, expected: Any) -> None:
+    xp.subtract(probabilities, expected, out=out)
     xp.multiply(out, g, out=out)
-    xp.divide(out, len(chances), out=out)
+    xp.divide(out, len(probabilities), out=out)
 
 
 def mean(graph: Graph, value: Value, groups: int, name: str = "Mean") -> Value:
-    """Of [a, groups, c] over the middle, as [a, c]; the value may have any shape of as many elements."""
-    run, width = graph.machine.run, value.shape[-1]
+    """Mean of [a, groups, c] over the middle, as [a, c]; the value may have any shape with as many elements."""
+    run, width = graph.runner.run, value.shape[-1]
     rows = prod(value.shape) // groups // width
     before, parts = value.shape, (rows, groups, width)
 
@@ -143,4 +145,4 @@ def mean(graph: Graph, value: Value, groups: int, name: str = "Mean") -> Value:
         xp.divide(g[:, None], groups, out=out.reshape(parts))
 
     made = run(name, (rows, width), kernel, value.tensor)
-    return graph.result(name, made, [(value, lambda arrived: run("by_input", before, spread, arrived))])
+    return graph.result(name, made, [(value, lambda upstream: run("by_input", before, spread, upstream))])

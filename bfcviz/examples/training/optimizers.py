@@ -1,30 +1,30 @@
-"""Optimizers: they change the weights in place; what they remember of each (its slots) is made in the first step."""
+"""Optimizers: they update weights in place; their state per weight (slots) is allocated in the first step."""
 
 from typing import Any, Protocol
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.machine import Machine
+from bfcviz.examples.training.kernel_runner import KernelRunner
 
 
 class Optimizer(Protocol):
-    """Changes weights by their gradients."""
+    """Updates weights from their gradients."""
 
     slots: dict[str, tuple[Tensor, ...]]
 
-    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Change one weight."""
+    def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Update one weight."""
 
 
-def _zeros(machine: Machine, weight: Tensor, name: str) -> Tensor:
-    return machine.filled(weight.shape, name, lambda: 0)
+def _zeros(runner: KernelRunner, weight: Tensor, name: str) -> Tensor:
+    return runner.filled(weight.shape, name, lambda: 0)
 
 
 class Momentum:
-    """Gradient descent with momentum: one slot a weight.
+    """Gradient descent with momentum: one slot per weight.
 
     Args:
-        rate: of learning.
-        momentum: share of the last change that goes on, 0..1.
+        rate: learning rate.
+        momentum: share of the last update that is kept, 0..1.
     """
 
     def __init__(self, rate: float = 0.01, momentum: float = 0.9) -> None:
@@ -32,11 +32,11 @@ class Momentum:
         self.momentum = momentum
         self.slots: dict[str, tuple[Tensor, ...]] = {}
 
-    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Change one weight."""
+    def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Update one weight."""
         if name not in self.slots:
-            self.slots[name] = (_zeros(machine, weight, f"{name}/momentum"),)
-        machine.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
+            self.slots[name] = (_zeros(runner, weight, f"{name}/momentum"),)
+        runner.compute(name, self._kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
 
     def _kernel(self, xp: Any, weight: Any, gradient: Any, velocity: Any, scratch: Any) -> None:
         xp.multiply(velocity, self.momentum, out=velocity)
@@ -46,12 +46,12 @@ class Momentum:
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015): two slots a weight.
+    """Adam (Kingma and Ba, 2015): two slots per weight.
 
     Args:
-        rate: of learning.
-        decay: of the means of gradients and of their squares, a step.
-        epsilon: keeps the division from 0.
+        rate: learning rate.
+        decay: decay per step of the means of gradients and of squared gradients.
+        epsilon: prevents a division by 0.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Adam:
         self.slots: dict[str, tuple[Tensor, ...]] = {}
         self._steps: dict[str, int] = {}
 
-    def update(self, machine: Machine, name: str, weight: Tensor, gradient: Tensor) -> None:
-        """Change one weight."""
+    def update(self, runner: KernelRunner, name: str, weight: Tensor, gradient: Tensor) -> None:
+        """Update one weight."""
         if name not in self.slots:
-            first, second = (_zeros(machine, weight, f"{name}/{slot}") for slot in ("m", "v"))
+            first, second = (_zeros(runner, weight, f"{name}/{slot}") for slot in ("m", "v"))
             self.slots[name] = (first, second)
         self._steps[name] = self._steps.get(name, 0) + 1
         step, (one, two) = self._steps[name], self.decay
@@ -87,4 +87,4 @@ class Adam:
             xp.multiply(scratch, rate, out=scratch)
             xp.subtract(weight, scratch, out=weight)
 
-        machine.compute(name, kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])
+        runner.compute(name, kernel, weight, gradient, *self.slots[name], scratch=[weight.shape])

@@ -22,7 +22,7 @@ from bfcviz.allocator.wrappers.memory_access import (
 )
 from bfcviz.allocator.wrappers.nan_fill import FRESH, NaNFillAllocator
 from bfcviz.allocator.wrappers.tracking import TrackingAllocator
-from bfcviz.devices.simulated import SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DeviceError, GuardOverrun, InvalidRequest
 
 

@@ -1,4 +1,4 @@
-"""Elements that are constructed: each once when the memory comes, destroyed once before it goes."""
+"""Constructed elements: each is constructed once after allocation and destroyed once before the free."""
 
 import ctypes
 import gc
@@ -17,7 +17,7 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 
 
 class Counting:
-    """Cells that tell what is done to them; `fail_at` is the constructor that raises."""
+    """ElementOperations that record the calls; the constructor number `fail_at` raises."""
 
     def __init__(self, told, fail_at=None):
         self.told = told
@@ -35,7 +35,7 @@ class Counting:
 
 
 def counted(told, fail_at=None):
-    return ElementType("counted", 16, cells=lambda: Counting(told, fail_at))
+    return ElementType("counted", 16, operations=lambda: Counting(told, fail_at))
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_texts_as_an_array_are_a_copy(heap):
     assert array.tolist() == [[b"a", b"b"], [b"c", b"d"]]
     with pytest.raises(ValueError):
         tensor.__array__(copy=False)
-    with pytest.raises(InvalidRequest, match="no array of string"):
+    with pytest.raises(InvalidRequest, match="string"):
         tensor.numpy()
     with pytest.raises(InvalidRequest, match="text"):
         tensor.put(0, 5)

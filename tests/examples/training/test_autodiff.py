@@ -1,4 +1,4 @@
-"""Gradients, checked against differences of the loss; operations, against NumPy's own."""
+"""Gradients checked against finite differences of the loss; operations against NumPy."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, Machine, Training
+from bfcviz.examples.training import MLP, Attention, ConvNet, Eager, KernelRunner, Training
 from bfcviz.examples.training import operations as op
-from bfcviz.examples.training.attention import Heads, mixed, scores
+from bfcviz.examples.training.attention import Heads, scores, weighted_values
+from bfcviz.examples.training.autodiff import Graph
 from bfcviz.examples.training.convolution import conv2d, mean_pool
-from bfcviz.examples.training.graph import Graph
 
 MODELS = [
     MLP(batch=5, classes=3, sizes=(4, 6, 5)),
@@ -22,14 +22,14 @@ MODELS = [
 ]
 
 
-def machine():
-    return Machine(new_heap(4 * MIB, HostSubAllocator()), Eager(), "float64")
+def runner():
+    return KernelRunner(new_heap(4 * MIB, HostSubAllocator()), Eager(), "float64")
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name} {model.input_shape}")
 def test_gradients_of_models_are_those_of_the_loss(model):
     training = Training(model, new_heap(4 * MIB, HostSubAllocator()), dtype="float64", seed=3)
-    graph = Graph(training.machine)
+    graph = Graph(training.runner)
     values, loss = training.forward(graph)
     gradients = graph.gradients(loss)
     del loss
@@ -43,18 +43,18 @@ def test_gradients_of_models_are_those_of_the_loss(model):
 
 
 def slope(training, weight, there, by=1e-6):
-    """Of the loss, along one number of a weight."""
+    """The finite difference of the loss along one number of a weight."""
     kept, losses = weight[there], []
     for sign in (1, -1):
         weight[there] = kept + sign * by
-        losses.append(float(training.forward(Graph(training.machine))[1].tensor.numpy()))
+        losses.append(float(training.forward(Graph(training.runner))[1].tensor.numpy()))
     weight[there] = kept
     return (losses[0] - losses[1]) / (2 * by)
 
 
 def weigh(graph, result, factors):
     """A single number that depends on every element of the result differently."""
-    run, shape = graph.machine.run, result.shape
+    run, shape = graph.runner.run, result.shape
     made = run("weigh", (), lambda xp, out, x: xp.sum(x * factors, out=out), result.tensor)
     return graph.result(
         "weigh",
@@ -77,7 +77,7 @@ CASES = {
     "wide conv2d": ([(1, 2, 3, 1), (5, 5, 1, 2)], conv2d),
     "pool": ([(2, 4, 6, 3)], mean_pool),
     "scores": ([(6, 4), (6, 4)], lambda graph, q, k: scores(graph, q, k, HEADS)),
-    "mixed": ([(2, 2, 3, 3), (6, 4)], lambda graph, p, v: mixed(graph, p, v, HEADS)),
+    "weighted_values": ([(2, 2, 3, 3), (6, 4)], lambda graph, p, v: weighted_values(graph, p, v, HEADS)),
 }
 
 
@@ -86,14 +86,14 @@ CASES = {
 @given(seed=st.integers(0, 1000))
 def test_gradients_of_operations_are_those_of_their_results(case, seed):
     shapes, operation = CASES[case]
-    chance, runs = np.random.default_rng(seed), machine()
+    chance, runs = np.random.default_rng(seed), runner()
     inputs = [Tensor.of(runs.allocator, chance.normal(size=shape)) for shape in shapes]
     factors = None
 
     def total():
         nonlocal factors
         graph = Graph(runs)
-        values = [graph.value(tensor, wanted=True) for tensor in inputs]
+        values = [graph.value(tensor, needs_gradient=True) for tensor in inputs]
         result = operation(graph, *values)
         factors = chance.normal(size=result.shape) if factors is None else factors
         return graph, values, weigh(graph, result, factors)
@@ -114,33 +114,10 @@ def test_gradients_of_operations_are_those_of_their_results(case, seed):
             assert gradient[there] == pytest.approx((found[0] - found[1]) / (2 * by), rel=1e-5, abs=1e-7)
 
 
-def test_a_convolution_is_what_it_says():
-    runs, chance = machine(), np.random.default_rng(0)
-    image, filters = chance.normal(size=(2, 5, 4, 3)), chance.normal(size=(3, 3, 3, 2))
-    graph = Graph(runs)
-    made = conv2d(graph, *(graph.value(Tensor.of(runs.allocator, array)) for array in (image, filters)))
-    padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    expected = np.zeros((2, 5, 4, 2))
-    for row in range(5):
-        for column in range(4):
-            around = padded[:, row : row + 3, column : column + 3]
-            expected[:, row, column] = np.einsum("nijc,ijcd->nd", around, filters)
-    np.testing.assert_allclose(made.tensor.numpy(), expected)
-
-
-def test_the_loss_is_the_cross_entropy():
-    runs = machine()
-    logits, targets = np.array([[1.0, 2, 3], [0, 0, 900]]), np.array([[0.0, 1, 0], [0, 0, 1]])
-    graph = Graph(runs)
-    pair = [graph.value(Tensor.of(runs.allocator, array)) for array in (logits, targets)]
-    made = float(op.cross_entropy(graph, *pair).tensor.numpy())
-    assert made == pytest.approx(-np.log(np.exp(2) / np.exp([1, 2, 3]).sum()) / 2)
-
-
 def test_the_backward_pass_lets_go_of_what_it_has_used():
-    runs = machine()
+    runs = runner()
     graph = Graph(runs)
-    x = graph.value(Tensor.of(runs.allocator, np.ones((4, 4))), wanted=True)
+    x = graph.value(Tensor.of(runs.allocator, np.ones((4, 4))), needs_gradient=True)
     value = x
     for _ in range(6):
         value = op.softmax(graph, value)
@@ -149,7 +126,7 @@ def test_the_backward_pass_lets_go_of_what_it_has_used():
     assert runs.allocator.stats().chunks_in_use == 8
     runs.allocator.clear_stats()
     gradients = graph.gradients(loss)
-    assert runs.allocator.stats().peak_bytes_in_use <= 12 * 256  # not another six of them
+    assert runs.allocator.stats().peak_bytes_in_use <= 12 * 256  # not six more
     assert list(gradients) == [x.key]
     del loss, graph, gradients
     assert runs.allocator.stats().chunks_in_use == 1

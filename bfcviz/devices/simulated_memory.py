@@ -1,11 +1,11 @@
-"""The memory of a simulated GPU: a stretch of addresses of its own, with real memory of this machine behind it or none.
+"""The memory of a simulated GPU: a private address range, backed by memory of this machine or by nothing.
 
 ::
 
     |region of GPU:0|........|region of GPU:1 |region of GPU:0|................|
-    ^ start                                      both are logical devices of one GPU
+    ^ start                                      GPU:0 and GPU:1 are logical devices of one GPU
 
-Untouched pages cost nothing, so that a GPU of 80 GiB can be simulated on a laptop; only what is written takes memory.
+Only written pages take memory, so a laptop can simulate a GPU of 80 GiB.
 """
 
 import ctypes
@@ -20,19 +20,19 @@ from bfcviz.errors import DeviceError
 from bfcviz.units import format_bytes
 
 LARGEST: Final = 1 << 43
-"""Bytes of the largest GPU that can be simulated; each has a stretch of addresses twice that long."""
+"""The largest simulated GPU in bytes; the address range of each is twice that long."""
 
 _NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
 class SimulatedMemory:
-    """What all logical devices of one simulated GPU take their regions from.
+    """Grants regions to all logical devices of one simulated GPU.
 
     Args:
-        capacity: bytes that can be granted at one time, except to unified memory.
-        reserve: bytes of addresses.
-        ordinal: number of the GPU, for addresses that no other one has.
-        readable: whether memory of this machine lies behind the addresses.
+        capacity: most bytes granted at one time; unified memory may exceed it.
+        reserve: length of the address range in bytes.
+        ordinal: index of the GPU; it makes the addresses unique.
+        readable: whether memory of this machine backs the addresses.
 
     Attributes:
         used: bytes granted now.
@@ -41,7 +41,7 @@ class SimulatedMemory:
     def __init__(self, capacity: int, reserve: int, ordinal: int = 0, *, readable: bool = True) -> None:
         if reserve > 2 * LARGEST:
             raise DeviceError(
-                f"{format_bytes(reserve // 2)} were to be had of one simulated GPU; the most is {format_bytes(LARGEST)}"
+                f"a simulated GPU of {format_bytes(reserve // 2)} is too large: give at most {format_bytes(LARGEST)}"
             )
         self.capacity = capacity
         self.readable = readable
@@ -54,11 +54,11 @@ class SimulatedMemory:
 
     @property
     def spilled(self) -> int:
-        """Bytes beyond what the GPU has: on a real one, unified memory would keep them with the host."""
+        """Granted bytes beyond the capacity; on a real GPU, unified memory keeps them on the host."""
         return max(0, self.used - self.capacity)
 
     def take(self, num_bytes: int, alignment: int, *, unified: bool) -> int:
-        """Address of a new region; 0 where there is no room."""
+        """Grant a region: its address, or 0 if there is no room."""
         with self._lock:
             if not unified and num_bytes > self.capacity - self.used:
                 return 0
@@ -69,7 +69,7 @@ class SimulatedMemory:
             return where
 
     def give_back(self, where: int) -> None:
-        """A region is free again; what was written there is gone, and costs no memory any more."""
+        """Take a region back; its contents are dropped and its pages take no memory."""
         with self._lock:
             num_bytes = self._granted.pop(where)
             self.used -= num_bytes
@@ -78,7 +78,7 @@ class SimulatedMemory:
                 self._pages.madvise(mmap.MADV_DONTNEED, where - self._start, pages)
 
     def _gap(self, num_bytes: int, alignment: int) -> int:
-        """The lowest free address with so many free bytes behind it; 0 = there is none."""
+        """The lowest address with that many free bytes after it; 0 = none."""
         start = self._begin()
         at = start
         for begin in sorted(self._granted):
@@ -90,7 +90,7 @@ class SimulatedMemory:
         return at if start + self._reserve - at >= num_bytes else 0
 
     def _begin(self) -> int:
-        """Where the stretch begins; the first call reserves it."""
+        """Start of the address range; the first call reserves it."""
         if self._start == 0:
             self._pages = _reserve(self._reserve)
             self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
@@ -98,24 +98,24 @@ class SimulatedMemory:
 
 
 def _reserve(num_bytes: int) -> mmap.mmap:
-    """Zeroed pages that take memory only once they are written."""
+    """Map zeroed pages that take memory on the first write."""
     try:
         if hasattr(mmap, "MAP_ANONYMOUS"):
             return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
         return mmap.mmap(-1, num_bytes)
     except (OSError, OverflowError, ValueError) as error:
         raise DeviceError(
-            f"{format_bytes(num_bytes)} of addresses were to be reserved for a simulated GPU, and this machine gives "
-            "none: simulate a smaller one, or give simulate_gpus memory='addresses'"
+            f"this machine cannot reserve {format_bytes(num_bytes)} of addresses for a simulated GPU: simulate a "
+            "smaller one, or pass memory='addresses' to simulate_gpus"
         ) from error
 
 
 class SimulatedGpuSubAllocator(PythonSubAllocator):
-    """Regions of a simulated GPU, for one of its logical devices.
+    """Grants regions of a simulated GPU to one of its logical devices.
 
     Args:
-        memory: of the GPU.
-        unified: may take more than the GPU has.
+        memory: memory of the GPU.
+        unified: may take more than the GPU's capacity.
     """
 
     def __init__(self, memory: SimulatedMemory, *, unified: bool = False) -> None:
@@ -125,11 +125,11 @@ class SimulatedGpuSubAllocator(PythonSubAllocator):
 
     @property
     def place(self) -> str:
-        """Where its bytes are, for whoever reads or writes them: `host`, or `nowhere`."""
+        """Where its bytes are: `host` or `nowhere`."""
         return "host" if self.memory.readable else "nowhere"
 
     def allocate(self, alignment: int, num_bytes: int) -> tuple[int, int] | None:
-        """Grant a region; refuses where the GPU is full."""
+        """Grant a region; None if the GPU is full."""
         where = self.memory.take(num_bytes, alignment, unified=self.unified)
         return (where, num_bytes) if where else None
 

@@ -1,4 +1,4 @@
-"""Machine: runs kernels one after the other; each takes the memory of its result first, then computes in it."""
+"""KernelRunner: runs kernels in order; each allocates its result, then computes in it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,32 +7,33 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.devices.tensors.memory import load_cupy, place_of
+from bfcviz.devices.tensors.arrays import load_cupy
+from bfcviz.devices.tensors.memory_place import place_of
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import OutOfMemory
-from bfcviz.examples.training.releases import Release
+from bfcviz.examples.training.release_policy import ReleasePolicy
 
 Kernel = Callable[..., None]
-"""Computes: its arguments are NumPy or CuPy, the result's array, those of the inputs, and of scratch memory."""
+"""Computes. Arguments: NumPy or CuPy, then the arrays of the result, the inputs and the scratch memory."""
 
 Shape = tuple[int, ...]
 
 
-class Machine:
-    """An allocator, an arithmetic, and when memory goes back.
+class KernelRunner:
+    """Allocates tensors and runs kernels on them; a release policy decides when to free.
 
     Args:
-        allocator: of all memory.
-        release: holds on to the tensors of kernels that may still be at work.
-        dtype: of results.
-        compute: False takes and gives back the memory only, as where the memory is pretended.
+        allocator: allocates all memory.
+        release: keeps the tensors of kernels that may still run.
+        dtype: dtype of results.
+        compute: False only allocates and frees, as for addresses without memory.
 
     Attributes:
-        xp: NumPy, CuPy, or None where nothing is computed.
+        xp: NumPy, CuPy, or None if nothing is computed.
     """
 
     def __init__(
-        self, allocator: Allocator, release: Release, dtype: str = "float32", *, compute: bool = True
+        self, allocator: Allocator, release: ReleasePolicy, dtype: str = "float32", *, compute: bool = True
     ) -> None:
         self.allocator = allocator
         self.release = release
@@ -45,7 +46,7 @@ class Machine:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Names of kernels begin so, as `layer1/`."""
+        """Prefix kernel names with `name/`."""
         before = self._scope
         self._scope = f"{before}{name}/"
         try:
@@ -54,11 +55,11 @@ class Machine:
             self._scope = before
 
     def named(self, name: str) -> str:
-        """The name of a kernel in this scope."""
+        """The full name of a kernel in this scope."""
         return self._scope + name
 
     def new(self, shape: Shape, name: str) -> Tensor:
-        """A tensor; where memory runs out, what may go is let go of first, once."""
+        """Create a tensor. If memory runs out, free what the release policy allows and retry once."""
         try:
             return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
         except OutOfMemory:
@@ -67,7 +68,7 @@ class Machine:
         return Tensor(self.allocator, self.dtype, shape, kernel=self.named(name))
 
     def filled(self, shape: Shape, name: str, values: Callable[[], Any]) -> Tensor:
-        """A tensor with values, which are made only where something is computed."""
+        """Create a tensor with values; `values` is called only if something is computed."""
         made = self.new(shape, name)
         if self.xp is not None:
             made.write(values())
@@ -76,13 +77,13 @@ class Machine:
     def run(
         self, name: str, shape: Shape, kernel: Kernel, *inputs: Tensor, scratch: Sequence[Shape] = ()
     ) -> Tensor:
-        """The result of a kernel. Scratch memory is taken after the result's, and is the kernel's alone."""
+        """Allocate a result, run a kernel and return the result. Scratch memory is allocated after the result."""
         result = self.new(shape, name)
         self.compute(name, kernel, result, *inputs, scratch=scratch)
         return result
 
     def compute(self, name: str, kernel: Kernel, *tensors: Tensor, scratch: Sequence[Shape] = ()) -> None:
-        """Run a kernel that writes into tensors there are."""
+        """Run a kernel that writes into existing tensors."""
         used = (*tensors, *(self.new(shape, f"{name}/scratch") for shape in scratch))
         if self.xp is not None:
             with self._place.active():
@@ -91,4 +92,4 @@ class Machine:
 
 
 GRADIENTS: Final = "gradients"
-"""The scope of the backward pass, as TensorFlow calls it."""
+"""Scope of the backward pass, as in TensorFlow."""

@@ -14,8 +14,8 @@ from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.allocator.wrappers.guard import GuardAllocator
-from bfcviz.devices.tensors.memory import HOST, place_of
 from bfcviz.devices.tensors.memory_log import MemoryLog
+from bfcviz.devices.tensors.memory_place import HOST, place_of
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import AllocatorError, GuardOverrun, InvalidRequest
 from bfcviz.examples.training import MLP, ConvNet, Training
@@ -51,7 +51,7 @@ def test_every_heap_has_tensors(kind):
 
 @pytest.mark.parametrize("names", WRAPPINGS, ids=" in ".join)
 def test_a_training_is_the_same_in_any_wrappers(names):
-    """Also in memory full of NaN: no kernel reads what it has not written. And none writes where it may not."""
+    """Also in memory full of NaN: no kernel reads unwritten memory or writes out of bounds."""
     model = ConvNet(batch=4, classes=3, image=8, channels=(2, 3))
     expected = Training(model, host_heap()).run(3)
     allocator = wrapped(host_heap(), names)
@@ -91,7 +91,7 @@ def test_an_overrun_is_told_when_the_tensor_goes(monkeypatch):
 
 
 class OwnPages(PythonSubAllocator):
-    """Memory of this process, which a sub-allocator of the user's says to be so."""
+    """A user's sub-allocator that declares its memory to be host memory."""
 
     place = "host"
 
@@ -143,7 +143,7 @@ def test_addresses_alone_are_trained_without_numbers():
     with devices.DeviceManager.create(devices.Settings(gpus, environment={})) as session:
         allocator = session.gpu(0).allocator()
         tensor = Tensor(allocator, "float32", (1 << 30,))
-        with pytest.raises(InvalidRequest, match="no memory behind"):
+        with pytest.raises(InvalidRequest, match="without memory"):
             tensor.numpy()
         del tensor
         Training(MLP(batch=1 << 16, sizes=(4096, 4096)), allocator).run(1)
@@ -161,4 +161,4 @@ def test_a_tensor_outlives_its_session():
         tensor.numpy()
     del tensor, session, settings
     gc.collect()
-    assert array.tolist() == [0, 0]  # the pages are gone, the addresses are not: nothing crashes
+    assert array.tolist() == [0, 0]  # the pages are dropped, the addresses stay mapped: no crash

@@ -1,52 +1,52 @@
-"""When the memory of a tensor goes back that nobody needs any more: at once, at the end of the step, or later."""
+"""Release policies: when to free tensors that are no longer needed: at once, at the end of the step, or deferred."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from bfcviz.devices.tensors.memory import load_cupy
+from bfcviz.devices.tensors.arrays import load_cupy
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 
 
-class Release(Protocol):
-    """Is told of every kernel, and holds on to its tensors for as long as it sees fit."""
+class ReleasePolicy(Protocol):
+    """Gets the tensors of each kernel and decides how long to keep them."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The policy's name."""
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """A kernel that reads or writes these was handed to the device."""
+        """A kernel that reads or writes these tensors was submitted to the device."""
 
     def make_room(self) -> bool:
-        """Memory ran out: let go of all that may go; False where nothing may."""
+        """Memory ran out: drop all tensors that may be freed; False if there are none."""
 
     def end_step(self) -> None:
-        """The step is over."""
+        """The step has ended."""
 
 
 class Eager:
-    """At once: with the last reference that the step itself holds.
+    """Frees at once, with the step's last reference.
 
-    It is right where all work is in one order: what uses the memory next comes after what used it last.
+    Correct if all work runs in one order: the next use of the memory comes after the last one.
     """
 
     name: Final = "eager"
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """Holds nothing."""
+        """Keep nothing."""
 
     def make_room(self) -> bool:
-        """There is nothing to let go of."""
+        """Nothing is kept, so nothing can be freed."""
         return False
 
     def end_step(self) -> None:
-        """Nothing is left."""
+        """Nothing to drop."""
 
 
 class EndOfStep:
-    """All at once, when the step is over: simple, and the heap holds everything that the step ever made."""
+    """Frees all tensors at the end of the step; until then the heap holds everything the step allocated."""
 
     name: Final = "end of step"
 
@@ -54,46 +54,46 @@ class EndOfStep:
         self._held: list[Sequence[Tensor]] = []
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """Hold them."""
+        """Keep them."""
         self._held.append(tensors)
 
     def make_room(self) -> bool:
-        """Nothing may go before the end."""
+        """Nothing may be freed before the end of the step."""
         return False
 
     def end_step(self) -> None:
-        """Let go of everything."""
+        """Drop all tensors."""
         self._held.clear()
 
 
 class Deferred:
-    """When the device is done with the kernel: the program runs ahead of it, and asks for new memory before.
+    """Frees when the device has finished the kernel; the program runs ahead and allocates new memory before that.
 
-    Where the work is done at once, as NumPy's is, a device is pretended that is `lag` kernels behind.
+    If work is synchronous, as with NumPy, this simulates a device that is `lag` kernels behind.
 
     Args:
-        lag: so many kernels.
-        fence: what to ask whether the device has come so far, made after each kernel; its `done` says it, and
-            `synchronize()` waits for it. `cuda_fence` is CUDA's.
+        lag: kernels that the simulated device is behind.
+        fence: creates a fence after each kernel; its `done` says whether the device has reached it, and
+            `synchronize()` waits for it. `cuda_fence` creates CUDA's.
     """
 
     name: Final = "deferred"
 
     def __init__(self, lag: int = 8, *, fence: Callable[[], Any] | None = None) -> None:
         if lag < 0:
-            raise InvalidRequest(f"a lag of {lag} kernels was asked for; give 0 or more")
+            raise InvalidRequest(f"lag is {lag} kernels; give 0 or more")
         self.lag = lag
         self._fence = fence
         self._queue: deque[tuple[Any, Sequence[Tensor]]] = deque()
 
     def used(self, tensors: Sequence[Tensor]) -> None:
-        """Hold them till then, and let go of what the device is done with."""
+        """Keep them, and drop the tensors of kernels the device has finished."""
         self._queue.append((self._fence() if self._fence else None, tensors))
         while self._queue and self._is_done(self._queue[0][0]):
             self._queue.popleft()
 
     def make_room(self) -> bool:
-        """Wait for the device."""
+        """Wait for the device, then drop all tensors."""
         held = bool(self._queue)
         while self._queue:
             fence, _ = self._queue.popleft()
@@ -102,20 +102,20 @@ class Deferred:
         return held
 
     def end_step(self) -> None:
-        """The device is still at work."""
+        """Nothing to drop: the device may still be working."""
 
     def _is_done(self, fence: Any) -> bool:
         return len(self._queue) > self.lag if fence is None else bool(fence.done)
 
 
 def cuda_fence() -> Any:
-    """An event of CUDA's, in the current stream."""
+    """Record a CUDA event in the current stream."""
     event = load_cupy().cuda.Event(disable_timing=True)
     event.record()
     return event
 
 
-RELEASES: Final[dict[str, Callable[[], Release]]] = {
+RELEASES: Final[dict[str, Callable[[], ReleasePolicy]]] = {
     "eager": Eager, "end of step": EndOfStep, "deferred": Deferred,
 }  # fmt: skip
-"""All of them, by name."""
+"""All policies by name."""

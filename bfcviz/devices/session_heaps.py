@@ -1,4 +1,4 @@
-"""Where the events of a session's heaps go: rings in memory, or a folder with a recording of each heap."""
+"""SessionHeaps: creates the heaps of a session, which record to rings in memory or to a folder."""
 
 import os
 import re
@@ -17,35 +17,40 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 
 
-class Recorded(NamedTuple):
-    """A heap, and the recording of it where there is one."""
+class SessionHeap(NamedTuple):
+    """A heap, and its recording if there is one."""
 
     heap: BFCAllocator
     recording: Recording | None
     details: Mapping[str, object]
 
     def trace(self) -> Trace:
-        """What happened in the heap so far.
+        """The events of the heap so far.
 
         Raises:
-            DevicesError: its ring was too small for all of it.
+            DevicesError: the ring was too small for all events.
         """
         if self.recording is not None:
             return self.recording.trace()
         log, head = self.heap.log, self.heap.log.head
+        self._expect_all_events(head)
         events = log.copy(0, head)
-        if log.oldest > 0:
-            raise DevicesError(
-                f"{head:,} events happened in {self.heap.name}, and its ring keeps {log.capacity:,}: give the session "
-                "a folder with record=, or a larger capacity="
-            )
+        self._expect_all_events(head)  # the heap may have overwritten the oldest ones during the copy
         pool = Pool(self.heap.name, self.heap.limit, vars(self.heap.options))
         return Trace.from_events(
             events, self.heap.labels, Origin(pools=(pool,), details=self.details, source=self.heap.name)
         )
 
+    def _expect_all_events(self, head: int) -> None:
+        log = self.heap.log
+        if log.oldest > 0:
+            raise DevicesError(
+                f"{head:,} events happened in {self.heap.name}; its ring keeps {log.capacity:,}: pass a folder as "
+                "record=, or a larger capacity= to the session"
+            )
+
     def close(self) -> None:
-        """Give the heap's memory back, and end the recording."""
+        """Close the heap, then the recording."""
         try:
             self.heap.close()
         finally:
@@ -53,12 +58,12 @@ class Recorded(NamedTuple):
                 self.recording.close()
 
 
-class Logs:
-    """Makes the heaps of a session.
+class SessionHeaps:
+    """Creates the heaps of a session.
 
     Args:
-        record: a folder that gets a folder for each heap; None = rings in memory.
-        capacity: events such a ring keeps.
+        record: a folder for one recording per heap; None = rings in memory.
+        capacity: events in each ring.
     """
 
     def __init__(self, record: str | os.PathLike[str] | None = None, capacity: int = 1 << 16) -> None:
@@ -67,22 +72,22 @@ class Logs:
         self._recordings: list[Recording] = []
 
     def discard(self) -> None:
-        """Take away what was recorded, for the session could not be made; the heaps are closed before."""
+        """Delete the recordings because the session failed to start; close the heaps first."""
         while self._recordings:
             self._recordings.pop().discard()
 
-    def heap(
+    def create(
         self,
         name: str,
         source: SubAllocator,
         limit: int,
         options: AllocatorOptions,
         details: Mapping[str, object],
-    ) -> Recorded:
-        """A new heap that writes down what happens to it."""
+    ) -> SessionHeap:
+        """Create a heap that records its events."""
         if self.folder is None:
             log, labels = EventLog(self.capacity), Labels()
-            return Recorded(
+            return SessionHeap(
                 BFCAllocator(source, limit, options, name=name, log=log, labels=labels), None, details
             )
         folder = self.folder / re.sub(r"\W+", "_", name).strip("_")
@@ -93,4 +98,4 @@ class Logs:
         except BaseException:
             recording.close()
             raise
-        return Recorded(heap, recording, details)
+        return SessionHeap(heap, recording, details)

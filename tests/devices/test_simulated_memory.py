@@ -1,4 +1,4 @@
-"""The memory of a simulated GPU: where regions lie, what is written there, and what it costs."""
+"""The memory of a simulated GPU: addresses of regions, contents and cost."""
 
 import ctypes
 import gc
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.devices import DeviceManager
-from bfcviz.devices.simulated import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
+from bfcviz.devices.simulated_memory import LARGEST, SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.errors import DeviceError, OutOfMemory
 from bfcviz.units import GiB, KiB, MiB
 
@@ -51,7 +51,7 @@ def test_a_region_that_went_back_is_zeroed_and_its_addresses_are_used_again():
     first = memory.take(5 * PAGE, 256, unified=False)
     ctypes.memset(first, 7, 5 * PAGE)
     memory.give_back(first)
-    assert ctypes.string_at(first, 5 * PAGE) == bytes(5 * PAGE)  # also by who kept the address
+    assert ctypes.string_at(first, 5 * PAGE) == bytes(5 * PAGE)  # also through the old address
     assert memory.take(3 * PAGE, 256, unified=False) == first
 
 
@@ -77,7 +77,7 @@ def test_a_large_gpu_costs_what_is_written():
 
 
 def test_more_than_can_be_simulated_is_refused():
-    with pytest.raises(DeviceError, match=r"the most is 8\.0 TiB"):
+    with pytest.raises(DeviceError, match=r"8\.0 TiB"):
         SimulatedMemory(LARGEST + 1, 2 * LARGEST + 2)
 
 

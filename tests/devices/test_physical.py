@@ -1,11 +1,21 @@
-"""Which devices are used, in which order, and how what is none is refused; sizes that no simulated GPU has."""
+"""Physical devices: visibility, order, refused devices, and impossible sizes of simulated GPUs."""
 
 import pytest
-from devices.machines import simulated
+from devices.machines import fake, simulated
+from fake_cuda import FakeCuda
 
 import bfcviz
-from bfcviz.devices import DeviceManager, LogicalDeviceConfiguration, PhysicalDevice, Settings
-from bfcviz.errors import SettingError, UnknownDevice
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.devices import (
+    DeviceManager,
+    LogicalDeviceConfiguration,
+    PhysicalDevice,
+    Settings,
+    cuda_gpus,
+    physical_gpus,
+)
+from bfcviz.errors import DeviceError, SettingError, UnknownDevice
 from bfcviz.units import GiB
 
 
@@ -49,31 +59,6 @@ def test_visible_devices_keep_the_machines_order():
     ]
 
 
-def test_visible_device_list_has_an_order_of_its_own():
-    settings, _ = simulated([16 * GiB, 8 * GiB, 4 * GiB])
-    settings.set_gpu_options(visible_device_list="2,0")
-    assert names(settings) == [
-        ("/device:GPU:0", "/physical_device:GPU:2"),
-        ("/device:GPU:1", "/physical_device:GPU:0"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("0,x", "could not be parsed, 'x'"),
-        ("0,3", "lists GPU 3"),
-        ("-1", "GPU -1"),
-        ("1,1", "twice"),
-        (1, "give text"),
-    ],
-)
-def test_a_wrong_visible_device_list_is_refused(text, why):
-    settings, _ = simulated()
-    with pytest.raises(SettingError, match=why):
-        settings.set_gpu_options(visible_device_list=text)
-
-
 @pytest.mark.parametrize(
     ("text", "ordinals"),
     [(None, [0, 1, 2]), ("1,0", [1, 0]), ("2", [2]), ("1,9,0", [1]), ("", []), ("-1", []), ("0,x,1", [0])],
@@ -113,7 +98,7 @@ def test_devices_of_another_machine_or_kind_are_not_recognised():
     (other,) = bfcviz.simulate_gpus([2 * GiB])
     with pytest.raises(UnknownDevice):
         settings.set_visible_devices([gpus[0], other], "GPU")
-    with pytest.raises(UnknownDevice, match="kind 'CPU'"):
+    with pytest.raises(UnknownDevice, match="'CPU'"):
         settings.set_visible_devices(gpus, "CPU")
     assert settings.get_visible_devices("GPU") == gpus
 
@@ -122,7 +107,7 @@ def test_devices_of_another_machine_or_kind_are_not_recognised():
     "sizes", [None, 1.5, [0], [-1], [float("nan")], [True], ["lots"], [None], [1 << 50], 16 * GiB, "16 GiB"]
 )
 def test_a_simulated_gpu_of_no_possible_size_is_refused(sizes):
-    with pytest.raises(SettingError, match="given"):
+    with pytest.raises(SettingError, match="give "):
         bfcviz.simulate_gpus(sizes)
 
 
@@ -147,3 +132,44 @@ def test_settings_take_physical_devices_only():
     for wrong in ([16 * GiB], [gpu, gpu], ["/physical_device:GPU:0"]):
         with pytest.raises(SettingError, match="simulate_gpus"):
             Settings(wrong)
+
+
+def test_gpus_of_cuda_are_found_with_their_facts_and_are_not_simulated():
+    _, gpus, _ = fake(devices=2, capability=(9, 0))
+    assert [gpu.name for gpu in gpus] == ["/physical_device:GPU:0", "/physical_device:GPU:1"]
+    gpu = gpus[1]
+    assert (gpu.total_bytes, gpu.description, gpu.compute_capability) == (16 * GiB, "Fake GPU", (9, 0))
+    assert (gpu.simulated, gpu.memory, gpu.ordinal) == (False, "cuda", 1)
+    assert gpu.details == {"device_name": "Fake GPU", "simulated": False, "compute_capability": (9, 0)}
+    assert "simulated" not in repr(gpu)
+
+
+def test_looking_makes_no_context_on_a_gpu():
+    _, _, library = fake(devices=2)
+    assert "cuDevicePrimaryCtxRetain" not in library.calls
+
+
+def test_without_a_driver_or_device_there_are_no_gpus(monkeypatch):
+    def none():
+        raise DeviceError("no driver")
+
+    monkeypatch.setattr(cuda_driver, "load", none)
+    assert cuda_gpus() == []
+    assert [gpu.simulated for gpu in physical_gpus(["2 GiB"])] == [True]
+    with DeviceManager.create(Settings()) as manager:
+        assert manager.list_names() == ["/device:CPU:0"]
+
+
+def test_no_device_means_no_gpus_and_a_broken_driver_is_told(monkeypatch):
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda(devices=0)))
+    assert cuda_gpus() == []
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda(fails={"cuInit": 3})))
+    with pytest.raises(DeviceError, match="cuInit failed"):
+        cuda_gpus()
+
+
+def test_gpus_of_cuda_come_before_simulated_ones(monkeypatch):
+    monkeypatch.setattr(cuda_driver, "load", lambda: Driver(FakeCuda()))
+    (gpu,) = physical_gpus([16 * GiB])
+    assert not gpu.simulated
+    assert [each.name for each in Settings().list_physical_devices("GPU")] == [gpu.name]

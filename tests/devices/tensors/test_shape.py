@@ -1,4 +1,4 @@
-"""Dtypes and shapes that cannot be: clear errors, the heap untouched; all others have as many bytes as they say."""
+"""Impossible dtypes and shapes raise clear errors and leave the heap unchanged; valid ones have the right bytes."""
 
 from math import prod
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.tensors.shape import checked_shape, resolved
+from bfcviz.devices.tensors.shape import checked_shape, resolve_shape
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 
@@ -118,9 +118,9 @@ def test_reshaping_is_numpys(sizes, chance):
         expected = array.reshape(wish).shape
     except ValueError:
         with pytest.raises(InvalidRequest):
-            resolved(wish, count)
+            resolve_shape(wish, count)
     else:
-        assert resolved(wish, count) == expected
+        assert resolve_shape(wish, count) == expected
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.data())

@@ -1,4 +1,4 @@
-"""Tensors, views and arrays made and dropped in any order: memory is in use exactly as long as one of them is left."""
+"""Tensors, views and arrays created and dropped in any order: memory is in use while one of them exists."""
 
 import gc
 
@@ -13,7 +13,7 @@ from bfcviz.devices.tensors.tensor import Tensor
 
 
 class Holder:
-    """Something that keeps a buffer's memory, and the number that is written all over it."""
+    """An object that keeps a buffer's memory, and the number that fills the buffer."""
 
     def __init__(self, thing, number):
         self.thing = thing
@@ -28,7 +28,7 @@ class Sharing(RuleBasedStateMachine):
     def begin(self):
         self.heap = new_heap(MIB, HostSubAllocator(), allow_growth=True, garbage_collection=True)
         self.made = 0
-        self.holders = {}  # how many there are, by number of the buffer
+        self.holders = {}  # number of holders, by number of the buffer
 
     def hold(self, thing, number):
         self.holders[number] = self.holders.get(number, 0) + 1
@@ -72,14 +72,14 @@ class Sharing(RuleBasedStateMachine):
         self.drop(holder)
 
     def drop(self, holder):
-        assert (np.asarray(holder.thing) == holder.number).all()  # nobody else wrote there
+        assert (np.asarray(holder.thing) == holder.number).all()  # no other write reached it
         holder.thing = None
         self.holders[holder.number] -= 1
         if self.holders[holder.number] == 0:
             del self.holders[holder.number]
 
     @invariant()
-    def memory_is_in_use_while_somebody_holds_it(self):
+    def memory_is_in_use_while_a_holder_exists(self):
         if hasattr(self, "heap"):
             chunks = self.heap.memory_map()
             names = [self.heap.labels.name(int(label)) for label in chunks["label"][chunks["in_use"]]]

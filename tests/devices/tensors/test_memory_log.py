@@ -23,7 +23,7 @@ def test_every_tensor_is_taken_down():
     with MemoryLog() as log, step(3, heap):
         tensor = Tensor(heap, "float32", (64, 10), kernel="dense/MatMul")
         number = tensor.allocation_id
-        view = tensor[2:]  # no memory of its own
+        view = tensor[2:]  # without its own memory
         del tensor, view
     begins, made, gone = log.records
     assert (begins.kind, begins.step_id) == ("step", 3)
@@ -31,8 +31,8 @@ def test_every_tensor_is_taken_down():
     assert (made.dtype, made.shape, made.allocator) == ("float32", (64, 10), "GPU_0_bfc")
     assert (made.requested, made.allocated, made.allocation_id) == (2560, 2560, number)
     assert gone == made._replace(kind="free")
-    assert "dense/MatMul makes float32 [64, 10]" in str(made)
-    assert "goes back" in str(gone)
+    assert "dense/MatMul allocates float32 [64, 10]" in str(made)
+    assert "is freed" in str(gone)
 
 
 def test_the_trace_says_the_same():

@@ -1,4 +1,4 @@
-"""Tensors in a GPU's memory, by a stand-in for the driver: addresses, interfaces, lifetimes."""
+"""Tensors in GPU memory over a fake driver: addresses, array interfaces, lifetimes."""
 
 import sys
 
@@ -26,7 +26,7 @@ def test_it_says_where_it_is(memory):
     interface = tensor[1].__cuda_array_interface__
     assert interface["data"] == (tensor.address + 32, False)
     assert (interface["shape"], interface["typestr"], interface["version"]) == ((8,), "<f4", 3)
-    with pytest.raises(InvalidRequest, match="NumPy array"):
+    with pytest.raises(InvalidRequest, match="NumPy"):
         tensor.numpy()
     with pytest.raises(InvalidRequest, match="host memory"):
         Tensor(heap, "string", (2,))

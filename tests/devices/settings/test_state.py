@@ -1,4 +1,4 @@
-"""When settings can be changed, and that a call that fails changes nothing."""
+"""When settings can be changed; a failed call changes nothing."""
 
 import pytest
 from devices.machines import simulated
@@ -40,7 +40,7 @@ def test_after_devices_are_made_nothing_can_be_changed_but_what_is_so_already_ca
         settings.set_memory_growth(gpus[0], False)
         settings.set_gpu_options(retry_s=0.5)
         assert settings.state == before
-    with pytest.raises(RuntimeError):  # the devices are closed, the settings stay what they were made with
+    with pytest.raises(RuntimeError):  # the devices are closed, their settings stay
         settings.set_memory_growth(gpus[0], True)
 
 
@@ -62,7 +62,7 @@ def test_errors_are_those_that_tensorflow_programs_catch():
     assert issubclass(SettingTooLate, RuntimeError)
 
 
-# -- nothing half-done --------------------------------------------------------------------------------------------
+# -- all or nothing -----------------------------------------------------------------------------------------------
 
 ODD = st.one_of(
     st.none(),

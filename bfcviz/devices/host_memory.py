@@ -1,4 +1,4 @@
-"""Memory of the machine that all devices of a session share: ordinary, and pinned for transfers to a GPU."""
+"""HostMemory: ordinary and pinned host memory, shared by all devices of a session."""
 
 from functools import cached_property
 from threading import RLock
@@ -10,7 +10,7 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.pinned_memory import PinnedSubAllocator
-from bfcviz.devices.session_recording import Logs, Recorded
+from bfcviz.devices.session_heaps import SessionHeap, SessionHeaps
 from bfcviz.devices.settings.plan import pool_limit
 from bfcviz.devices.settings.state import State
 from bfcviz.errors import DevicesError
@@ -18,35 +18,35 @@ from bfcviz.events.trace import Trace
 
 
 class HostMemory:
-    """Two heaps, each made when it is first asked for.
+    """Two heaps, each created at its first use.
 
     Args:
-        logs: makes them.
-        limit: bytes of the ordinary one.
-        state: settings, for limit and growth of the pinned one.
-        gpu: a real GPU, by whose driver memory is pinned; None = there is none, and nothing is pinned.
-        registry: makes the ordinary memory's allocator, and keeps it; None = a heap is made here.
+        heaps: creates them.
+        limit: limit of the ordinary heap in bytes.
+        state: settings; they give limit and growth of the pinned heap.
+        gpu: a real GPU whose driver pins the memory; None = no GPU, nothing is pinned.
+        registry: creates and owns the allocator of ordinary memory; None = a heap is created here.
     """
 
     def __init__(
         self,
-        logs: Logs,
+        heaps: SessionHeaps,
         limit: int,
         state: State,
         gpu: PhysicalDevice | None = None,
         registry: AllocatorRegistry | None = None,
     ) -> None:
-        self._logs = logs
+        self._heaps = heaps
         self._limit = limit
         self._state = state
         self._gpu = gpu
         self._registry = registry
-        self._made: list[Recorded] = []
-        self._lock = RLock()  # cached_property has none: two threads would make two heaps
+        self._made: list[SessionHeap] = []
+        self._lock = RLock()  # cached_property has no lock: two threads would create two heaps
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory for transfers is pinned."""
+        """Whether the transfer pool is pinned."""
         return self._gpu is not None
 
     @property
@@ -55,36 +55,36 @@ class HostMemory:
         return self.ordinary.heap if self._registry is None else self._registry.allocator()
 
     def trace(self) -> Trace:
-        """What happened in the heap of ordinary memory so far.
+        """The events of the ordinary-memory heap so far.
 
         Raises:
-            DevicesError: a registry made the allocator, which may be no heap, and is not this session's alone.
+            DevicesError: a registry created the allocator; it may not be a heap, and other sessions may share it.
         """
         if self._registry is not None:
             raise DevicesError(
-                "the CPU's memory comes from an AllocatorRegistry: look at the log of what it made, or begin the "
-                "session without a registry"
+                "the CPU's memory comes from an AllocatorRegistry: read the log of the allocator it created, or start "
+                "the session without a registry"
             )
         return self.ordinary.trace()
 
     @property
-    def ordinary(self) -> Recorded:
-        """Memory as the operating system gives it."""
+    def ordinary(self) -> SessionHeap:
+        """The heap of ordinary memory."""
         with self._lock:
             return self._ordinary
 
     @property
-    def for_gpus(self) -> Recorded:
-        """Memory for transfers: pinned where there is a GPU to pin it for, and called "not pinned" elsewhere."""
+    def transfer_pool(self) -> SessionHeap:
+        """The heap for transfers: pinned with a real GPU; without one its name says "not pinned"."""
         with self._lock:
-            return self._for_gpus
+            return self._transfer_pool
 
     @cached_property
-    def _ordinary(self) -> Recorded:
+    def _ordinary(self) -> SessionHeap:
         return self._make("cpu_bfc", HostSubAllocator(), self._limit, AllocatorOptions(allow_growth=True))
 
     @cached_property
-    def _for_gpus(self) -> Recorded:
+    def _transfer_pool(self) -> SessionHeap:
         limit = pool_limit(self._state)
         options = AllocatorOptions(allow_growth=not self._state.options.gpu_host_mem_disallow_growth)
         if self._gpu is None:
@@ -93,11 +93,11 @@ class HostMemory:
         return self._make("gpu_host_bfc", source, limit, options)
 
     def close(self) -> None:
-        """Give all of it back."""
+        """Close both heaps."""
         while self._made:
             self._made.pop().close()
 
-    def _make(self, name: str, source: SubAllocator, limit: int, options: AllocatorOptions) -> Recorded:
-        made = self._logs.heap(name, source, limit, options, {"pinned": name == "gpu_host_bfc"})
+    def _make(self, name: str, source: SubAllocator, limit: int, options: AllocatorOptions) -> SessionHeap:
+        made = self._heaps.create(name, source, limit, options, {"pinned": name == "gpu_host_bfc"})
         self._made.append(made)
         return made
