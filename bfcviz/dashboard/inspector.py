@@ -9,11 +9,11 @@ from typing import Any, Final
 import ipywidgets as widgets
 import traitlets
 
-from bfcviz.dashboard import lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background.player import Player
 from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_size
-from bfcviz.dashboard.controls.export import Exporter
-from bfcviz.dashboard.controls.navigation import MOVES, Place, destination
+from bfcviz.dashboard.controls.export_row import Exporter
+from bfcviz.dashboard.controls.moves import MOVES, Place, destination
 from bfcviz.dashboard.controls.summary_text import Wording
 from bfcviz.dashboard.page.dispatch import hear
 from bfcviz.dashboard.page.widget import Message, PageSide
@@ -116,7 +116,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self._exporter = Exporter(names, self._draw, self._code)
         super().__init__(**{"_view_count": 0, **traits})
-        lifetime.free_unseen(self)
+        widget_lifetime.free_unseen(self)
         try:
             self.pool, self.theme = pool, theme
             self._open()
@@ -158,7 +158,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             return
         self._closed = True
         self._player.pause()
-        lifetime.close(self, *self._parts(), without=self._theirs)
+        widget_lifetime.close(self, *self._parts(), without=self._theirs)
         self.set_trait("children", ())
         for name in _FREED:
             self.__dict__.pop(name, None)
@@ -350,14 +350,14 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             before = [self.chunk_list.widget, self.event_list.widget]
             self._open()
             self._tabs.children = self._tab_contents()
-            lifetime.close(*before)
+            widget_lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None)
 
     def act(self, name: str) -> None:
         """Does what the button called `name` does; what cannot be done is said where the words are.
 
         Args:
-            name: of `bfcviz.dashboard.controls.navigation.MOVES`, or `play`, `whole`, `follow`, `unselect`.
+            name: of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `unselect`.
         """
         with self._complaining():
             if name in MOVES:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background import kernel
-from bfcviz.dashboard.background.drain import Drain
 from bfcviz.dashboard.background.frame_choice import Frame, Motion
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
+from bfcviz.dashboard.background.ring_reader import Drain
 from bfcviz.dashboard.background.status_line import Pulse
 from bfcviz.dashboard.background.workload import Work
 from bfcviz.dashboard.inspector import Inspector
@@ -85,7 +85,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
         self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
         super().__init__([self._bar, self.inspector], _view_count=0)
-        lifetime.free_unseen(self, self.inspector, beside=[self._menu])
+        widget_lifetime.free_unseen(self, self.inspector, beside=[self._menu])
         self._switch.observe(lambda _: self._switched(), "value")
         self._menu.observe(lambda _: self._change_heap(), "value")
         self.observe(self._seen, "_view_count")
@@ -195,7 +195,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.traces = []
         self._work = None
         self.inspector.close()
-        lifetime.close(self, self._menu)
+        widget_lifetime.close(self, self._menu)
         self.set_trait("children", ())
 
     # -- what happens ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.events.trace import Trace
 
@@ -64,7 +64,7 @@ class Series(widgets.VBox):  # type: ignore[misc]
         if self.inspector is not None:
             self.inspector.close()
             self.inspector = None
-        lifetime.close(self)
+        widget_lifetime.close(self)
         self.set_trait("children", ())
 
     def _choose(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.dashboard.background.drain import Drain
+from bfcviz.dashboard.background.ring_reader import Drain
 from bfcviz.dashboard.background.workload import Work
 from bfcviz.dashboard.live import numbered
 from bfcviz.dashboard.sources import name_of

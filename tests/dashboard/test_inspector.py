@@ -11,7 +11,7 @@ from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.background import player as player_module
-from bfcviz.dashboard.controls.export import Exporter
+from bfcviz.dashboard.controls.export_row import Exporter
 from bfcviz.dashboard.panels.figure_view import difference
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import EVENT, Kind

@@ -6,7 +6,7 @@ import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
-from bfcviz.dashboard.controls.navigation import MOVES
+from bfcviz.dashboard.controls.moves import MOVES
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.dashboard.panels.layouts import LAYOUTS
 from bfcviz.events.log import EventLog

@@ -6,7 +6,7 @@ from typing import Any, Final
 import ipywidgets as widgets
 import traitlets
 
-from bfcviz.dashboard.controls.navigation import MOVES, TARGETS
+from bfcviz.dashboard.controls.moves import MOVES, TARGETS
 from bfcviz.dashboard.panels.layouts import LAYOUTS
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.units import format_bytes, parse_bytes

@@ -7,7 +7,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.chunk_rows import COLUMNS, chunk_row
+from bfcviz.dashboard.tables.chunk_columns import COLUMNS, chunk_row
 from bfcviz.dashboard.tables.list_controls import Questions, Scroller, row, telling
 from bfcviz.dashboard.tables.table import ROWS, STYLE, Order, page_html
 from bfcviz.errors import BfcvizError

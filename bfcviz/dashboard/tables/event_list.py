@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.event_rows import COLUMNS, EventRows
+from bfcviz.dashboard.tables.event_columns import COLUMNS, EventRows
 from bfcviz.dashboard.tables.list_controls import Questions, Scroller, row, telling
 from bfcviz.dashboard.tables.table import ROWS, STYLE, page_html
 from bfcviz.errors import BfcvizError

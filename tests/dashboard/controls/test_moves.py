@@ -1,7 +1,7 @@
 import pytest
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.controls.navigation import ANY, MOVES, OF_CHUNK, OF_LABEL, TARGETS, Place, destination
+from bfcviz.dashboard.controls.moves import ANY, MOVES, OF_CHUNK, OF_LABEL, TARGETS, Place, destination
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import peak, worst_fragmentation

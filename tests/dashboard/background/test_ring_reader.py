@@ -5,7 +5,7 @@ import weakref
 
 from heaps import new_heap
 
-from bfcviz.dashboard.background.drain import LEAST_S, MOST_S, Drain, _look
+from bfcviz.dashboard.background.ring_reader import LEAST_S, MOST_S, Drain, _look
 from bfcviz.dashboard.sources import trace_of
 from bfcviz.events.log import EventLog
 
