@@ -30,6 +30,6 @@ def _close_widgets():
 
         from bfcviz.dashboard import widget_lifetime  # noqa: PLC0415
 
-        for dashboard in list(widget_lifetime._roots):
+        for dashboard in list(widget_lifetime.roots):
             dashboard.close()
         widget_lifetime.close(*_instances.values())

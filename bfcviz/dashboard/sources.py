@@ -1,4 +1,4 @@
-"""What can be watched: a heap, its log, a recording, a trace or its path, each as a Trace."""
+"""Make a Trace of a heap, its log, a recording, a trace, or a path."""
 
 import os
 import weakref
@@ -16,19 +16,19 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import keyframes
 from bfcviz.model.seeking.window_start import beginning
 
-# The allocator is told by what it has: pictures must not import it.
+# An allocator is recognised by its attributes: the dashboard must not import it.
 _HEAP: Final = ("log", "labels", "name", "limit", "options", "moment")
 
 
 def trace_of(source: Any, keep: int = KEEP) -> Trace:
-    """A trace that grows with the source, where that still grows.
+    """A trace of the source; it grows while the source does.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or the path of a recording or trace.
-        keep: events to keep at most of a heap that only has a ring in memory.
+        keep: most events to keep of a heap that has only a ring in memory.
 
     Raises:
-        BfcvizError: it is none of these, or cannot be read.
+        BfcvizError: the source is none of these, or cannot be read.
     """
     if isinstance(source, Trace):
         return source
@@ -43,20 +43,20 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
         recorded = _recorded(source.log)
         return _heap(source, keep) if recorded is None else recorded
     raise BfcvizError(
-        f"a {type(source).__name__} cannot be watched; give a BFCAllocator, an EventLog, a Recording, a Trace, or "
-        "the path of one"
+        f"cannot watch a {type(source).__name__}; give a BFCAllocator, an EventLog, a Recording, a Trace, or the path "
+        "of one"
     )
 
 
 def name_of(source: Any, trace: Trace) -> str:
-    """What to call it in a menu."""
+    """The name of the source in a menu."""
     if isinstance(name := getattr(source, "name", None), str) and not isinstance(source, os.PathLike):
         return name
     return trace.origin.source or trace.origin.pools[0].name
 
 
 def _recorded(log: EventLog) -> Trace | None:
-    """The recording that the log belongs to, which has everything."""
+    """The recording that the log belongs to, which has all events and labels; None for a log in memory."""
     if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
         return None
     return Trace.open(log.path.parent)
@@ -64,15 +64,17 @@ def _recorded(log: EventLog) -> Trace | None:
 
 def _heap(heap: Any, keep: int) -> Trace:
     pool = Pool(heap.name, heap.limit, vars(heap.options))
-    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_asking(heap), keep=keep)
+    return follow(
+        heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_state_reader(heap), keep=keep
+    )
 
 
-def _asking(heap: Any) -> Callable[[], Beginning | None]:
-    """Asks the heap for its state, without keeping it alive: its memory is not ours to hold."""
-    where, log = weakref.ref(heap), heap.log
+def _state_reader(heap: Any) -> Callable[[], Beginning | None]:
+    """Returns a function that reads the heap's state; it holds only a weak reference, so the heap can be freed."""
+    reference, log = weakref.ref(heap), heap.log
 
-    def ask() -> Beginning | None:
-        there = where()
-        return None if there is None else beginning(there.moment(), log)
+    def read() -> Beginning | None:
+        alive = reference()
+        return None if alive is None else beginning(alive.moment(), log)
 
-    return ask
+    return read

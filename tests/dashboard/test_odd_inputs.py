@@ -49,10 +49,10 @@ def looked_at_from_all_sides(inspector, steps):
             assert_fit_for_a_page(inspector)
     for number, colour in enumerate(COLOURINGS):
         inspector.colour = colour
-        inspector._tabs.selected_index = number % 3
+        inspector.tabs.selected_index = number % 3
         inspector.page_theme = ("light", "dark")[number % 2]
         inspector.width = (480, 700, 1100)[number % 3]
-    for button in inspector._controls.buttons.values():
+    for button in inspector.controls.buttons.values():
         button.click()
     assert_fit_for_a_page(inspector)
 
@@ -76,16 +76,16 @@ def test_thousands_of_regions_are_shown():
 def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
     trace = ODD["odd_labels"]()
     inspector = Inspector(trace, views="everything")
-    inspector._tabs.selected_index = 1
+    inspector.tabs.selected_index = 1
     for step in range(len(trace) + 1):
         inspector.step = step
         assert_fit_for_a_page(inspector)
-    chunks = inspector.study.model.chunks()
+    chunks = inspector.panel_data.model.chunks()
     for chunk in chunks[chunks["in_use"]]:
-        inspector._hear({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
-        assert "Handed at step" in inspector._wording._life.value
+        inspector.receive({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
+        assert f"step {int(chunk['born']) + 1:,}" in inspector.summary.life.value
         assert_fit_for_a_page(inspector)
-    inspector._exporter.toggle_code()
+    inspector.export_row.toggle_code()
     assert_fit_for_a_page(inspector)
 
 
@@ -97,7 +97,7 @@ def test_an_incomplete_trace_says_so_and_why(status):
     whole = busy_trace(20)
     origin = Origin(status=status, reasons=("it broke <off>", "a disk was full"), pools=whole.origin.pools)
     inspector = Inspector(Trace.from_events(whole.read(0, len(whole)), whole.labels, origin))
-    said = inspector._wording._notice
+    said = inspector.summary.notice
     assert said.layout.display is None
     assert f"This trace is {status}" in said.value
     assert "it broke &lt;off&gt;; a disk was full" in said.value
@@ -109,7 +109,7 @@ def test_a_trace_as_it_should_be_needs_no_notice(status):
 
 
 def test_a_complete_trace_has_no_empty_line():
-    assert Inspector(busy_trace(20))._wording._notice.layout.display == "none"
+    assert Inspector(busy_trace(20)).summary.notice.layout.display == "none"
 
 
 # -- a trace that grows ------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_the_first_step_is_the_first_that_is_kept():
     for move in ("first", "back"):
         inspector.act(move)
         assert inspector.step == trace.first
-    inspector._hear({"do": "zoom", "ranges": {"2": {"x": [-9e9, -8e9], "y": [0, 1]}}})
+    inspector.receive({"do": "zoom", "ranges": {"2": {"x": [-9e9, -8e9], "y": [0, 1]}}})
     assert inspector.look.steps[0] >= trace.first
     assert_fit_for_a_page(inspector)
 
@@ -200,21 +200,21 @@ def test_no_message_raises_or_leaves_it_unable_to_draw(name, messages):
         if number % 50 == 0:
             inspector.act("whole")
             inspector.axis = ("step", "time")[number // 50 % 2]
-        inspector._hear(message)
+        inspector.receive(message)
     assert_fit_for_a_page(inspector)
     inspector.act("whole")
-    inspector._hear({"do": "step", "step": 0})
+    inspector.receive({"do": "step", "step": 0})
     assert inspector.step == 0
 
 
 def test_nonsense_is_named():
     inspector = Inspector(busy_trace(20), 5)
-    inspector._hear({"do": "step", "step": "<b>"})
+    inspector.receive({"do": "step", "step": "<b>"})
     assert inspector.step == 5
-    assert "&lt;b&gt;" in inspector._wording._event.value
-    assert "no whole number" in inspector._wording._event.value
-    inspector._hear({"do": "explode"})
-    assert "explode" in inspector._wording._event.value
+    assert "&lt;b&gt;" in inspector.summary.event.value
+    assert "whole number" in inspector.summary.event.value
+    inspector.receive({"do": "explode"})
+    assert "explode" in inspector.summary.event.value
 
 
 def test_a_zoom_of_axes_that_are_hidden_is_not_held_against_the_others():
@@ -224,5 +224,5 @@ def test_a_zoom_of_axes_that_are_hidden_is_not_held_against_the_others():
         "6": {"x": [None, None], "y": [0, 1]},
         "99": {"x": [0, 1], "y": [0, 1]},
     }
-    inspector._hear({"do": "zoom", "ranges": shown})
+    inspector.receive({"do": "zoom", "ranges": shown})
     assert inspector.look.map_window is not None

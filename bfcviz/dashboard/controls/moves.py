@@ -1,4 +1,4 @@
-"""Where each button and key of a dashboard leads: from a step to a step, and no widget."""
+"""The step that each button and key of a dashboard goes to; uses no widgets."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -13,33 +13,33 @@ ANY: Final = "any event"
 OF_CHUNK: Final = "event of this chunk"
 OF_LABEL: Final = "event of this label"
 TARGETS: Final = (ANY, *(kind.name for kind in Kind), OF_CHUNK, OF_LABEL)
-"""What next and previous can look for."""
+"""The events that next and previous can go to."""
 
 MOVES: Final = {
-    "first": "first: before the first event that is known (Home)",
+    "first": "first: before the first event that is kept (Home)",
     "back": "back: undo one event (left arrow)",
     "forward": "forward: apply one event (right arrow)",
     "last": "last: after the last event (End)",
-    "previous": "go to the previous one (Shift N)",
-    "next": "go to the next one (N)",
-    "oom": "go to the next request that failed (O)",
+    "previous": 'previous event of the kind chosen in "go to" (Shift N)',
+    "next": 'next event of the kind chosen in "go to" (N)',
+    "oom": "go to the next failed request (O)",
     "worst": "go to the highest external fragmentation (W)",
     "peak": "go to the most bytes in use (K)",
 }
-"""Every move by its name, and what it does."""
+"""Name of a move -> its tooltip."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a person is.
+class Position:
+    """The step shown, and what is selected.
 
     Attributes:
-        trace: the trace looked at.
-        pool: the heap of it.
+        trace: the trace shown.
+        pool: number of its heap.
         step: the step shown.
         target: one of `TARGETS`.
-        handle: of the selected chunk; None where none is.
-        label: of the selected chunk; None where none is, or it has none.
+        handle: of the selected chunk; None if no chunk is selected.
+        label: of the selected chunk; None if no chunk is selected, or it has no label.
     """
 
     trace: Trace
@@ -50,64 +50,62 @@ class Place:
     label: int | None = None
 
 
-def destination(move: str, place: Place) -> int:
-    """The step that the move leads to.
+def destination(move: str, position: Position) -> int:
+    """The step that the move goes to.
 
     Raises:
-        BfcvizError: it leads nowhere; says why.
+        BfcvizError: there is no such step; says why.
     """
-    return _MOVES[move](place)
+    return _MOVES[move](position)
 
 
-def _step(place: Place, kinds: Collection[Kind], *, forward: bool) -> int:
-    """The next or previous step of an event of `kinds`, and of the place's chunk or label if it is after those."""
-    chunk = _needed(place.handle, "chunk") if place.target == OF_CHUNK else None
-    label = _needed(place.label, "label") if place.target == OF_LABEL else None
-    look = next_step if forward else previous_step
-    found = look(place.trace, place.step, kinds, place.pool, chunk=chunk, label=label)
+def _step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
+    """The next or previous step of an event of `kinds`, and of the chunk or label if the target is one of these."""
+    chunk = _required(position.handle, "chunk") if position.target == OF_CHUNK else None
+    label = _required(position.label, "label") if position.target == OF_LABEL else None
+    find = next_step if forward else previous_step
+    found = find(position.trace, position.step, kinds, position.pool, chunk=chunk, label=label)
     if found is None:
-        which = (
-            f"{place.target} event" if place.target in Kind.__members__ else place.target.removeprefix("any ")
-        )
-        where = "further {} after" if forward else "earlier {} before"
-        raise BfcvizError(f"there is no {where.format(which)} this step")
+        target = position.target
+        which = f"{target} event" if target in Kind.__members__ else target.removeprefix("any ")
+        raise BfcvizError(f"there is no {which} {'after' if forward else 'before'} this step")
     return found
 
 
-def _needed(value: int | None, what: str) -> int:
+def _required(value: int | None, what: str) -> int:
     if value is None:
         raise BfcvizError(f"no {what} is selected: click a chunk in the region map first")
     return value
 
 
-def _kinds(place: Place) -> Collection[Kind]:
-    return [Kind[place.target]] if place.target in Kind.__members__ else list(Kind)
+def _kinds(position: Position) -> Collection[Kind]:
+    return [Kind[position.target]] if position.target in Kind.__members__ else list(Kind)
 
 
-def _one(place: Place, *, forward: bool) -> int:
-    """The very next or previous event of this pool; at an end, the end."""
-    look = next_step if forward else previous_step
-    found = look(place.trace, place.step, list(Kind), place.pool)
+def _one(position: Position, *, forward: bool) -> int:
+    """The step of the next or previous event of this pool; past the last one, the end of the trace."""
+    find = next_step if forward else previous_step
+    found = find(position.trace, position.step, list(Kind), position.pool)
     if found is None:
-        return len(place.trace) if forward else place.trace.first
+        return len(position.trace) if forward else position.trace.first
     return found
 
 
-def _oom(place: Place) -> int:
-    found = next_step(place.trace, place.step, [Kind.OOM], place.pool)
+def _oom(position: Position) -> int:
+    found = next_step(position.trace, position.step, [Kind.OOM], position.pool)
     if found is None:
-        raise BfcvizError("there is no further OOM event after this step")
+        raise BfcvizError("there is no OOM event after this step")
     return found
 
 
-_MOVES: Final[dict[str, Callable[[Place], int]]] = {
-    "first": lambda place: place.trace.first,
-    "back": lambda place: _one(place, forward=False),
-    "forward": lambda place: _one(place, forward=True),
-    "last": lambda place: len(place.trace),
-    "previous": lambda place: _step(place, _kinds(place), forward=False),
-    "next": lambda place: _step(place, _kinds(place), forward=True),
+_MOVES: Final[dict[str, Callable[[Position], int]]] = {
+    "first": lambda position: position.trace.first,
+    "back": lambda position: _one(position, forward=False),
+    "forward": lambda position: _one(position, forward=True),
+    "last": lambda position: len(position.trace),
+    "previous": lambda position: _step(position, _kinds(position), forward=False),
+    "next": lambda position: _step(position, _kinds(position), forward=True),
     "oom": _oom,
-    "worst": lambda place: worst_fragmentation(place.trace, place.pool),
-    "peak": lambda place: peak(place.trace, place.pool),
+    "worst": lambda position: worst_fragmentation(position.trace, position.pool),
+    "peak": lambda position: peak(position.trace, position.pool),
 }

@@ -160,7 +160,7 @@ def test_without_a_loop_a_task_is_refused():
 
 @pytest.mark.parametrize(("rate", "budget"), [(0, 0.05), (10, 0), (10, 1.5), (1e9, 0.05)])
 def test_what_cannot_be_is_refused(rate, budget):
-    with pytest.raises(BfcvizError, match="pictures a second"):
+    with pytest.raises(BfcvizError, match="frames/s"):
         Renderer(Frames(), rate=rate, budget=budget)
 
 

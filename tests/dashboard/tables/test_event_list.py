@@ -85,12 +85,12 @@ def test_filters_say_how_many_are_left_and_why(listed, trace):
     assert listed.found.tolist() == wanted.tolist()
     assert count(listed) == f"{len(wanted)} of {len(trace)} events: kind SPLIT or OOM"
     assert set(column(listed, "kind")) <= {"SPLIT", "OOM"}
-    type_into(listed.questions.least, "64 KiB")
+    type_into(listed.filters.least, "64 KiB")
     assert count(listed).endswith("events: kind SPLIT or OOM, size at least 64.0 KiB")
 
 
 def test_labels_are_searched(listed):
-    type_into(listed.questions.text, "LAYER_2/")
+    type_into(listed.filters.text, "LAYER_2/")
     assert set(column(listed, "label")) == {"layer_2/MatMul"}
     assert "label contains 'LAYER_2/'" in count(listed)
 
@@ -107,40 +107,40 @@ def test_an_event_that_is_filtered_out_is_missed_aloud(listed, trace):
 
 @pytest.mark.parametrize("text", ["64 KB?", "-1", "lots", "9" * 400])
 def test_a_bad_size_is_told_beside_the_box_and_nothing_is_lost(listed, text):
-    type_into(listed.questions.least, "64 KiB")
+    type_into(listed.filters.least, "64 KiB")
     before = listed.page.value
-    type_into(listed.questions.least, text)
-    assert "role='alert'" in listed.questions.least.wrong.value
+    type_into(listed.filters.least, text)
+    assert "role='alert'" in listed.filters.least.error.value
     assert listed.page.value == before
     assert "at least 64.0 KiB" in count(listed)
-    type_into(listed.questions.least, "")
-    assert listed.questions.least.wrong.value == ""
+    type_into(listed.filters.least, "")
+    assert listed.filters.least.error.value == ""
     assert count(listed).startswith("All")
 
 
 def test_a_bad_size_cannot_inject(listed):
-    type_into(listed.questions.most, "<img src=x onerror=alert(1)>")
-    assert "<img" not in listed.questions.most.wrong.value
+    type_into(listed.filters.most, "<img src=x onerror=alert(1)>")
+    assert "<img" not in listed.filters.most.error.value
 
 
 def test_threads_are_numbers(listed):
-    type_into(listed.questions.thread, "0")
+    type_into(listed.filters.thread, "0")
     assert count(listed).endswith("events: thread 0")
-    type_into(listed.questions.thread, "main")
-    assert "whole number" in listed.questions.thread.wrong.value
-    type_into(listed.questions.thread, "99999999999")
+    type_into(listed.filters.thread, "main")
+    assert "whole number" in listed.filters.thread.error.value
+    type_into(listed.filters.thread, "99999999999")
     assert count(listed).startswith("0 of")
     assert page(listed).rows == []
 
 
 def test_show_all_clears_every_filter_in_one_search(listed, trace, monkeypatch):
     listed.kinds[Kind.FREE].value = True
-    type_into(listed.questions.text, "layer")
-    type_into(listed.questions.most, "1 MiB")
+    type_into(listed.filters.text, "layer")
+    type_into(listed.filters.most, "1 MiB")
     searches = []
     search = module.matching
     monkeypatch.setattr(module, "matching", lambda *a, **k: searches.append(1) or search(*a, **k))
-    listed._clear()
+    listed.clear()
     assert count(listed) == f"All {len(trace)} events"
     assert searches == [1]
 
@@ -156,7 +156,7 @@ def test_scrolling_stops_at_both_ends(listed, trace):
 
 
 def test_buttons_and_slider_scroll(listed, trace):
-    buttons, slider = listed._scroller.buttons, listed._scroller.slider
+    buttons, slider = listed.scroller.buttons, listed.scroller.slider
     buttons["down"].click()
     assert (column(listed, "step")[0], slider.value) == ("15", 14)
     buttons["up"].click()
@@ -202,7 +202,7 @@ def test_an_empty_trace_has_a_table_without_rows():
     listed.show(0)
     assert page(listed).rows == []
     assert count(listed) == "All 0 events"
-    assert listed._scroller.slider.disabled
+    assert listed.scroller.slider.disabled
 
 
 def two_pools():
@@ -278,13 +278,13 @@ def test_a_newer_question_ends_the_search_before_it(listed, monkeypatch):
         asked.append(arguments[2].text)
         if len(asked) == 1:
             assert progress(1)
-            listed.questions.text.value = "second"
+            listed.filters.text.value = "second"
             listed._search()
             assert not progress(2)
         return np.array([len(asked)], np.uint32)
 
     monkeypatch.setattr(module, "matching", matching)
-    type_into(listed.questions.text, "first")
+    type_into(listed.filters.text, "first")
     assert asked == ["first", "second"]
     assert listed.found.tolist() == [2]
     assert "'second'" in count(listed)
@@ -298,10 +298,10 @@ def test_a_long_search_says_how_far_it_is(listed, monkeypatch):
         said.append(count(listed))
         return np.zeros(0, np.uint32)
 
-    monkeypatch.setattr(module, "_PATIENCE_S", -1)
+    monkeypatch.setattr(module, "_PROGRESS_S", -1)
     monkeypatch.setattr(module, "matching", matching)
-    type_into(listed.questions.text, "x")
-    assert said == ["looked through 500 of 609 events …"]
+    type_into(listed.filters.text, "x")
+    assert said == ["searched 500 of 609 events …"]
     assert count(listed).startswith("0 of 609")
 
 
@@ -314,7 +314,7 @@ def test_events_that_cannot_be_read_are_told(listed, trace, monkeypatch):
     listed.scroll(5)
     assert "role='alert'" in listed.count.value
     assert count(listed) == "event 7 is <odd>"
-    type_into(listed.questions.text, "x")
+    type_into(listed.filters.text, "x")
     assert count(listed) == "event 7 is <odd>"
     assert listed.page.value == before
 
