@@ -1,4 +1,4 @@
-"""From log to picture an event is copied at most twice: "The path of one event" in bfcviz/README.md draws it."""
+"""An event is copied at most twice from log to picture: see "The path of one event" in bfcviz/README.md."""
 
 import ast
 import re

@@ -16,7 +16,6 @@ from bfcviz.dashboard.panels.figure_view import difference
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
-from bfcviz.model.explain.text.event import explain
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +85,6 @@ def test_buttons_walk(inspector):
     assert inspector.step == 0
 
 
-def test_buttons_that_lead_nowhere_are_grey(inspector):
-    buttons = inspector.controls.buttons
-    assert buttons["back"].disabled
-    assert buttons["first"].disabled
-    assert not buttons["forward"].disabled
-    inspector.step = 609
-    assert buttons["forward"].disabled
-    assert not buttons["back"].disabled
-
-
 @pytest.mark.parametrize("kind", [Kind.SPLIT, Kind.MERGE, Kind.EXTEND, Kind.OOM])
 def test_next_and_previous_go_to_the_events_of_the_chosen_kind(inspector, trace, kind):
     inspector.step = 20
@@ -131,15 +120,6 @@ def test_it_finds_the_worst_and_the_peak(inspector):
     )
 
 
-def test_slider_and_number_follow_and_lead(inspector):
-    inspector.step = 42
-    assert inspector.controls.slider.value == inspector.controls.step.value == 42
-    inspector.controls.slider.value = 43
-    assert inspector.step == inspector.controls.step.value == 43
-    inspector.controls.step.value = 44
-    assert inspector.step == inspector.controls.slider.value == 44
-
-
 def test_each_step_is_drawn_once(inspector, monkeypatch):
     shown = []
     monkeypatch.setattr(inspector.view, "show", lambda *_, **__: shown.append(inspector.step))
@@ -156,24 +136,6 @@ def test_a_step_outside_the_trace_is_refused(inspector, step):
     assert inspector.step == 7
     with pytest.raises(traitlets.TraitError):
         Inspector(busy_trace(), step)
-
-
-def test_the_words_are_those_of_the_event_and_cannot_inject():
-    heap = PlainHeap(64 * MiB)
-    heap.allocate(MiB, "<img src=x onerror=alert(1)>")
-    trace = heap.trace()
-    inspector = Inspector(trace, 3)
-    assert "<img" in explain(trace, 2)
-    assert "<img" not in words(inspector)
-    assert "&lt;img src=x onerror=alert(1)&gt;" in words(inspector)
-
-
-def test_the_numbers_carry_their_definitions(inspector):
-    inspector.step = 300
-    assert re.search(
-        r"external fragmentation \d+\.\d% \(1 - largest free chunk / free\)",
-        inspector.summary.numbers.value,
-    )
 
 
 def test_the_touched_chunk_is_outlined(inspector):
@@ -250,10 +212,6 @@ def test_another_trace_is_followed_where_the_last_one_was(trace):
     assert (inspector.step, inspector.follow) == (len(trace), True)
 
 
-def test_one_pool_needs_no_menu(inspector):
-    assert inspector.controls.pool.layout.display == "none"
-
-
 def test_play_goes_on_until_paused(inspector, monkeypatch):
     monkeypatch.setattr(player_module, "FRAME_S", 0.0)
     monkeypatch.setattr(player_module, "YIELD_S", 0.0)
@@ -312,12 +270,3 @@ def test_an_export_that_fails_says_why():
     exporter = ExportRow({"map": "map"}, fail)
     exporter.buttons[".png"].click()
     assert "install &lt;this&gt;" in exporter.link.value
-
-
-def test_the_size_asked_about_may_be_text(trace):
-    shown = Inspector(trace, wanted="1MiB")
-    assert shown.wanted == shown.look.wanted == 1 << 20
-    shown.wanted = "2 MiB"
-    assert shown.look.wanted == 2 << 20
-    with pytest.raises(traitlets.TraitError, match="wanted='much'"):
-        shown.wanted = "much"

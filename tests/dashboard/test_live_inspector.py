@@ -1,4 +1,4 @@
-"""LiveDashboard with the real Inspector, on a heap whose first steps are long gone."""
+"""LiveDashboard with the real Inspector, on a heap whose first events were dropped."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_it_follows_through_gaps_and_over_the_edge_of_what_is_kept(live, views):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.views = views
-    for times in (20, 150, 600, 20):  # more of the same, what is kept moves on, a gap
+    for times in (20, 150, 600, 20):  # some events, the window moves, a gap
         first = dashboard.trace.first
         work(heap, times)
         dashboard.refresh()
@@ -47,7 +47,7 @@ def test_it_follows_through_gaps_and_over_the_edge_of_what_is_kept(live, views):
     assert dashboard.trace.first > 1000
 
 
-def test_who_looks_back_stays_until_that_step_is_gone(live):
+def test_an_earlier_step_stays_until_it_is_dropped(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.step = step = dashboard.trace.first + 300
@@ -61,7 +61,7 @@ def test_who_looks_back_stays_until_that_step_is_gone(live):
 
 
 @pytest.mark.parametrize("move", [*MOVES, "whole", "unselect"])
-def test_every_move_ends_at_a_step_that_is_there(live, move):
+def test_every_move_ends_at_an_existing_step(live, move):
     _, dashboard = live
     for step in (dashboard.trace.first, dashboard.trace.first + 5, len(dashboard.trace)):
         dashboard.inspector.step = step
@@ -70,7 +70,7 @@ def test_every_move_ends_at_a_step_that_is_there(live, move):
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_every_figure_can_be_had_of_what_is_kept(live, name):
+def test_every_figure_can_be_drawn_of_the_events_kept(live, name):
     _, dashboard = live
     for step in (dashboard.trace.first, len(dashboard.trace)):
         dashboard.inspector.step = step
@@ -81,7 +81,7 @@ def moving_map(dashboard):
     return dashboard.inspector.view.panels["region_map"].traces[0]["source"]
 
 
-def test_at_work_the_map_alone_moves_and_at_rest_there_is_all(live):
+def test_an_active_heap_redraws_only_the_map_and_an_idle_one_everything(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
@@ -101,7 +101,7 @@ def test_at_work_the_map_alone_moves_and_at_rest_there_is_all(live):
     assert len(hover["hovertemplate"]) > len(kept)
 
 
-def test_a_persons_move_ends_the_moving_picture(live):
+def test_a_move_by_the_user_ends_the_moving_map(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
@@ -116,7 +116,7 @@ def test_a_persons_move_ends_the_moving_picture(live):
 
 
 @pytest.mark.parametrize("change", [{"views": "time"}, {"colour": "age"}])
-def test_what_events_cannot_bring_up_to_date_takes_the_whole_picture(live, change):
+def test_other_views_and_colours_need_the_whole_frame(live, change):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.set_trait(*next(iter(change.items())))
@@ -126,7 +126,7 @@ def test_what_events_cannot_bring_up_to_date_takes_the_whole_picture(live, chang
     assert not inspector.draw_moving_map()
 
 
-def test_zoomed_in_the_map_is_exact_also_at_work(live):
+def test_a_zoomed_map_is_exact_also_for_an_active_heap(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.look = replace(inspector.look, map_window=MapWindow((0.0, 65536.0), (0.0, 1.0)))
@@ -137,8 +137,8 @@ def test_zoomed_in_the_map_is_exact_also_at_work(live):
     assert inspector.view.panels["region_map"].traces[0]["visible"] is False
 
 
-def test_a_region_that_grows_in_place_is_no_trouble():
-    """What it grows by has no place on the moving map, which goes on."""
+def test_the_moving_map_survives_a_region_that_grows_in_place():
+    """The moving map does not show the new bytes, and continues."""
     heap = new_heap(1 << 40, SimulatedSubAllocator(supports_coalescing=True), allow_growth=True)
     dashboard = LiveDashboard(heap, start=False)
     inspector = dashboard.inspector
@@ -154,12 +154,12 @@ def test_a_region_that_grows_in_place_is_no_trouble():
 
 
 @pytest.mark.parametrize("colour", ["label", "thread", "stream"])
-def test_what_comes_after_a_gap_has_a_colour(live, colour):
+def test_events_after_a_gap_have_a_colour(live, colour):
     heap, dashboard = live
     inspector = dashboard.inspector
     for address in heap.memory_map()["address"][heap.memory_map()["in_use"]].tolist():
         heap.free(address)
-    for number in range(3000):  # a gap: what is known begins anew, with two labels
+    for number in range(3000):  # a gap: the model starts again, with two labels
         heap.free(heap.allocate(1000, label=f"op{number % 2}"))
     dashboard.trace.refresh()
     assert dashboard.trace.origin.status is Status.DEGRADED
@@ -176,7 +176,7 @@ def test_what_comes_after_a_gap_has_a_colour(live, colour):
     assert classes.max() < len(colours.names)
 
 
-def test_what_was_lost_takes_the_whole_picture(live):
+def test_lost_events_need_the_whole_frame(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
@@ -186,7 +186,7 @@ def test_what_was_lost_takes_the_whole_picture(live):
     assert not inspector.draw_moving_map()
 
 
-def test_a_pause_shows_all_of_where_it_stands(live):
+def test_a_pause_draws_the_whole_frame(live):
     heap, dashboard = live
     for _ in range(3):
         work(heap, 5)
@@ -196,5 +196,5 @@ def test_a_pause_shows_all_of_where_it_stands(live):
     assert not dashboard.inspector.panel_data.moving
     assert dashboard.inspector.step == len(dashboard.trace)
     work(heap, 5)
-    assert dashboard.draw_frame()  # was under way when the pause came
+    assert dashboard.draw_frame()  # in progress when the pause came
     assert dashboard.inspector.step == len(dashboard.trace)

@@ -1,4 +1,4 @@
-"""What frees a dashboard: closed, or no longer in a page and in no variable."""
+"""A dashboard is freed when it is closed, or when no page and no variable refers to it."""
 
 import ctypes
 import gc
@@ -71,19 +71,19 @@ KINDS = [inspector, live, watched, series]
 
 
 def used(make, trace):
-    """Makes one, closes it; weak references to it and its parts."""
+    """Make one and close it; return weak references to it and its parts."""
     made, parts = make(trace)
     made.close()
     return [weakref.ref(each) for each in (made, *parts)]
 
 
 def counted():
-    """What is there: widgets, comms, threads."""
+    """Numbers of widgets, comms and threads."""
     return len(_instances), len(comm.get_comm_manager().comms), threading.active_count()
 
 
 def memory():
-    """Bytes that this process has in memory."""
+    """Resident memory of this process, in bytes."""
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -118,7 +118,7 @@ def test_closed_and_still_in_a_variable_it_keeps_no_more_than_its_shell(make, tr
     references = [weakref.ref(each) for each in parts if each is not trace]
     del parts
     made.close()
-    made.close()  # twice is as good as once
+    made.close()  # a second close does nothing
     assert {id(each) for each in alive(references)} <= set(shells)
     assert made.comm is None
 
@@ -183,7 +183,7 @@ def test_a_link_to_one_that_stays_is_ended(link, trace):
 
 
 def tell_views(widget, count):
-    """As the page does when a view of it comes or goes."""
+    """As the page does when a view of it appears or disappears."""
     data = {"method": "update", "state": {"_view_count": count}, "buffer_paths": []}
     comm.get_comm_manager().comms[widget.model_id].handle_msg({"content": {"data": data}, "buffers": []})
 
@@ -231,7 +231,7 @@ def test_unseen_but_in_a_variable_it_hears_the_page(trace):
 
 
 def test_unseen_but_in_a_variable_a_page_that_is_loaded_again_gets_it(trace):
-    """A new page asks for every widget there is; it cannot show one that it was not told of."""
+    """A new page requests all widgets; it cannot show a widget that is missing in the answer."""
     made, _ = inspector(trace)
     tell_views(made, 1)
     before = widgets.Widget.get_manager_state()["state"]

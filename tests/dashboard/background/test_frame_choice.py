@@ -5,7 +5,7 @@ from bfcviz.dashboard.background.frame_choice import IDLE_S, WHOLE_S, Frame, Fra
 
 
 class Clock:
-    """Stands in for `time`: passes only when told."""
+    """A stand-in for `time` that the test advances."""
 
     now = 100.0
 
@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 
 def frames(choice, clock, came, seconds=0.1, cost_s=0.01, **how):
-    """What is drawn, one frame after the other; `came`: a letter a frame, `.` where nothing came."""
+    """The frames drawn; `came`: one letter per frame, `.` if no event came."""
     drawn = []
     for letter in came:
         clock.now += seconds
@@ -32,13 +32,13 @@ def frames(choice, clock, came, seconds=0.1, cost_s=0.01, **how):
     return drawn
 
 
-def test_what_comes_after_a_rest_is_shown_whole(clock):
+def test_the_first_frame_after_idle_is_whole(clock):
     choice = FrameChoice()
     assert frames(choice, clock, "..x") == [Frame.NOTHING, Frame.NOTHING, Frame.WHOLE]
     assert not choice.moving
 
 
-def test_a_heap_at_work_is_a_moving_map_and_the_rest_once_a_second(clock):
+def test_an_active_heap_moves_the_map_and_the_rest_once_per_second(clock):
     choice = FrameChoice()
     drawn = frames(choice, clock, "x" * 31)
     assert drawn[0] is Frame.WHOLE
@@ -47,14 +47,14 @@ def test_a_heap_at_work_is_a_moving_map_and_the_rest_once_a_second(clock):
     assert choice.moving
 
 
-def test_dear_pictures_make_the_rest_rarer(clock):
+def test_expensive_frames_are_drawn_less_often(clock):
     cheap, dear = FrameChoice(), FrameChoice()
     assert frames(dear, clock, "x" * 50, cost_s=0.04).count(Frame.MOVING) < frames(
         cheap, clock, "x" * 50
     ).count(Frame.MOVING)
 
 
-def test_when_it_rests_the_whole_picture_comes_once(clock):
+def test_an_idle_heap_gets_one_whole_frame(clock):
     choice = FrameChoice()
     frames(choice, clock, "xxxx")
     drawn = frames(choice, clock, "." * 20)
@@ -63,25 +63,25 @@ def test_when_it_rests_the_whole_picture_comes_once(clock):
     assert not choice.moving
 
 
-def test_a_heap_at_work_is_known_however_seldom_it_is_looked_at(clock):
+def test_an_active_heap_is_recognised_at_a_low_frame_rate(clock):
     drawn = frames(FrameChoice(), clock, "xxx", seconds=3 * IDLE_S)
     assert drawn[1:] != [Frame.WHOLE] * 2
 
 
-def test_who_looks_back_gets_whole_pictures_once_a_second(clock):
+def test_an_earlier_step_is_redrawn_whole_once_per_second(clock):
     drawn = frames(FrameChoice(), clock, "x" * 30, followed=False)
     assert set(drawn) == {Frame.WHOLE, Frame.NOTHING}
     assert drawn.count(Frame.WHOLE) <= 4
 
 
-def test_the_end_shows_all(clock):
+def test_the_last_frame_is_whole(clock):
     choice = FrameChoice()
     frames(choice, clock, "xxx")
     assert frames(choice, clock, ".", ended=True) == [Frame.WHOLE]
     assert frames(choice, clock, ".", ended=True) == [Frame.NOTHING]
 
 
-def test_a_picture_that_failed_is_made_up_for(clock):
+def test_a_failed_frame_is_drawn_again(clock):
     choice = FrameChoice()
     clock.now += 1
     assert choice.due(came=True, followed=True) is Frame.WHOLE
