@@ -53,9 +53,9 @@ job
 RUNNING = (
     "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
 )
-SAID = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
-NEWER = f"([board, before]) => Number({SAID}[1].replaceAll(',', '')) > before"
-LONGER = f"([board, before]) => Number({SAID}[2].replaceAll(',', '')) > before"
+STEP_TEXT = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
+NEWER = f"([board, before]) => Number({STEP_TEXT}[1].replaceAll(',', '')) > before"
+LONGER = f"([board, before]) => Number({STEP_TEXT}[2].replaceAll(',', '')) > before"
 
 # The images of the region map that were seen, and how often plotly has drawn.
 COUNT = """plot => {
