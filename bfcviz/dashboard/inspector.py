@@ -205,9 +205,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         model, chosen = self.panel_data.model, self.look.selected
         model.seek(self.step)
         panels = self.panel_data.panels(names_in(self.views), self.look)
-        self.view.show(
-            panels, self.views, self.look.paints, self.width
-        )  # first: the page takes longest for it
+        # First, since the page takes longest for it.
+        self.view.show(panels, self.views, self.look.paints, self.width)
         self._show_controls()
         self.summary.show(model, self.panel_data.search(), None if chosen is None else life_of(model, chosen))
         self._show_list()
@@ -218,9 +217,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         controls.show_step(self.step)
         controls.show_following(self.follow, growing=self._trace.following)
         ahead, behind = self.step < self._last, self.step > first
-        controls.set_enabled(
-            {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
-        )
+        enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
+        controls.set_enabled(enabled)
 
     def _show_list(self) -> None:
         """Show the list in the open tab; the others are updated when their tab is opened."""
