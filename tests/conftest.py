@@ -25,11 +25,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
 def _close_widgets():
     """Close the dashboards that a test left open: else they close while Python unloads its modules."""
     yield
-    if "bfcviz.dashboard.lifetime" in sys.modules:
+    if "bfcviz.dashboard.widget_lifetime" in sys.modules:
         from ipywidgets.widgets.widget import _instances  # noqa: PLC0415
 
-        from bfcviz.dashboard import lifetime  # noqa: PLC0415
+        from bfcviz.dashboard import widget_lifetime  # noqa: PLC0415
 
-        for dashboard in list(lifetime._roots):
+        for dashboard in list(widget_lifetime.roots):
             dashboard.close()
-        lifetime.close(*_instances.values())
+        widget_lifetime.close(*_instances.values())

@@ -1,8 +1,8 @@
-"""ipywidgets around the figures: a trace comes in, a view in the notebook comes out.
+"""ipywidgets around the figures. Input: a trace. Output: an interactive view in the notebook.
 
-`Inspector` steps through a trace and asks the model for everything it shows; `LiveDashboard` is the same for a
-heap at work. May import figures, model and what those import; besides figures the only place for plotly, and
-altogether the only one for ipywidgets.
+`Inspector` steps through a trace and gets everything it shows from the model. `LiveDashboard` follows an active heap
+with an Inspector. May import figures, model and what those import. Only figures/ and dashboard/ import plotly; only
+dashboard/, and what watching/ adds to it, imports ipywidgets.
 """
 
 from bfcviz.dashboard.inspector import Inspector

@@ -1,4 +1,4 @@
-"""follow: a LiveDashboard of a recording that another process writes, or is about to."""
+"""follow: a LiveDashboard of a recording that another process writes, or will write."""
 
 import os
 from pathlib import Path
@@ -17,16 +17,16 @@ def follow(path: str | os.PathLike[str], *, wait_s: float = WAIT_S, **options: A
 
         bfcviz.follow("run.bfc")    # beside `bfcviz record -o run.bfc -- python train.py`
 
-    It shows what was recorded so far, goes on with it, and says when the process ended or was killed.
+    It shows the events recorded so far, follows new ones, and says when the process ended or was killed.
 
     Args:
         path: the recording's folder.
-        wait_s: seconds to wait for a recording that has not begun.
-        options: of the LiveDashboard.
+        wait_s: seconds to wait for a recording that has not started.
+        options: arguments of LiveDashboard.
 
     Raises:
-        FileError: the path is no recording.
-        BfcvizError: none has begun in that time.
+        FileError: the path is not a recording.
+        BfcvizError: no recording started within `wait_s`.
     """
     await_recording(Path(path), wait_s)
     return LiveDashboard(path, **options)

@@ -1,4 +1,4 @@
-"""LiveDashboard: the Inspector of a heap that is at work, always at its newest event unless somebody looks back."""
+"""LiveDashboard: the Inspector of an active heap; it shows the newest event until the user goes back."""
 
 import time
 import weakref
@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import lifetime
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background import kernel
-from bfcviz.dashboard.background.drain import Drain
-from bfcviz.dashboard.background.frame_choice import Frame, Motion
+from bfcviz.dashboard.background.frame_choice import Frame, FrameChoice
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
-from bfcviz.dashboard.background.status_line import Pulse
-from bfcviz.dashboard.background.workload import Work
+from bfcviz.dashboard.background.ring_reader import RingReader
+from bfcviz.dashboard.background.status_line import StatusLine
+from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
 from bfcviz.events.live_window import KEEP
@@ -27,28 +27,29 @@ T = TypeVar("T")
 class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     """A view of one or more heaps while they work, drawn by a thread beside them.
 
-    The heap's threads never wait for a picture: events are read from the heap's log, and the heap is asked for
-    its state only where the log has lost events (a lock of some microseconds). Pictures take at most `budget`
-    of a core on average: where they cost more, there are fewer. While events come one picture after the other,
-    the region map alone moves and the rest follows every second or two (see `motion`); when the heap rests, there
-    is all of it.
+    The heap's threads never wait for a frame: events are read from the heap's log, and the heap's state is read only
+    if the log has lost events (a lock of some microseconds). Frames take at most `budget` of a core on average: if
+    they cost more, fewer are drawn. While new events come in each frame, only the region map is redrawn, and the rest
+    follows every second or two (see `frame_choice`). When the heap is idle, everything is drawn.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.
-        rate: pictures a second, at most.
-        budget: share of one core that pictures may take.
-        keep: events kept of a heap that has only a ring in memory; 64 bytes each.
-        start: whether to begin at once; else `start()` does.
-        options: of the Inspector.
+        rate: most frames per second.
+        budget: share of one core that drawing may take.
+        keep: events to keep of a heap that has only a ring in memory; 64 bytes each.
+        start: whether to start now; else call `start()`.
+        options: arguments of the Inspector.
 
     Raises:
-        BfcvizError: a source that cannot be watched.
+        BfcvizError: a source that is not a heap, log, recording or trace, or cannot be read.
 
     Attributes:
-        inspector: the view itself.
-        traces: one for each source.
-        renderer: what draws; its `pace` tells the cost of a picture, its `error` what went wrong.
-        pictures: how many were made.
+        inspector: the view of the heap shown.
+        traces: the trace of each source.
+        renderer: draws the frames; its `pace` measures their cost, its `error` is the last failure.
+        pictures: number of frames drawn.
+        status: the status line, as HTML; `status_line` makes its text.
+        menu, pause_button: the menu of heaps, and the button that pauses.
     """
 
     def __init__(
@@ -63,46 +64,46 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     ) -> None:
         sources = list(source) if isinstance(source, list | tuple) else [source]
         if not sources:
-            raise BfcvizError("no heap was given to watch; give one, or a list of some")
+            raise BfcvizError("no heap to watch: the list is empty; give a heap, or a list of heaps")
         self.traces = [trace_of(each, keep) for each in sources]
         self._shown = 0
-        self._unseen = False
+        self._hidden = False
         self._length = len(self.traces[0])
-        self._motion = Motion()
-        self._drain = Drain(self.traces)
-        self._work: Work[Any] | None = None
+        self._frame_choice = FrameChoice()
+        self._ring_reader = RingReader(self.traces)
+        self._workload: Workload[Any] | None = None
         self.pictures = 0
-        self._pulse = Pulse()
-        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_ending_of(self))
+        self.status_line = StatusLine()
+        self.renderer = Renderer(_frame_of(self), rate=rate, budget=budget, ended=_end_of(self))
         self.inspector = Inspector(self.trace, follow=True, **options)
-        self._words = widgets.HTML()
-        self._words.add_class("bfcviz-live")
-        self._switch = widgets.ToggleButton(
-            value=False, description="pause", icon="pause", tooltip="pause the picture"
+        self.status = widgets.HTML()
+        self.status.add_class("bfcviz-live")
+        self.pause_button = widgets.ToggleButton(
+            value=False, description="pause", icon="pause", tooltip="pause drawing"
         )
         names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
-        self._menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
-        row = [self._switch, *([self._menu] if len(sources) > 1 else []), self._words]
+        self.menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
+        row = [self.pause_button, *([self.menu] if len(sources) > 1 else []), self.status]
         self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
         super().__init__([self._bar, self.inspector], _view_count=0)
-        lifetime.free_unseen(self, self.inspector, beside=[self._menu])
-        self._switch.observe(lambda _: self._switched(), "value")
-        self._menu.observe(lambda _: self._change_heap(), "value")
-        self.observe(self._seen, "_view_count")
+        widget_lifetime.free_unseen(self, self.inspector, beside=[self.menu])
+        self.pause_button.observe(lambda _: self._pause_changed(), "value")
+        self.menu.observe(lambda _: self._change_heap(), "value")
+        self.observe(self._views_changed, "_view_count")
         kernel.route([self])
-        self._say()
+        self._show_status()
         if start:
             self.start()
 
     @property
     def trace(self) -> Trace:
-        """What is shown.
+        """The trace shown.
 
         Raises:
             BfcvizError: the dashboard is closed.
         """
         if self.closed:
-            raise BfcvizError("this LiveDashboard is closed and has no trace any more; make a new one")
+            raise BfcvizError("this LiveDashboard is closed and has no trace; make a new one")
         return self.traces[self._shown]
 
     @property
@@ -110,37 +111,37 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """Whether `close` was called."""
         return not self.traces
 
-    # -- how it goes on --------------------------------------------------------------------------------------
+    # -- running and drawing ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Draw beside whatever runs, in a thread."""
-        self._drain.start()
+        """Start drawing in a thread, beside the workload."""
+        self._ring_reader.start()
         self.renderer.start()
 
     def stop(self) -> None:
-        """Draw and read nothing more until `start`, and show where it stands; a heap with a ring goes on unseen."""
+        """Stop drawing and reading until `start`, and show the current state; a heap with a ring may lose events."""
         self.renderer.stop()
-        self._drain.stop()
-        self._rest()
+        self._ring_reader.stop()
+        self._complete_frame()
 
     def pause(self) -> None:
-        """Draw nothing until `resume`; events are still read, up to `keep` of a heap with a ring."""
-        self._switch.value = True
+        """Stop drawing until `resume`; events are still read, up to `keep` of a heap with a ring."""
+        self.pause_button.value = True
 
     def resume(self) -> None:
-        """Go on after `pause`."""
-        self._switch.value = False
+        """Continue after `pause`."""
+        self.pause_button.value = False
 
     def refresh(self) -> bool:
-        """Take over what is new and show it all, now; returns whether more may come. From any thread."""
+        """Read new events and draw the whole frame now; return whether more may come. From any thread."""
         return self._show(now=True)
 
-    def _frame(self) -> bool:
-        """The renderer's picture: whichever is due; returns whether more may come."""
+    def draw_frame(self) -> bool:
+        """Draw the frame that is due, for the renderer; return whether more may come."""
         with self.inspector.lock:
             if self.closed:
                 return False
-            if self.renderer.paused:  # since this frame began: the whole picture is there already
+            if self.renderer.paused:  # since this frame began: the whole frame was drawn already
                 return self.trace.following
             return self._show(now=False)
 
@@ -150,121 +151,128 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
                 return False
             self.trace.refresh()
             before, self._length = self._length, len(self.trace)
-            came, going = self._length > before, self.trace.following
-            frame = self._motion.due(came=came, followed=self.inspector.follow, ended=now or not going)
+            came, growing = self._length > before, self.trace.following
+            frame = self._frame_choice.due(
+                came=came, followed=self.inspector.follow, ended=now or not growing
+            )
             if frame is not Frame.NOTHING:
                 self._draw(frame)
-            self._say()
-            return going
+            self._show_status()
+            return growing
 
     def _draw(self, frame: Frame) -> None:
         began = time.thread_time()
-        if frame is not Frame.GLANCE or not self.inspector.glance():
-            frame = Frame.MOVING if frame is Frame.GLANCE else frame
+        if frame is not Frame.MAP or not self.inspector.draw_moving_map():
+            frame = Frame.MOVING if frame is Frame.MAP else frame
             self.inspector.trace_grew(moving=frame is Frame.MOVING)
-        self._motion.drew(frame, time.thread_time() - began)  # not where it failed: the next makes up for it
+        self._frame_choice.drew(
+            frame, time.thread_time() - began
+        )  # not after a failure: the next frame draws it
         self.pictures += 1
 
-    def _rest(self) -> None:
-        """The whole picture of where it stands, where what is shown is only a part of it."""
+    def _complete_frame(self) -> None:
+        """Draw the whole frame if the last one drew only a part."""
         with self.inspector.lock:
-            if self._motion.moving and not self.closed:
+            if self._frame_choice.moving and not self.closed:
                 self._draw(Frame.WHOLE)
 
-    def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
-        """Run a workload in a thread of its own and leave this one free: clicks are then answered by any kernel.
+    def run(self, function: Callable[..., T], *arguments: Any) -> Workload[T]:
+        """Run a workload in a separate thread and keep this one free: then every kernel can handle clicks.
 
-        In a notebook pictures are made by the kernel's event loop meanwhile. `await` what this returns for the
-        result; what it raised is also said in the dashboard.
+        In a notebook the kernel's event loop draws the frames meanwhile. `await` the returned Workload for the
+        result. If the workload raises, the dashboard also shows the error.
         """
         self.renderer.stop()
-        self._drain.start()
+        self._ring_reader.start()
         try:
             self.renderer.start_task()
         except BfcvizError:  # a script: no event loop
             self.renderer.start()
-        self._work = Work(function, arguments, self._pulse.hurry)
-        return self._work
+        self._workload = Workload(function, arguments, self.status_line.hurry)
+        return self._workload
 
     def close(self) -> None:
-        """End it: no more pictures, the page forgets it, and what it kept is freed."""
-        if "_bar" not in self.__dict__ or self.closed:  # Python closes one as well that was refused
+        """Close it: stop drawing, remove it from the page, and free its memory."""
+        if "_bar" not in self.__dict__ or self.closed:  # Python also closes one whose __init__ raised
             return
         self.renderer.stop()
-        self._drain.stop()
+        self._ring_reader.stop()
         self.traces = []
-        self._work = None
+        self._workload = None
         self.inspector.close()
-        lifetime.close(self, self._menu)
+        widget_lifetime.close(self, self.menu)
         self.set_trait("children", ())
 
-    # -- what happens ----------------------------------------------------------------------------------------
+    # -- user actions and status -----------------------------------------------------------------------------
 
-    def _switched(self) -> None:
-        paused = self._switch.value
-        self._switch.description, self._switch.icon = ("go on", "play") if paused else ("pause", "pause")
-        self._let_draw()
+    def _pause_changed(self) -> None:
+        paused = self.pause_button.value
+        self.pause_button.description, self.pause_button.icon = (
+            ("resume", "play") if paused else ("pause", "pause")
+        )
+        self._pause_or_resume()
 
-    def _seen(self, change: dict[str, Any]) -> None:
-        """A view of it came or went: where the last one went, as when an output is cleared, nothing is drawn."""
-        self._unseen = change["new"] == 0
-        self._let_draw()
+    def _views_changed(self, change: dict[str, Any]) -> None:
+        """A view appeared or disappeared: without a view, such as after an output is cleared, nothing is drawn."""
+        self._hidden = change["new"] == 0
+        self._pause_or_resume()
 
-    def _let_draw(self) -> None:
-        if self._switch.value or self._unseen:
+    def _pause_or_resume(self) -> None:
+        if self.pause_button.value or self._hidden:
             self.renderer.pause()
-            self._rest()
+            self._complete_frame()
         else:
             self.renderer.resume()
 
     def _change_heap(self) -> None:
         with self.inspector.lock:
-            self._shown = self._menu.value
-            self._motion = Motion()
+            self._shown = self.menu.value
+            self._frame_choice = FrameChoice()
             self.trace.refresh()
             self._length = len(self.trace)
             self.inspector.change_trace(self.trace)
             kernel.route([self.inspector])  # its lists are new
 
-    def _say(self) -> None:
-        working = self._work is not None and not self._work.done
-        error = self.renderer.error or (None if self._work is None else self._work.error)
-        text = self._pulse.words(self.trace, self.pictures, error)
+    def _show_status(self) -> None:
+        working = self._workload is not None and not self._workload.done
+        error = self.renderer.error or (None if self._workload is None else self._workload.error)
+        text = self.status_line.text(self.trace, self.pictures, error)
         if text is None:
             return
         if not working and self.trace.following and not kernel.answers_while_busy():
-            text += f". {kernel.words()}"
-        self._words.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
+            text += f". {kernel.description()}"
+        self.status.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
 
-    def _ended(self) -> None:
+    def show_end(self) -> None:
+        """Show the last status line; called after the last frame."""
         if not self.closed:
-            self._pulse.hurry()
-            self._say()
+            self.status_line.hurry()
+            self._show_status()
 
 
 def numbered(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Names of heaps with their numbers, for a menu; with the number in the name where names alone do not tell."""
-    many = len(set(names)) < len(names)
-    return [(f"{name} ({number})" if many else name, number) for number, name in enumerate(names)]
+    """Names of heaps with their numbers, for a menu; if names repeat, each name includes its number."""
+    ambiguous = len(set(names)) < len(names)
+    return [(f"{name} ({number})" if ambiguous else name, number) for number, name in enumerate(names)]
 
 
 def _frame_of(dashboard: LiveDashboard) -> Callable[[], bool]:
-    """`refresh` for a renderer, whose thread must not keep a dashboard alive that nobody has any more."""
-    where = weakref.ref(dashboard)
+    """`draw_frame` for a renderer; a weak reference, so that its thread does not keep an unused dashboard alive."""
+    reference = weakref.ref(dashboard)
 
     def frame() -> bool:
-        there = where()
-        return there is not None and there._frame()  # noqa: SLF001
+        alive = reference()
+        return alive is not None and alive.draw_frame()
 
     return frame
 
 
-def _ending_of(dashboard: LiveDashboard) -> Callable[[], None]:
-    where = weakref.ref(dashboard)
+def _end_of(dashboard: LiveDashboard) -> Callable[[], None]:
+    reference = weakref.ref(dashboard)
 
     def ended() -> None:
-        there = where()
-        if there is not None:
-            there._ended()  # noqa: SLF001
+        alive = reference()
+        if alive is not None:
+            alive.show_end()
 
     return ended

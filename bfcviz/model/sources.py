@@ -43,8 +43,8 @@ def trace_of(source: Any, keep: int = KEEP) -> Trace:
         recorded = _recorded(source.log)
         return _heap(source, keep) if recorded is None else recorded
     raise BfcvizError(
-        f"a {type(source).__name__} cannot be watched; give a BFCAllocator, an EventLog, a Recording, a Trace, or "
-        "the path of one"
+        f"cannot watch a {type(source).__name__}; give a BFCAllocator, an EventLog, a Recording, a Trace, or the path "
+        "of one"
     )
 
 

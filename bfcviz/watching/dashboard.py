@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 import ipywidgets as widgets
 
 from bfcviz.dashboard import LiveDashboard
-from bfcviz.dashboard.background.drain import Drain
-from bfcviz.dashboard.background.workload import Work
+from bfcviz.dashboard.background.ring_reader import RingReader
+from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.live import numbered
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
@@ -53,30 +53,30 @@ class WatchDashboard(LiveDashboard):
         with unserved():
             super().start()
 
-    def run(self, function: Callable[..., T], *arguments: Any) -> Work[T]:
+    def run(self, function: Callable[..., T], *arguments: Any) -> Workload[T]:
         """Run a workload in a new thread, which is watched as this thread is; see LiveDashboard."""
         with unserved():
-            self._drain.start()
+            self._ring_reader.start()
         return super().run(function, *arguments)
 
     def _show(self, *, now: bool) -> bool:
         with unserved():
             return super()._show(now=now)
 
-    def _rest(self) -> None:
+    def _complete_frame(self) -> None:
         with unserved():
-            super()._rest()
+            super()._complete_frame()
 
     def end(self, says: str) -> None:
         """Show the last state, and that the watch has ended."""
         if self.closed:
             return
         self.stop()
-        self._pulse.hurry()
+        self.status_line.hurry()
         self.refresh()
         self.says_line.value = _line(says)
         if self.trace.following:  # a ring grows as long as arrays live in its heap; it is not shown
-            self._words.value = _line(f"ended: {len(self.trace):,} events")
+            self.status.value = _line(f"ended: {len(self.trace):,} events")
 
     def add_trace(self, trace: Trace) -> None:
         """Add the trace of a later heap to the menu. Any thread may call this."""
@@ -84,18 +84,18 @@ class WatchDashboard(LiveDashboard):
             if self.closed:
                 return
             self.traces.append(trace)
-            running = self._drain.running
-            self._drain.stop()
-            self._drain = Drain(self.traces)
+            running = self._ring_reader.running
+            self._ring_reader.stop()
+            self._ring_reader = RingReader(self.traces)
             if running:
-                self._drain.start()
+                self._ring_reader.start()
             names = [name_of(each, each) for each in self.traces]
-            with self._menu.hold_trait_notifications():  # setting the options selects the first
-                chosen, self._menu.options = self._menu.value, numbered(names)
-                self._menu.value = chosen
-            if self._menu not in self._bar.children:
+            with self.menu.hold_trait_notifications():  # setting the options selects the first
+                chosen, self.menu.options = self.menu.value, numbered(names)
+                self.menu.value = chosen
+            if self.menu not in self._bar.children:
                 first, *others = self._bar.children
-                self._bar.children = (first, self._menu, *others)
+                self._bar.children = (first, self.menu, *others)
 
     def notice(self, text: str) -> None:
         """Show a notice at the top, below the earlier ones. Any thread may call this."""

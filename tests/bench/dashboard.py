@@ -121,7 +121,7 @@ def measure(lab: Lab, name: str, runs: int) -> None:
     """One case: prints its rows."""
     chunks, events = CASES[name]
     board = Board(lab, "seen").wait_until_drawn()
-    last = board.lab.python("len(seen.study.trace)")
+    last = board.lab.python("len(seen.panel_data.trace)")
     steps = far_steps(last, min(chunks * 5 // 2, last // 2), runs + 2)
     for what, time_in_page in MEASURES.items():
         board.set(views=_VIEWS[what])
@@ -130,7 +130,7 @@ def measure(lab: Lab, name: str, runs: int) -> None:
         time_in_page(board, watch, steps[-2:])  # warm
         drawn, shown = zip(*time_in_page(board, watch, steps[:-2]), strict=True)
         kernel = board.lab.python(_kernel_code(what, steps[:-2]))
-        held = board.get("study.model.chunks().size")
+        held = board.get("panel_data.model.chunks().size")
         goal, kernel_goal = GOALS[what] if name == "100k" else (None, None)
         ends = f"| {_ms(drawn)}{_goal(goal)} | {_ms(shown)} "
         inside = f"| {_ms(kernel['wall'])} | {_ms(kernel['cpu'])}{_goal(kernel_goal)} "

@@ -151,15 +151,15 @@ def anatomy(options: argparse.Namespace) -> None:
 
     heap = Heap(options.chunks)
     dashboard = LiveDashboard(heap.bfc, start=False)
-    costs = {frame: [] for frame in (Frame.GLANCE, Frame.MOVING, Frame.WHOLE)}
+    costs = {frame: [] for frame in (Frame.MAP, Frame.MOVING, Frame.WHOLE)}
     for number in range(80):
-        frame = Frame.GLANCE if number % 10 else (Frame.MOVING, Frame.WHOLE)[number % 20 == 0]
+        frame = Frame.MAP if number % 10 else (Frame.MOVING, Frame.WHOLE)[number % 20 == 0]
         if frame is Frame.WHOLE:
-            dashboard.inspector.trace_grew(moving=True)  # what a glance goes on from
+            dashboard.inspector.trace_grew(moving=True)  # where the moving map starts
         for _ in range(2000):
             heap.turn()
         dashboard.trace.refresh()
-        if frame is Frame.GLANCE and number % 20 == 1:
+        if frame is Frame.MAP and number % 20 == 1:
             dashboard.inspector.trace_grew(moving=True)
             heap.turn()
             dashboard.trace.refresh()

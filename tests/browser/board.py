@@ -1,4 +1,4 @@
-"""A dashboard in a page: what a person can do to it and see of it, each wait for a condition."""
+"""A dashboard in a page: user actions on it, and what the page shows; each action waits for a condition."""
 
 import nbformat
 
@@ -13,7 +13,7 @@ def write_notebook(path, *cells):
 
 
 class Board:
-    """The dashboard that is called `name` in the notebook, the one numbered `number` in its page."""
+    """The dashboard `name` in the notebook; `number`: its index in the page."""
 
     def __init__(self, lab, name, number=0):
         self.lab, self.name, self.page = lab, name, lab.page
@@ -25,7 +25,7 @@ class Board:
         return self
 
     def get(self, expression):
-        """What an attribute, or anything after the name, is in Python."""
+        """The value of an attribute, or of any expression after the name, in Python."""
         return self.lab.python(f"{self.name}.{expression}")
 
     def set(self, **traits):
@@ -36,7 +36,7 @@ class Board:
         return self.get("step")
 
     def go_to(self, step):
-        """Moves by Python, and waits until words and picture have followed."""
+        """Set the step in Python, and wait until text and figure show it."""
         self.set(step=step)
         self.wait_for_step(step)
 
@@ -66,30 +66,30 @@ class Board:
         self.page.keyboard.press(key)
 
     def number(self, panel):
-        """Of the axes of the panel of this name."""
+        """The number of the axes of the panel of this name."""
         return self.lab.python(f"list({self.name}.view.panels).index({panel!r}) + 1")
 
     def area(self, panel):
-        """Where the plot of the panel of this name lies: x, y, width, height in pixels of the page."""
+        """The box of the plot of the panel of this name: x, y, width, height in pixels of the page."""
         box = self.view.locator(f".js-plotly-plot .nsewdrag[data-subplot={subplot(self.number(panel))!r}]")
         box.scroll_into_view_if_needed()
         found = box.bounding_box()
         return found["x"], found["y"], found["width"], found["height"]
 
     def at(self, panel, across, down):
-        """A place in a panel's plot, in shares of its width and height."""
+        """A point in a panel's plot, in shares of its width and height."""
         x, y, width, height = self.area(panel)
         return x + across * width, y + down * height
 
     def drag(self, panel, start, end):
-        """With the mouse from one place of a panel to another, which zooms to the box between."""
+        """Drag the mouse from one point of a panel to another, which zooms to the box between them."""
         self.page.mouse.move(*self.at(panel, *start))
         self.page.mouse.down()
         self.page.mouse.move(*self.at(panel, *end), steps=5)
         self.page.mouse.up()
 
     def trace(self, name, field):
-        """A field of the first trace of this name that is to be seen."""
+        """A field of the first visible trace of this name."""
         return self.page.evaluate(
             "([plot, name, field]) => { const t = plot.data.find(t => t.name === name && t.visible !== false);"
             "return t === undefined ? null : Array.from(t[field]); }",
@@ -97,11 +97,11 @@ class Board:
         )
 
     def wait_for(self, condition, *arguments):
-        """Until a JavaScript condition holds, of the plot and arguments."""
+        """Wait until a JavaScript condition on the plot and the arguments holds."""
         self.page.wait_for_function(f"([plot, ...args]) => {{ {condition} }}", arg=[self.plot(), *arguments])
 
     def drawing(self, name):
-        """What the page's svg holds for a trace: its path."""
+        """The SVG path of a trace in the page."""
         return self.page.evaluate(
             "([plot, name]) => {"
             "const index = plot.data.findIndex(t => t.name === name && t.visible !== false);"

@@ -40,7 +40,7 @@ _THEME = "apputils-extension/themes.jupyterlab-settings"
 
 
 def find_browser():
-    """The Chromium or Chrome of this machine, None where there is none."""
+    """The Chromium or Chrome of this machine; None if there is none."""
     named = os.environ.get("BROWSER_PATH")
     candidates = [named] if named else ["chromium", "chromium-browser", "google-chrome", "chrome"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
@@ -134,7 +134,7 @@ def _wait_until_up(url, token, process, home):
 
 
 class Lab:
-    """One page of the lab: opens notebooks, runs their cells, and remembers everything that went wrong."""
+    """One page of the lab: opens notebooks, runs their cells, and records every error."""
 
     def __init__(self, browser, server, *, size=(1500, 1600)):
         self.server = server
@@ -173,7 +173,7 @@ class Lab:
         pytest.fail(f"{notebook} did not come up: {self.page.evaluate(_STATE)}")
 
     def run_all_and_draw(self, dashboards):
-        """Runs every cell until so many dashboards are drawn.
+        """Run every cell until this number of dashboards is drawn.
 
         anywidget gives up on a widget that takes 2 s to come up, as figures beside each other may on a busy machine:
         then the cells are run once more, as a person would.
@@ -188,41 +188,41 @@ class Lab:
             self.page.wait_for_function(_DRAWN, arg=dashboards)
 
     def run_all(self):
-        """Runs every cell to its end and fails on the first error among their outputs."""
+        """Run every cell to its end; fail on the first error in the outputs."""
         self.page.evaluate(_RUN_ALL, PAGE_LIMIT_MS)
         self.wait_until_idle()
 
     def start_cell(self, number):
-        """Runs one cell and does not wait for its end."""
+        """Start one cell, and do not wait for its end."""
         self.page.evaluate(_START_CELL, number)
 
     def wait_until_idle(self):
-        """Until no cell runs; fails on the first error among the outputs."""
+        """Wait until no cell runs; fail on the first error in the outputs."""
         self.page.wait_for_function(_ALL_RUN)
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
     def restart(self):
-        """Starts the kernel anew."""
+        """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
         self.page.wait_for_function(_READY)
 
     def change_theme(self, *, dark):
-        """As from the settings menu."""
+        """As the settings menu does."""
         name = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.page.evaluate(
             "name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name
         )
 
     def python(self, code):
-        """What `code`, an expression, gives in the notebook's kernel, through JSON."""
+        """The value of the expression `code` in the notebook's kernel, sent as JSON."""
         text = self.page.evaluate(
             _ASK_PYTHON, [f"import json as _json; print(_json.dumps({code}))", PAGE_LIMIT_MS]
         )
         return json.loads(text)
 
     def close(self):
-        """Closes the page and ends its kernel; fails if it asked for anything outside, or had an error."""
+        """Close the page and end its kernel; fail if it requested anything outside, or had an error."""
         self.page.evaluate(_SHUT_DOWN)
         self.context.close()
         assert not self.outside, f"the page asked for {self.outside}"

@@ -4,7 +4,7 @@
 
 stepping       a real run where its heap is fragmented the worst, and what that step did
 live           the same run's requests, served by a heap at this moment
-zoomed         three training steps, chunk by chunk: who held which addresses when
+zoomed         three training steps, chunk by chunk: which operation used which addresses at which time
 fragmentation  the share of free memory that no request of 8 MiB could use, in the dark
 """
 
@@ -75,12 +75,12 @@ view.look = replace(view.look, steps=(32_800, 36_200))
 view
 """
 
-LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* pictures')"
+LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* frames')"
 
 
 @dataclass(frozen=True)
 class Shot:
-    """What one picture shows: its cells, and whether the lab is dark."""
+    """One picture: its cells, and whether the lab is dark."""
 
     cells: str
     dark: bool = False
@@ -136,7 +136,7 @@ def _take(browser, place, shot, picture):
 
 
 def _shoot(board, picture):
-    """The controls, the words and the figure; the lists under them are left out."""
+    """Take the controls, the text and the figure, without the lists below."""
     box = board.view.bounding_box()
     foot = board.view.locator(".jupyter-widget-tab, .widget-tab").first.bounding_box()
     above = 34 if board.page.locator(".bfcviz-live").count() else 0

@@ -53,9 +53,9 @@ job
 RUNNING = (
     "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
 )
-SAID = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
-NEWER = f"([board, before]) => Number({SAID}[1].replaceAll(',', '')) > before"
-LONGER = f"([board, before]) => Number({SAID}[2].replaceAll(',', '')) > before"
+STEP_TEXT = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
+NEWER = f"([board, before]) => Number({STEP_TEXT}[1].replaceAll(',', '')) > before"
+LONGER = f"([board, before]) => Number({STEP_TEXT}[2].replaceAll(',', '')) > before"
 
 # The images of the region map that were seen, and how often plotly has drawn.
 COUNT = """plot => {
@@ -91,7 +91,7 @@ def test_the_picture_moves_and_a_pause_is_answered_while_the_cell_is_busy(lab):
     assert lab.page.evaluate("() => counted.drawn < counted.images.size / 2")  # the image alone has changed
     assert lab.page.evaluate(RUNNING, 1)
     lab.page.get_by_role("button", name="pause").first.click()
-    lab.page.get_by_role("button", name="go on").first.wait_for()
+    lab.page.get_by_role("button", name="resume").first.wait_for()
     lab.page.wait_for_function(f"number => !({RUNNING})(number)", arg=1)
     assert lab.python("took") < 45
     assert lab.python("len(held)") > 0

@@ -1,4 +1,4 @@
-"""`bfcviz view` in a real page: the dashboard of a file, for who has the token, and nothing left when it ends."""
+"""`bfcviz view` in a real page: it shows the dashboard of a file to clients with the token, and leaves nothing."""
 
 import re
 import signal
@@ -72,7 +72,7 @@ def viewer(tmp_path):
 
 @pytest.fixture
 def page(browser, viewer):
-    """A page that reaches nothing but the server; fails in the end if it tried, or had an error."""
+    """A page that can reach only the server; fails at the end if it requested anything else, or had an error."""
     outside, errors = [], []
     context = browser.new_context(viewport={"width": 1500, "height": 1400})
 

@@ -79,10 +79,10 @@ def test_tensorflows_windows_are_shown_as_they_land(tmp_path):
         for number in (1, 2):
             land(number)
             await until(lambda number=number: len(shown.traces) == number)
-        assert [name for name, _ in shown._menu.options] == ["window-000001", "window-000002"]
+        assert [name for name, _ in shown.menu.options] == ["window-000001", "window-000002"]
         assert shown.trace is shown.traces[1]
         (tmp_path / "window-000003").mkdir()
-        await until(lambda: "a window without a profile" in shown._words.value)
+        await until(lambda: "a window without a profile" in shown.status.value)
         shown.close()
 
     async def until(true):

@@ -1,17 +1,19 @@
-"""Tables as a page shows them, taken apart; and what widgets send to it."""
+"""Parse the tables of a page, record the messages of widgets, and check that a page can show an Inspector."""
 
 import json
 import re
 from html import unescape
 from html.parser import HTMLParser
 
+import ipywidgets as widgets
+from figures.odd_traces import assert_drawable, assert_harmless
 from ipywidgets import Widget
 
 VOID = {"br", "col", "img"}
 
 
 class Page(HTMLParser):
-    """A table's page taken apart; fails on markup that does not close."""
+    """A table's page parsed; fails on markup that does not close."""
 
     def __init__(self, html):
         super().__init__()
@@ -62,7 +64,7 @@ def count(listed):
 
 
 def messages(monkeypatch, do):
-    """What `do` makes widgets send: (widget, names of its traits) of each message."""
+    """The messages that widgets send during `do`: (widget, names of its traits)."""
     sent = []
     with monkeypatch.context() as patch:
         patch.setattr(Widget, "send_state", lambda widget, key=None: key and sent.append((widget, key)))
@@ -75,3 +77,23 @@ def inputs(widget):
     if hasattr(widget, "children"):
         return [each for child in widget.children for each in inputs(child)]
     return [widget] if hasattr(widget, "disabled") else []
+
+
+OURS = {
+    *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),
+    *("td", "textarea", "th", "thead", "tr", "u"),
+}
+"""Tags of the dashboard's own HTML."""
+
+
+def everything_in(widget):
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from everything_in(child)
+
+
+def assert_fit_for_a_page(inspector):
+    for widget in everything_in(inspector):
+        if isinstance(widget, widgets.HTML):
+            assert_harmless(widget.value, OURS)
+    assert_drawable(inspector.view.widget.to_dict())

@@ -1,4 +1,4 @@
-"""From log to picture an event is copied at most twice: "The path of one event" in bfcviz/README.md draws it."""
+"""An event is copied at most twice from log to picture: see "The path of one event" in bfcviz/README.md."""
 
 import ast
 import re
@@ -116,7 +116,7 @@ def test_the_moving_map_copies_an_event_at_most_once_more(path, monkeypatch, col
         )
         work(heap, 30)
         dashboard.trace.refresh()
-        assert dashboard.inspector.glance()
+        assert dashboard.inspector.draw_moving_map()
     finally:
         dashboard.close()
     assert sum(map(len, path.drawn)) > 60

@@ -1,4 +1,4 @@
-"""follow: another process's recording, from before its beginning to beyond its end."""
+"""follow: the recording of another process, from its start until after its end."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def recorded(tmp_path):
-    """A program that runs under `bfcviz record`, and has made 50 arrays; its process number is `pid`."""
+    """A program under `bfcviz record` that made 50 arrays; its process number is `pid_of_program`."""
     command = [
         *(sys.executable, "-m", "bfcviz", "record", "-o", tmp_path / "run.bfc"),
         "--",
@@ -48,23 +48,23 @@ def until(dashboard, true):
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_it_tells_how_the_process_ended(killed, recorded, tmp_path):
+def test_it_shows_how_the_process_ended(killed, recorded, tmp_path):
     dashboard = bfcviz.follow(tmp_path / "run.bfc", wait_s=0, start=False)
     until(dashboard, lambda: dashboard.inspector.step > 50)
-    assert "live: " in dashboard._words.value
+    assert "live: " in dashboard.status.value
     if killed:
         os.kill(recorded.pid_of_program, signal.SIGKILL)
     else:
         recorded.stdin.close()
     recorded.wait(LIMIT_S)
     until(dashboard, lambda: not dashboard.trace.following)
-    dashboard._ended()
+    dashboard.show_end()
     assert (
-        f"process {recorded.pid_of_program} {'was killed' if killed else 'ended'}" in dashboard._words.value
+        f"process {recorded.pid_of_program} {'was killed' if killed else 'ended'}" in dashboard.status.value
     )
     dashboard.close()
 
 
-def test_a_recording_that_does_not_come_is_said(tmp_path):
-    with pytest.raises(BfcvizError, match="no recording"):
+def test_a_recording_that_does_not_start_is_an_error(tmp_path):
+    with pytest.raises(BfcvizError, match=r"run\.bfc"):
         bfcviz.follow(tmp_path / "run.bfc", wait_s=0)

@@ -1,4 +1,4 @@
-"""LiveDashboard, with a stand-in for the Inspector: what is asked of that, when, and from where."""
+"""LiveDashboard with a stand-in for the Inspector: which frames it requests, when, and in which thread."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ with Recording(sys.argv[1], [Pool("gpu", MIB)]) as recording:
 
 
 class Killed:
-    """Another process, which has recorded 100 events and waits."""
+    """Another process, which recorded 100 events and waits."""
 
     def __init__(self, folder):
         env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
@@ -60,7 +60,7 @@ class Killed:
 
 
 class StandIn(widgets.VBox):
-    """Behaves as the Inspector promises to, and remembers the lengths it was shown."""
+    """Has the interface of the Inspector, and records the lengths of the trace that it showed."""
 
     follow = traitlets.Bool(False)
     step = traitlets.Int(0)
@@ -72,7 +72,7 @@ class StandIn(widgets.VBox):
         self.model = Model(trace)
         self.shown, self.threads, self.failing = [], set(), False
 
-    def glance(self):
+    def draw_moving_map(self):
         return False
 
     def change_trace(self, trace):
@@ -81,7 +81,7 @@ class StandIn(widgets.VBox):
     def trace_grew(self, *, moving=False):
         with self.lock, self.came:
             if self.failing:
-                raise ValueError("no picture")
+                raise ValueError("no frame")
             self.threads.add(threading.current_thread())
             self.step = len(self.trace) if self.follow else max(self.step, self.trace.first)
             self.model.seek(self.step)
@@ -100,7 +100,7 @@ def stand_in(monkeypatch):
 
 @pytest.fixture
 def watch():
-    """Makes dashboards and ends them."""
+    """Makes dashboards and closes them."""
     made = []
 
     def make(*arguments, **options):
@@ -118,20 +118,20 @@ def work(heap, times=50):
     return heap.log.head
 
 
-def test_it_shows_what_happens_in_a_thread_beside_it(watch):
+def test_it_draws_new_events_in_its_own_thread(watch):
     heap = new_heap()
     dashboard = watch(heap)
     head = work(heap)
     dashboard.inspector.wait_for(head)
     assert dashboard.inspector.follow
     assert dashboard.inspector.step == head
-    assert dashboard.inspector.threads == {dashboard.renderer._periodic.thread}
+    assert dashboard.inspector.threads == {dashboard.renderer.thread}
     head = work(heap)
     dashboard.inspector.wait_for(head)
     assert dashboard.pictures == len(dashboard.inspector.shown)
 
 
-def test_where_nothing_happens_nothing_is_drawn(watch):
+def test_without_new_events_nothing_is_drawn(watch):
     heap = new_heap()
     work(heap)
     dashboard = watch(heap, start=False)
@@ -143,15 +143,15 @@ def test_where_nothing_happens_nothing_is_drawn(watch):
     assert dashboard.inspector.shown == [heap.log.head]
 
 
-def test_the_workload_never_waits_for_a_picture(watch):
+def test_the_workload_never_waits_for_a_frame(watch):
     heap = new_heap()
     dashboard = watch(heap)
-    with dashboard.inspector.lock:  # a picture that takes for ever
+    with dashboard.inspector.lock:  # as a frame that never ends
         head = work(heap, 2000)
     dashboard.inspector.wait_for(head)
 
 
-def test_a_person_who_looks_back_is_left_there_while_it_goes_on(watch):
+def test_an_earlier_step_stays_shown_while_events_come(watch):
     heap = new_heap()
     dashboard = watch(heap, start=False)
     work(heap)
@@ -163,7 +163,7 @@ def test_a_person_who_looks_back_is_left_there_while_it_goes_on(watch):
     assert dashboard.inspector.shown[-1] == heap.log.head
 
 
-def test_two_look_at_one_heap(watch):
+def test_two_dashboards_show_one_heap(watch):
     heap = new_heap(log=EventLog(128))
     one, other = watch(heap), watch(heap, keep=512, start=False)
     head = work(heap, 300)
@@ -173,23 +173,23 @@ def test_two_look_at_one_heap(watch):
     assert one.inspector.model.stats().bytes_in_use == other.inspector.model.stats().bytes_in_use
 
 
-def test_paused_it_stands_still_and_goes_on(watch):
+def test_it_can_be_paused_and_resumed(watch):
     heap = new_heap()
     dashboard = watch(heap)
     dashboard.inspector.wait_for(work(heap))
     dashboard.pause()
-    assert (dashboard.renderer.paused, dashboard._switch.description) == (True, "go on")
-    dashboard._switch.value = False  # as by a click
+    assert (dashboard.renderer.paused, dashboard.pause_button.description) == (True, "resume")
+    dashboard.pause_button.value = False  # as by a click
     assert not dashboard.renderer.paused
     dashboard.inspector.wait_for(work(heap))
 
 
-def test_when_the_last_view_of_it_goes_it_stops_drawing_until_one_comes_back(watch):
+def test_without_a_view_it_does_not_draw(watch):
     dashboard = watch(new_heap(), start=False)
     assert (dashboard._view_count, dashboard.renderer.paused) == (
         0,
         False,
-    )  # a busy kernel hears of views late
+    )  # a busy kernel is notified of views late
     paused = []
     for count in (1, 2, 1, 0, 1):
         dashboard._view_count = count
@@ -201,7 +201,7 @@ def test_when_the_last_view_of_it_goes_it_stops_drawing_until_one_comes_back(wat
     assert dashboard.renderer.paused
 
 
-def test_what_goes_wrong_in_a_picture_is_said_and_harms_nobody(watch):
+def test_an_error_in_a_frame_is_shown_and_the_workload_continues(watch):
     heap = new_heap()
     dashboard = watch(heap, start=False)
     dashboard.inspector.failing = True
@@ -215,39 +215,39 @@ def test_what_goes_wrong_in_a_picture_is_said_and_harms_nobody(watch):
     stop.set()
     beside.join()
     assert isinstance(dashboard.renderer.error, ValueError)
-    assert "failed: ValueError: no picture" in dashboard._words.value
+    assert "failed: ValueError: no frame" in dashboard.status.value
 
 
-def test_a_heap_that_is_too_fast_is_shown_as_it_is_and_the_gap_is_told(watch):
+def test_lost_events_are_reported_and_the_state_is_right(watch):
     heap = new_heap(log=EventLog(64))
     dashboard = watch(heap, start=False)
     held = [heap.allocate(1000) for _ in range(200)]
-    dashboard._pulse.hurry()
+    dashboard.status_line.hurry()
     dashboard.refresh()
     assert dashboard.inspector.model.stats().chunks_in_use == len(held)
-    told = "events were overwritten before they were read"
-    assert told in notice(dashboard.trace.origin)  # what the Inspector says above the picture
-    assert told not in dashboard._words.value
+    reason = "overwritten"
+    assert reason in notice(dashboard.trace.origin)  # the Inspector shows it above the figure
+    assert reason not in dashboard.status.value
 
 
-def test_a_recording_that_ends_ends_it(tmp_path, watch):
+def test_it_ends_with_the_recording(tmp_path, watch):
     with Recording(tmp_path / "run", [Pool("gpu", MIB)]) as recording:
         heap = BFCAllocator(SimulatedSubAllocator(), MIB, log=recording.log, labels=recording.labels)
         dashboard = watch(tmp_path / "run")
         head = work(heap)
         dashboard.inspector.wait_for(head)
         heap.close()
-    dashboard.renderer._periodic.thread.join(PATIENCE_S)
+    dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
-    assert "ended (complete)" in dashboard._words.value
+    assert "ended (complete)" in dashboard.status.value
 
 
 def test_several_heaps_have_a_menu(watch):
     heaps = [new_heap(), new_heap()]
     dashboard = watch(heaps, theme="dark", start=False)
     work(heaps[1])
-    assert dashboard._menu.options == (("bfc (0)", 0), ("bfc (1)", 1))
-    dashboard._menu.value = 1
+    assert dashboard.menu.options == (("bfc (0)", 0), ("bfc (1)", 1))
+    dashboard.menu.value = 1
     assert dashboard.inspector.trace is dashboard.trace is dashboard.traces[1]
     assert (dashboard.inspector.follow, dashboard.inspector.theme) == (True, "dark")
     assert len(dashboard.trace) == heaps[1].log.head
@@ -256,10 +256,10 @@ def test_several_heaps_have_a_menu(watch):
 
 def test_one_heap_has_no_menu(watch):
     dashboard = watch(new_heap(), start=False)
-    assert dashboard._menu not in dashboard._bar.children
+    assert dashboard.menu not in dashboard._bar.children
 
 
-def test_a_workload_in_its_own_thread_leaves_the_loop_free(watch):
+def test_a_workload_in_its_own_thread_keeps_the_loop_free(watch):
     heap = new_heap()
 
     async def run():
@@ -274,65 +274,47 @@ def test_a_workload_in_its_own_thread_leaves_the_loop_free(watch):
     assert threading.current_thread() in dashboard.inspector.threads
 
 
-def test_without_a_loop_a_workload_runs_all_the_same(watch):
+def test_a_workload_runs_without_an_event_loop(watch):
     heap = new_heap()
     dashboard = watch(heap)
     head = dashboard.run(work, heap).result(PATIENCE_S)
     dashboard.inspector.wait_for(head)
 
 
-def test_a_workload_that_fails_says_so_where_it_is_awaited_and_in_the_dashboard(watch):
+def test_the_exception_of_a_workload_is_shown_in_the_dashboard(watch):
     dashboard = watch(new_heap(), start=False)
     job = dashboard.run(int, "x")
     with pytest.raises(ValueError, match="invalid literal"):
         job.result(PATIENCE_S)
     assert (job.done, type(job.error)) == (True, ValueError)
     dashboard.renderer.stop()
-    dashboard._pulse.hurry()
+    dashboard.status_line.hurry()
     dashboard.refresh()
-    assert "failed: ValueError: invalid literal" in dashboard._words.value
+    assert "failed: ValueError: invalid literal" in dashboard.status.value
 
 
-def test_a_waiter_that_is_interrupted_leaves_the_workload_alone(watch):
-    dashboard = watch(new_heap(), start=False)
-    go_on = threading.Event()
-
-    async def run():
-        job = dashboard.run(go_on.wait, PATIENCE_S)
-        waiter = asyncio.ensure_future(asyncio.wait_for(job, PATIENCE_S))
-        await asyncio.sleep(0)
-        waiter.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiter
-        assert not job.done
-        go_on.set()
-        return await job
-
-    assert asyncio.run(run()) is True
-
-
-def test_closed_it_is_gone():
+def test_close_stops_its_thread_and_closes_its_widgets():
     dashboard = LiveDashboard(new_heap(), **QUICK)
-    thread = dashboard.renderer._periodic.thread
+    thread = dashboard.renderer.thread
     dashboard.close()
     assert not thread.is_alive()
     assert dashboard.comm is None
     assert dashboard.inspector.comm is None
-    dashboard.close()  # twice is as good as once
+    dashboard.close()  # a second close does nothing
 
 
-def test_nothing_to_watch_is_refused():
+def test_an_empty_list_is_refused():
     with pytest.raises(BfcvizError, match="no heap"):
         LiveDashboard([])
 
 
-def test_a_process_that_is_killed_ends_it_and_what_it_did_can_be_seen(tmp_path, watch):
+def test_it_ends_when_the_process_is_killed_and_its_events_stay(tmp_path, watch):
     with Killed(tmp_path / "run") as process:
         dashboard = watch(tmp_path / "run")
         assert (len(dashboard.trace), dashboard.trace.following) == (100, True)
         process.kill()
-    dashboard.renderer._periodic.thread.join(PATIENCE_S)
+    dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
-    assert "ended (truncated)" in dashboard._words.value
-    assert "did not end cleanly" in notice(dashboard.trace.origin)
+    assert "ended (truncated)" in dashboard.status.value
+    assert notice(dashboard.trace.origin)
     dashboard.inspector.model.seek(100)

@@ -10,9 +10,9 @@ def trace(chunks):
     return heap.trace()
 
 
-def test_the_newest_is_shown_until_somebody_looks_back():
+def test_the_newest_is_shown_until_the_user_chooses_another():
     series = Series("window", theme="dark")
-    assert "waiting for the first window" in series._words.value
+    assert "waiting for the first window" in series.status.value
     assert series.inspector is None
     first, second, third = trace(1), trace(2), trace(3)
     series.add("1", first)
@@ -21,14 +21,14 @@ def test_the_newest_is_shown_until_somebody_looks_back():
     series.add("2", second)
     assert series.trace is second
     assert series.children[1] is series.inspector
-    series._menu.value = 0
+    series.menu.value = 0
     assert series.trace is first
     series.add("3", third)
     assert series.trace is first
-    assert [name for name, _ in series._menu.options] == ["1", "2", "3"]
-    series._menu.value = 2
+    assert [name for name, _ in series.menu.options] == ["1", "2", "3"]
+    series.menu.value = 2
     series.add("4", first)
     assert series.trace is first
     series.say("<b>")
-    assert series._words.value == "&lt;b&gt;"
+    assert series.status.value == "&lt;b&gt;"
     series.close()

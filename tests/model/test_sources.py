@@ -97,5 +97,5 @@ def test_a_log_alone_has_no_names():
 
 @pytest.mark.parametrize("what", [7, None, object()])
 def test_anything_else_is_refused(what):
-    with pytest.raises(BfcvizError, match=f"a {type(what).__name__} cannot be watched"):
+    with pytest.raises(BfcvizError, match=type(what).__name__):
         trace_of(what)

@@ -3,7 +3,7 @@
 import threading
 
 import numpy as np
-from bfcviz.dashboard.sources import trace_of
+from bfcviz.model.sources import trace_of
 from heaps import KIB, MIB, new_heap
 
 import bfcviz

@@ -1,1 +1,1 @@
-"""Work beside the notebook's cells: drawing frames, draining event rings, playing, running a workload."""
+"""Tasks beside the notebook's cells: draw frames, read event rings, play, run a workload."""

@@ -1,4 +1,4 @@
-"""Play: one step after another on the kernel's event loop, until the end or a pause."""
+"""Player: advances step by step on the kernel's event loop, until the end or a pause."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Final
 from bfcviz.errors import BfcvizError
 from bfcviz.periodic import Periodic
 
-TICK_S: Final = 0.2
-"""Seconds between two pictures, where making one takes no longer."""
+FRAME_S: Final = 0.2
+"""Seconds between two frames, if drawing one does not take longer."""
 
-REST_S: Final = 0.02
-"""Seconds left to the kernel between two pictures at least: a pause must get through."""
+YIELD_S: Final = 0.02
+"""Least seconds between two frames in which the kernel handles messages, such as a pause."""
 
 
 class Player:
-    """Calls `advance` again and again; it returns whether there is more to play."""
+    """Calls `advance` repeatedly, until it returns False."""
 
     def __init__(self, advance: Callable[[], bool], ended: Callable[[], None]) -> None:
         self._advance = advance
@@ -23,28 +23,28 @@ class Player:
 
     @property
     def playing(self) -> bool:
-        """Whether it is under way."""
+        """Whether it plays."""
         return self._periodic.running
 
     def play(self) -> None:
-        """Starts; nothing changes where it already plays.
+        """Start. Does nothing if it plays already.
 
         Raises:
-            BfcvizError: no event loop runs in this thread, as in a plain script.
+            BfcvizError: no event loop runs in this thread, such as in a script.
         """
         try:
             self._periodic.start_task()
         except RuntimeError:
             raise BfcvizError(
-                "play needs a running event loop, as a notebook has; set `step` instead"
+                "play needs a running event loop, such as a notebook's, and this thread has none; set `step` instead"
             ) from None
 
     def pause(self) -> None:
-        """Stops before the next step; may be called from any thread."""
+        """Stop before the next step. From any thread."""
         self._periodic.stop()
 
     def _step(self) -> float | None:
         began = time.monotonic()
         if not self._advance():
             return None
-        return max(TICK_S - (time.monotonic() - began), REST_S)
+        return max(FRAME_S - (time.monotonic() - began), YIELD_S)

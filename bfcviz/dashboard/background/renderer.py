@@ -1,6 +1,7 @@
-"""Renderer: makes a picture again and again beside a workload, which never waits for it."""
+"""Renderer: draws frames beside a workload, which never waits for them."""
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Final
 
 from bfcviz.dashboard.background.pace import Pace
@@ -8,36 +9,36 @@ from bfcviz.errors import BfcvizError
 from bfcviz.periodic import Periodic
 
 RATE: Final = 10.0
-"""Pictures a second, at most."""
+"""Most frames per second."""
 
 BUDGET: Final = 0.08
-"""Share of one core that pictures may take."""
+"""Share of one core that drawing may take."""
 
 MOST_FAILURES: Final = 3
-"""Pictures in a row that may fail before it gives up."""
+"""Failed frames in a row after which it stops."""
 
 _PATIENCE_S: Final = 5.0
-"""Seconds that `stop` waits for a picture under way: it may itself wait for a lock that the caller holds."""
+"""Seconds that `stop` waits for a frame in progress: the frame may wait for a lock that the caller holds."""
 
 
 class Renderer:
-    """Calls `frame` at most `rate` times a second, and less often when that would take more than `budget`.
+    """Calls `frame` at most `rate` times per second, and less often if that would take more than `budget`.
 
-    Nothing that goes wrong in a frame reaches the workload: it is kept in `error`, and after three frames in a
-    row that failed there are no more.
+    An error in a frame does not reach the workload: it is stored in `error`. After three failed frames in a row the
+    renderer stops.
 
     Args:
-        frame: makes one picture; returns whether there may be more to show later.
-        rate: pictures a second, at most.
+        frame: draws one frame; returns whether more frames may be needed.
+        rate: most frames per second.
         budget: share of one core, 0..1.
-        ended: called when no more pictures come, whatever the reason; in the thread that made them.
+        ended: called after the last frame, for any reason, in the thread that drew it.
 
     Raises:
-        BfcvizError: a rate or budget that cannot be.
+        BfcvizError: the rate or budget is out of range.
 
     Attributes:
-        error: what the last frame raised; None where it went well.
-        pace: what pictures cost.
+        error: the exception of the last frame; None if it succeeded.
+        pace: measures the cost of frames.
     """
 
     def __init__(
@@ -50,8 +51,8 @@ class Renderer:
     ) -> None:
         if not (0 < rate <= 1000 and 0 < budget <= 1):
             raise BfcvizError(
-                f"{rate} pictures a second on {budget} of a core were asked for; give a rate up to 1000 and a "
-                "share above 0, up to 1"
+                f"rate={rate} frames/s with budget={budget} of a core is out of range: give a rate above 0, up to "
+                "1000, and a budget above 0, up to 1"
             )
         self.pace = Pace(rate, budget)
         self.error: Exception | None = None
@@ -62,22 +63,27 @@ class Renderer:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has neither stopped nor come to its end."""
+        """Whether it was started, and neither was stopped nor ended by itself."""
         return self._periodic.running
 
     @property
+    def thread(self) -> Thread | None:
+        """The thread that draws; None before `start`, after `stop`, and on an event loop."""
+        return self._periodic.thread
+
+    @property
     def paused(self) -> bool:
-        """Whether it makes no pictures for now."""
+        """Whether it is paused."""
         return self._paused
 
     def start(self) -> None:
-        """Make pictures in a thread of its own; nothing changes where it runs already."""
+        """Draw frames in a separate thread. Does nothing if it runs already."""
         if not self.running:
             self._begin()
-            self._periodic.start()  # in the caller's context, by which a kernel knows the cell of messages
+            self._periodic.start()  # in the caller's context: the kernel finds the cell of a message by it
 
     def start_task(self) -> None:
-        """Make pictures on this thread's event loop: for a kernel that is idle, with the work elsewhere.
+        """Draw frames on this thread's event loop: for an idle kernel, with the workload in another thread.
 
         Raises:
             BfcvizError: no event loop runs in this thread.
@@ -88,18 +94,20 @@ class Renderer:
         try:
             self._periodic.start_task()
         except RuntimeError:
-            raise BfcvizError("no event loop runs here, as it does in a notebook; use start()") from None
+            raise BfcvizError(
+                "no event loop runs in this thread, such as a notebook's; use start()"
+            ) from None
 
     def pause(self) -> None:
-        """Make no pictures until `resume`; what is under way is finished."""
+        """Draw no frames until `resume`; a frame in progress is finished."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         self._paused = False
 
     def stop(self) -> None:
-        """End it, and wait for a picture under way, unless that one is what stops it. It can be started again."""
+        """Stop, and wait for a frame in progress, unless that frame called `stop`. It can be started again."""
         self._periodic.stop(_PATIENCE_S)
 
     def _begin(self) -> None:
@@ -107,18 +115,18 @@ class Renderer:
         self.error = None
 
     def _step(self) -> float | None:
-        """One picture, unless paused; returns the seconds to wait for the next, None where there is none."""
+        """Draw one frame, unless paused; return the seconds until the next one, None if it was the last."""
         if self._paused:
             return self.pace.period_s
         self.pace.begin()
         try:
-            goes_on = self._frame()
-        except Exception as error:  # noqa: BLE001  whatever it is, the workload goes on
+            more = self._frame()
+        except Exception as error:  # noqa: BLE001  no error may stop the workload
             self.error = error
             self._failures += 1
-            goes_on = self._failures < MOST_FAILURES
+            more = self._failures < MOST_FAILURES
         else:
             self.error = None
             self._failures = 0
         wait = self.pace.end()
-        return wait if goes_on else None
+        return wait if more else None

@@ -1,1 +1,1 @@
-"""Buttons, sliders and menus of a dashboard, the steps they lead to, and the text above the figure."""
+"""Buttons, sliders and menus of a dashboard, the steps they go to, and the text above the figure."""

@@ -1,10 +1,10 @@
-"""What a person did in the page, done to the Inspector."""
+"""Dispatch page messages to the Inspector."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from bfcviz.dashboard.page.messages import Said
+from bfcviz.dashboard.page.messages import PageMessage
 from bfcviz.dashboard.page.widget import Message
 from bfcviz.dashboard.panels.layouts import names_in
 from bfcviz.dashboard.panels.zoom_windows import whole, zoomed
@@ -29,78 +29,81 @@ KEYS: Final = {
     "z": "whole",
     "Escape": "unselect",
 }
-"""Key -> what it does."""
+"""Key -> the action it starts, as `Inspector.act` names it."""
 
-_MOST_ROWS: Final = 1 << 53
-_GRAIN: Final = 40  # pixels: a page that is a little wider is drawn no other way
-
-
-def _theme(view: "Inspector", said: Said) -> None:
-    view.page_theme = "dark" if said.text("theme") == "dark" else "light"
+_MAX_ROWS: Final = 1 << 53
+_WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
-def _width(view: "Inspector", said: Said) -> None:
-    view.width = max(int(said.number("width")) // _GRAIN * _GRAIN, _GRAIN)
+def _theme(view: "Inspector", message: PageMessage) -> None:
+    view.page_theme = "dark" if message.text("theme") == "dark" else "light"
 
 
-def _key(view: "Inspector", said: Said) -> None:
-    if (key := said.text("key")) in KEYS:
+def _width(view: "Inspector", message: PageMessage) -> None:
+    view.width = max(int(message.number("width")) // _WIDTH_STEP * _WIDTH_STEP, _WIDTH_STEP)
+
+
+def _key(view: "Inspector", message: PageMessage) -> None:
+    if (key := message.text("key")) in KEYS:
         view.act(KEYS[key])
 
 
-def _click(view: "Inspector", said: Said) -> None:
-    panel = view.view.panel_at(said.whole("panel"))
-    if panel is None or not (said.has("x") and said.has("y")):
+def _click(view: "Inspector", message: PageMessage) -> None:
+    panel = view.view.panel_at(message.whole("panel"))
+    if panel is None or not (message.has("x") and message.has("y")):
         return
-    chosen, step = view.study.chosen_at(panel.name, said.number("x"), said.number("y"), view.look)
-    view.go(step, replace(view.look, selected=chosen))
+    x, y = message.number("x"), message.number("y")
+    selected, step = view.panel_data.chosen_at(panel.name, x, y, view.look)
+    view.go(step, replace(view.look, selected=selected))
 
 
-def _zoom(view: "Inspector", said: Said) -> None:
+def _zoom(view: "Inspector", message: PageMessage) -> None:
     names = list(view.view.panels)
-    ranges = {names[number - 1]: axes for number, axes in said.ranges().items() if 0 < number <= len(names)}
+    ranges = {
+        names[number - 1]: axes for number, axes in message.ranges().items() if 0 < number <= len(names)
+    }
     shown = {name: panel for name, panel in view.view.panels.items() if name in names_in(view.views)}
-    view.look = zoomed(view.look, shown, ranges, view.study.clock(view.look))
+    view.look = zoomed(view.look, shown, ranges, view.panel_data.clock(view.look))
 
 
-def _whole(view: "Inspector", said: Said) -> None:
-    panel = view.view.panel_at(said.whole("panel"))
+def _whole(view: "Inspector", message: PageMessage) -> None:
+    panel = view.view.panel_at(message.whole("panel"))
     if panel is not None:
         view.look = whole(view.look, panel.name)
 
 
-def _step(view: "Inspector", said: Said) -> None:
-    view.step = said.whole("step")
+def _step(view: "Inspector", message: PageMessage) -> None:
+    view.step = message.whole("step")
 
 
-def _select(view: "Inspector", said: Said) -> None:
-    born = said.whole("born") if said.has("born") else None
-    view.look = replace(view.look, selected=Selected(said.whole("address"), born))
+def _select(view: "Inspector", message: PageMessage) -> None:
+    born = message.whole("born") if message.has("born") else None
+    view.look = replace(view.look, selected=Selected(message.whole("address"), born))
 
 
-def _sort(view: "Inspector", said: Said) -> None:
-    view.chunk_list.sort(said.text("by"))
+def _sort(view: "Inspector", message: PageMessage) -> None:
+    view.chunk_list.sort(message.text("by"))
 
 
-def _scroll(view: "Inspector", said: Said) -> None:
-    scrolled = view.chunk_list if said.text("list") == "chunks" else view.event_list
-    scrolled.scroll(said.whole("rows", least=-_MOST_ROWS))
+def _scroll(view: "Inspector", message: PageMessage) -> None:
+    scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
+    scrolled.scroll(message.whole("rows", least=-_MAX_ROWS))
 
 
-def hear(view: "Inspector", message: Message) -> None:
-    """Does what a message asks for.
+def dispatch(view: "Inspector", content: Message) -> None:
+    """Run the handler of a message.
 
     Raises:
-        BfcvizError: it cannot be understood, or not be done.
-        TraitError: it asks for a step that is not there.
+        BfcvizError: the message is invalid, or the action failed.
+        TraitError: the message asks for a step that does not exist.
     """
-    said = Said(message)
-    if (do := said.text("do")) not in DEEDS:
-        raise BfcvizError(f"the page asked for {do[:80]!r}; this dashboard knows {', '.join(DEEDS)}")
-    DEEDS[do](view, said)
+    message = PageMessage(content)
+    if (do := message.text("do")) not in HANDLERS:
+        raise BfcvizError(f"unknown page message {do[:80]!r}: this dashboard knows {', '.join(HANDLERS)}")
+    HANDLERS[do](view, message)
 
 
-DEEDS: Final[Mapping[str, Callable[["Inspector", Said], None]]] = {
+HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "theme": _theme,
     "width": _width,
     "key": _key,
@@ -112,4 +115,4 @@ DEEDS: Final[Mapping[str, Callable[["Inspector", Said], None]]] = {
     "sort": _sort,
     "scroll": _scroll,
 }
-"""What a message asks for, its `do` -> how it is done."""
+"""`do` of a message -> its handler."""

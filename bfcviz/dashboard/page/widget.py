@@ -1,18 +1,18 @@
-"""The page's side of a dashboard: an unseen widget that tells Python what a person did in the page.
+"""The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
 
-It is told one thing only, the next image of a map that moves: to draw the figure anew for it, ten times a second,
-would take the browser a whole core.
+Python sends it one kind of message: the next image of the moving region map. Redrawing the whole figure for it, ten
+times a second, would take one core of the browser.
 
-What it sends, as the `do` of each message:
+The `do` of the messages that it sends:
 
 =========  ===========================================================================================
 `theme`    the page is `light` or `dark`
-`width`    pixels the dashboard has
-`key`      a key was pressed, and no text field or slider wanted it
-`click`    into the figure: which panel (from 1), and where on its axes
-`whole`    a double click on a panel: show all of it
-`zoom`     the ranges of all axes, after a zoom or pan has come to rest
-others     as the element says that was clicked, in its `data-bfcviz` attribute; `scroll` from lists
+`width`    width of the dashboard, in pixels
+`key`      a key was pressed, outside of text fields and sliders
+`click`    a click into the figure: number of the panel (from 1), and the position on its axes
+`whole`    a double click on a panel: show its whole range
+`zoom`     the ranges of all axes, after a zoom or pan has ended
+others     the `data-bfcviz` attribute of the clicked element; `scroll` comes from lists
 =========  ===========================================================================================
 """
 
@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import anywidget
 
-# Its text: of a path anywidget would keep every widget that was ever made, to tell each when the file changes.
+# The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
 _SCRIPT: Final = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 
-# JupyterLab and ipywidgets take the mark of the focus away from menus, sliders and boxes; the class stands there
-# three times to count for more than theirs.
+# JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
+# that this rule has a higher specificity than theirs.
 _STYLE: Final = """
 .bfcviz-dashboard:focus-visible, .bfcviz-dashboard.bfcviz-dashboard.bfcviz-dashboard :focus-visible {
   outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: 1px;
@@ -37,17 +37,21 @@ _STYLE: Final = """
 Message = Mapping[str, Any]
 
 
-class PageSide(anywidget.AnyWidget):
-    """Lies, without height, above the figure and is as wide as it should be."""
+class PageWidget(anywidget.AnyWidget):
+    """A widget of height 0 above the figure; its width is the width available to the figure.
+
+    Args:
+        receive: called with each message from the page.
+    """
 
     _esm = _SCRIPT
     _css = _STYLE
 
-    def __init__(self, hear: Callable[[Message], None]) -> None:
+    def __init__(self, receive: Callable[[Message], None]) -> None:
         super().__init__()
         self.layout.height = "0px"
-        self.on_msg(lambda _, message, __: hear(message))
+        self.on_msg(lambda _, message, __: receive(message))
 
     def show_image(self, number: int, subplot: str, source: str) -> None:
-        """Puts another image in the place of the one that trace `number` has on the axes of `subplot`, as `x2y2`."""
+        """Replace the image of trace `number` on the axes of `subplot`, such as `x2y2`."""
         self.send({"do": "image", "number": number, "subplot": subplot, "source": source})

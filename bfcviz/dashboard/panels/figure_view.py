@@ -1,52 +1,66 @@
 """The one figure of a dashboard: all its panels, changed in place.
 
-Every FigureWidget ships plotly's script (5 MB) to the page once more, so there is one, with everything in it. A
-panel joins it when it is first shown and from then on only hides; a step sends only what differs from the step
+Each FigureWidget sends plotly's script (5 MB) to the page again, so a dashboard has one figure with all panels. A
+panel is added when it is first shown; after that it is only hidden. A step sends only the differences from the step
 before, in one message.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.panels.layouts import NARROW_PX, arrange, names_in
-from bfcviz.dashboard.panels.plot import Plot
 from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, axis_names, compose, lay
 from bfcviz.figures.style.fit_width import fitted
 from bfcviz.figures.style.theme import Theme
 
 _PAGE_CONFIG: Final = CONFIG | {
-    "doubleClick": False,  # page.js tells, and Python draws the whole anew: what was whole may have grown
+    "doubleClick": False,  # page.js sends it, and Python draws the whole range again, which may have grown
     "scrollZoom": True,
     "modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "autoScale2d", "resetScale2d", "toImage"],
 }
 
-_WIDTH: Final = 1200  # pixels, until the page tells
+_WIDTH: Final = 1200  # pixels, until the page sends its width
 
 Spec = Mapping[str, Any]
-"""A trace in plotly's words."""
+"""A trace as plotly's dict."""
+
+_SEND_FUNCTIONS: Final = re.compile(r"(_send(?:TraceDeltas|LayoutDelta)\(\w+\)\{)(?!return)")
 
 
-class View:
-    """The panels as they stand in the page, and the widget that shows them.
+class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
+    """A FigureWidget whose page only draws, and sends nothing back.
+
+    After each update plotly's page compares all traces with their defaults, and sends the result to Python (50 kB for
+    a dashboard), where it is merged and echoed. Nothing here needs it, and it takes a third as long as the drawing,
+    some of it in the kernel beside the workload.
+    """
+
+    _esm = _SEND_FUNCTIONS.sub(r"\1return;", str(go.FigureWidget._esm))  # noqa: SLF001  anywidget's script
+
+
+class FigureView:
+    """The panels as the page shows them, and the widget that shows them.
 
     Attributes:
-        widget: plotly's.
-        panels: every panel shown so far by its name, in the order of its axes' numbers.
+        widget: plotly's FigureWidget.
+        panels: all panels shown so far, by name, in the order of their axes' numbers.
     """
 
     def __init__(self, panels: Mapping[str, Panel], layout: str, theme: Theme) -> None:
         self.panels = dict(panels)
         self._page = self._lay(layout, theme)
-        self.widget = Plot(data=self._page.data, layout=self._page.layout)
+        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout)
         self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
 
     def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, width: int = _WIDTH) -> None:
-        """Changes the picture to `panels`, those that the layout names, sending only what differs.
+        """Show `panels`, those that the layout names; send only what differs.
 
         `width`: pixels of the page.
         """
@@ -54,24 +68,24 @@ class View:
         before, self._page = self._page, self._lay(layout, theme, width)
         restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
         relayout = relayouting(before.layout, self._page.layout)
-        # What plotly_update does not take: axes that are new, and a template.
-        joining = {
+        # plotly_update does not accept new axes and a template.
+        new_keys = {
             key for key in relayout if key == "template" or (key not in before.layout and "." not in key)
         }
-        for key in joining:  # not update_layout: it tells the page of an axis and its parts at once
+        for key in new_keys:  # not update_layout: it sends an axis and its parts separately
             self.widget.layout[key] = relayout[key]
-        relayout = {key: value for key, value in relayout.items() if key not in joining}
+        relayout = {key: value for key, value in relayout.items() if key not in new_keys}
         if changed or relayout:
-            # A copy: plotly writes a person's zoom into the very lists that it is given.
+            # A copy: plotly writes the user's zoom into the lists that it is given.
             self.widget.plotly_update(restyle, deepcopy(relayout), changed)
-        if joined := self._page.data[len(before.data) :]:
-            self.widget.add_traces([dict(trace) for trace in joined])
+        if added := self._page.data[len(before.data) :]:
+            self.widget.add_traces([dict(trace) for trace in added])
 
     def take_image(self, name: str, source: str) -> tuple[int, str]:
-        """Takes note that the page shows another image in the first trace of the panel called `name`.
+        """Record that the page shows another image in the first trace of the panel `name`.
 
         Returns:
-            The trace's number and its subplot, by which the page finds it.
+            The trace's number and its subplot; the page finds the trace by these.
         """
         place = list(self.panels).index(name)
         number = sum(len(panel.traces) for panel in list(self.panels.values())[:place])
@@ -79,7 +93,7 @@ class View:
         traces[0], data[number] = {**traces[0], "source": source}, {**data[number], "source": source}
         self.panels[name] = replace(self.panels[name], traces=traces)
         self._page = replace(self._page, data=data)
-        self.widget._data[number]["source"] = source  # noqa: SLF001  what plotly believes the page has
+        self.widget._data[number]["source"] = source  # noqa: SLF001  plotly's copy of the data in the page
         return number, "".join(axis_names(place + 1))
 
     def _lay(self, layout: str, theme: Theme, width: int = _WIDTH) -> Page:
@@ -87,28 +101,28 @@ class View:
         panels = dict(self.panels)
         for name, place in arrange(layout, panels, narrow=narrow).items():
             panels[name] = fitted(panels[name], (place.right - place.left) * (width - BESIDE))
-        places = arrange(layout, panels, narrow=narrow)  # once more, for now each has its lines of the legend
+        places = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
         page = lay(list(panels.values()), [places.get(name) for name in panels], theme)
         return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True})
 
     def panel_at(self, number: int) -> Panel | None:
-        """The panel whose axes have this number, from 1."""
+        """The panel whose axes have this number, from 1; None if there is none."""
         names = list(self.panels)
         return self.panels[names[number - 1]] if 0 < number <= len(names) else None
 
     def as_picture(self, layout: str, theme: Theme) -> Picture:
-        """The panels of the layout as a figure that is no widget, as on screen."""
+        """The panels of the layout, as on screen, as a figure without widgets."""
         shown = {name: self.panels[name] for name in names_in(layout)}
         places = arrange(layout, shown)
         return compose(list(shown.values()), [places[name] for name in shown], theme)
 
 
 def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:
-    """What `plotly_update` needs to turn the first of each pair into the second: values, numbers of traces.
+    """Arguments of `plotly_update` that turn the first of each pair into the second: values, numbers of traces.
 
-    A key that changes in one trace is sent for every trace that changes at all: where a value is left out,
-    the copy of the figure that new views are made from forgets the one it had. It would even hold an empty
-    `marker`, on which plotly stumbles: so parts of such a container are sent, never the whole.
+    A key that changes in one trace is sent for every changed trace: if a value is left out, the copy of the figure
+    that new views start from loses its old value. That copy could even contain an empty `marker`, which plotly cannot
+    handle: so the parts of such a container are sent, never the whole.
     """
     pairs = [
         (before, after) if before is after else (_flat(before), _flat(after)) for before, after in traces
@@ -121,7 +135,7 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
 
 
 def _flat(trace: Spec) -> Spec:
-    """{"line": {"width": 1}} as {"line.width": 1}; `meta` is ours, and plotly knows no parts of it."""
+    """{"line": {"width": 1}} as {"line.width": 1}; `meta` is our own, and plotly has no keys for its parts."""
     flat: dict[str, Any] = {}
     for key, value in trace.items():
         if isinstance(value, dict) and key != "meta":
@@ -132,12 +146,12 @@ def _flat(trace: Spec) -> Spec:
 
 
 def difference(before: Spec, after: Spec) -> dict[str, Any]:
-    """What of `after` is not the same in `before`."""
+    """The items of `after` that differ in `before`."""
     return {key: value for key, value in after.items() if not _same(before.get(key), value)}
 
 
 def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """What `plotly_update` needs to turn one layout into the other: {"xaxis.title.text": ..., "xaxis9": {...}}."""
+    """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}."""
     found: dict[str, Any] = {}
     for key, value in difference(before, after).items():
         old = before.get(key)
@@ -152,7 +166,7 @@ def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        # Bit by bit, at a tenth of the cost of array_equal: a NaN is the same as itself.
+        # Compare bytes: a tenth of the cost of array_equal, and NaN equals NaN.
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())

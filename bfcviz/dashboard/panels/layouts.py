@@ -1,4 +1,4 @@
-"""Which panels a dashboard shows, and where: three arrangements, each also for a narrow page."""
+"""Which panels a dashboard shows, and where: three layouts, each also for a narrow page."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,15 +6,15 @@ from typing import Final
 from bfcviz.figures.panel import BELOW, Panel, Place
 
 NARROW_PX: Final = 760
-"""Below this width panels lie one under the other."""
+"""Below this width each panel has its own row."""
 
 _HEIGHTS: Final = {"region_map": 300, "address_time": 260, "lifetimes": 220, "rate": 80}
 _HEIGHT: Final = 165  # of every other plot, in pixels
-_BELOW: Final = {"bin_chunks": 66}  # pixels under it: its ticks are slanted, and its axis has a name
+_BELOW: Final = {"bin_chunks": 66}  # pixels under the plot: its ticks are slanted, and its axis has a title
 _GAP: Final = 0.08
 
 Rows = tuple[tuple[tuple[str, float], ...], ...]
-"""Row by row: the panels beside each other, and their shares of the width."""
+"""For each row: its panels from the left, and their shares of the width."""
 
 _STEP: Final[Rows] = (
     (("region_map", 1.0),),
@@ -33,16 +33,16 @@ LAYOUTS: Final[Mapping[str, Rows]] = {
     "time": _TIME,
     "everything": (*_STEP, *_TIME[:2], *_TIME[3:]),
 }
-"""Name -> arrangement: the heap at a step, how it came to be, or both."""
+"""Name -> layout: the heap at one step, the heap over time, or both."""
 
 
 def names_in(layout: str) -> list[str]:
-    """The panels it shows."""
+    """Names of the panels that the layout shows."""
     return [name for row in LAYOUTS[layout] for name, _ in row]
 
 
 def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False) -> dict[str, Place]:
-    """Where each of its panels goes, in pixels from the top and shares of the width."""
+    """The place of each panel of the layout: pixels from the top, shares of the width."""
     rows = LAYOUTS[layout]
     if narrow:
         rows = tuple(((name, 1.0),) for row in rows for name, _ in row)

@@ -1,7 +1,7 @@
-"""One heap of a trace as it is looked at: the model, and everything heavy that the panels are drawn from.
+"""The data of one heap that the panels are drawn from: the model, and cached series.
 
-What costs time is made when a panel that needs it is shown and kept until the trace grows or another part of it is
-looked at; a step alone only moves the model.
+Expensive data is computed when a panel that needs it is shown. It is cached until the trace grows or another part of
+the trace is shown. A new step only moves the model.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -40,20 +40,20 @@ TIMELINES = frozenset({"stats", "fragmentation", "rate", "address_time", "lifeti
 """The panels that run over steps or time."""
 
 
-class Study:
-    """The heap of one pool, and its panels for a look.
+class PanelData:
+    """The data of one heap, and its panels for a look.
 
     Attributes:
-        model: at the step that is shown.
-        moving: the heap is at work and its newest step shown: the whole region map is a `LiveMap`, and no search
-            is looked for.
+        model: the model at the step shown.
+        moving: the heap is active and its newest step is shown: the whole region map is a `LiveMap`, and `search`
+            finds nothing.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.model = Model(trace, pool)
         self.moving = False
         self._glance: LiveMap | None = None
-        self._kept: dict[str, tuple[Hashable, Any]] = {}
+        self._cache: dict[str, tuple[Hashable, Any]] = {}
 
     @property
     def trace(self) -> Trace:
@@ -61,7 +61,7 @@ class Study:
         return self.model.trace
 
     def panels(self, names: Collection[str], look: Look) -> dict[str, Panel]:
-        """Those of the panels called `names`, at the model's step."""
+        """The panels with these `names`, at the model's step."""
         makers: dict[str, Callable[[], dict[str, Panel]]] = {
             "region_map": lambda: self._region_map(look),
             "stats": lambda: _named(stats_panel(self.history(look), self.model.step, look)),
@@ -78,8 +78,8 @@ class Study:
                 made |= makers[name]()
         return made
 
-    def glance(self) -> str | None:
-        """The moving map's image up to the newest event, as a data URI; None: that takes the whole picture."""
+    def moving_map_image(self) -> str | None:
+        """The moving map's image at the newest event, as a data URI; None: the whole frame must be drawn."""
         glance, trace = self._glance, self.trace
         if not self.moving or glance is None or not glance.moves or glance.step < trace.first:
             return None
@@ -89,44 +89,44 @@ class Study:
         return source
 
     def search(self) -> Search | None:
-        """The search made by the operation whose event led to the model's step; none is looked for in motion."""
+        """The search made by the operation whose event led to the model's step; None while the map is moving."""
         step = self.model.step
         event = None if self.moving else last_event(self.model)
         if event is None or event["kind"][0] not in (Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE, Kind.OOM):
             return None
-        return self._keep("search", step, lambda: search_of(self.trace, step - 1, self.model))
+        return self._cached("search", step, lambda: search_of(self.trace, step - 1, self.model))
 
     def clock(self, look: Look) -> StepAxis:
-        """Where steps lie on the timelines' axis."""
-        return self._keep("clock", (len(self.trace), look.axis), lambda: StepAxis.of(self.trace, look.axis))
+        """The position of each step on the timelines' axis."""
+        return self._cached("clock", (len(self.trace), look.axis), lambda: StepAxis.of(self.trace, look.axis))
 
     def colours(self, look: Look) -> Colouring:
-        """What chunks are coloured by; a label keeps its colour while the trace grows."""
+        """The colours of chunks; a label keeps its colour while the trace grows."""
         name = f"colours by {look.colour}"
-        return self._keep(
+        return self._cached(
             name, look.theme, lambda: colouring(self.trace, self.model.pool, look.colour, look.paints)
         )
 
     def history(self, look: Look) -> History:
-        """What the timelines of bytes draw; of a trace that grew, only what is new is read."""
+        """The data of the timelines of bytes; if the trace grew, only the new events are read."""
         key = (len(self.trace), look.axis, look.steps, look.wanted)
-        before = self._last("history")
-        return self._keep("history", key, lambda: measure_history(self.trace, self.model.pool, look, before))
+        before = self._previous("history")
+        return self._cached("history", key, lambda: measure_history(self.trace, self.model.pool, look, before))
 
     def passage(self, look: Look) -> AddressTimeWindow:
-        """What the address-time map draws."""
+        """The data of the address-time map."""
         key = (len(self.trace), look.axis, look.steps, look.addresses, look.colour, look.theme)
-        before, model = self._last("passage"), self.model
+        before, model = self._previous("passage"), self.model
 
         def make() -> AddressTimeWindow:
             return address_time_window(
                 self.trace, model.pool, look, colours=self.colours(look), model=model, before=before
             )
 
-        return self._keep("passage", key, make)
+        return self._cached("passage", key, make)
 
     def lives(self, look: Look) -> ActiveMemoryWindow:
-        """What the lifetimes' panel draws: by label where chunks are coloured by state, for all here are in use."""
+        """The data of the lifetimes panel. Coloured by label instead of by state, since all its chunks are in use."""
         look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
         model, colours = self.model, self.colours(look)
@@ -137,10 +137,10 @@ class Study:
                 self.trace, model.pool, look, colours=colours, series=series, model=model
             )
 
-        return self._keep("lives", key, make)
+        return self._cached("lives", key, make)
 
     def chosen_at(self, panel: str, x: float, y: float, look: Look) -> tuple[Selected | None, int | None]:
-        """What a click on a panel's axes means: the chunk there, and the step to go to (None: stay)."""
+        """What a click on a panel's axes selects: the chunk there, and the step to go to (None: stay)."""
         if panel == "region_map":
             chunk = chunk_at(self.model, x, y, look)
             if chunk is None:
@@ -156,7 +156,7 @@ class Study:
         return look.selected, step
 
     def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
-        """Of a selected chunk: its handle, and its label if it has one. None: it is not there at this step."""
+        """Handle and label of a selected chunk. None: it does not exist at this step, or has no label."""
         if chosen.born is not None:
             event = self.trace.read(chosen.born, chosen.born + 1)[0]
             return int(event["chunk"]), int(event["label"]) or None
@@ -177,14 +177,14 @@ class Study:
         panels = bin_panels(self.model, last_event(self.model), look, self.search())
         return {panel.name: panel for panel in panels}
 
-    def _last(self, name: str) -> Any:
-        """What was kept under this name, whatever for."""
-        return self._kept[name][1] if name in self._kept else None
+    def _previous(self, name: str) -> Any:
+        """The cached value of this name, for any key."""
+        return self._cache[name][1] if name in self._cache else None
 
-    def _keep(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
-        known = self._kept.get(name)
+    def _cached(self, name: str, key: Hashable, make: Callable[[], T]) -> T:
+        known = self._cache.get(name)
         if known is None or known[0] != key:
-            self._kept[name] = known = (key, make())
+            self._cache[name] = known = (key, make())
         found: T = known[1]
         return found
 

@@ -1,4 +1,4 @@
-"""From a zoom in the page, in a panel's own units, to the part of the heap that is looked at, and back."""
+"""Convert a zoom in the page, in a panel's units, to the part of the heap that is shown, and undo it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.view_options import Look, MapWindow, Span
 from bfcviz.figures.timelines.axis import StepAxis
 
-_SAME: Final = 1e-3  # of a range: what the page rounds
+_SAME: Final = 1e-3  # of a range: smaller differences are rounding by the page
 
 
 def zoomed(
@@ -18,13 +18,13 @@ def zoomed(
     ranges: Mapping[str, Mapping[str, Sequence[float]]],
     clock: StepAxis,
 ) -> Look:
-    """`look` with the windows of those panels that the page shows otherwise than they were drawn.
+    """`look` with new windows of those panels whose ranges in the page differ from the drawn ones.
 
     Args:
-        look: what was drawn.
-        panels: by name, those shown.
-        ranges: what the page shows now.
-        clock: of the timelines.
+        look: the look that was drawn.
+        panels: the panels shown, by name.
+        ranges: ranges of the axes in the page, by panel and axis (`x`, `y`).
+        clock: maps x of the timelines to steps.
     """
     for name, panel in panels.items():
         now = ranges.get(name)
@@ -42,7 +42,7 @@ def zoomed(
 
 
 def whole(look: Look, panel: str | None = None) -> Look:
-    """`look` without the window of one panel, or (None) without any."""
+    """`look` without the window of this panel; None: without any window."""
     if panel == "region_map":
         return replace(look, map_window=None)
     if panel == "address_time":

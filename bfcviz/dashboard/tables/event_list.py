@@ -1,4 +1,4 @@
-"""The list of events: a page of them at a time, searched and filtered, saying always what it leaves out."""
+"""The list of events, one page at a time: filtered; it always says what it leaves out."""
 
 from threading import RLock
 from time import monotonic
@@ -8,8 +8,8 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.event_rows import COLUMNS, EventRows
-from bfcviz.dashboard.tables.list_controls import Questions, Scroller, row, telling
+from bfcviz.dashboard.tables.event_columns import COLUMNS, EventRows
+from bfcviz.dashboard.tables.list_controls import FilterControls, Scroller, row, status_html
 from bfcviz.dashboard.tables.table import ROWS, STYLE, page_html
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
@@ -18,28 +18,28 @@ from bfcviz.model.browse.filters import EventFilter, matching
 
 _HINTS: Final = {
     Kind.EXTEND: "the sub-allocator granted a region",
-    Kind.SPLIT: "a free chunk was cut in two",
-    Kind.ALLOCATE: "a chunk was handed out",
-    Kind.FREE: "a chunk came back",
-    Kind.MERGE: "two free neighbours became one",
-    Kind.RELEASE: "a free region went back",
+    Kind.SPLIT: "a free chunk was split",
+    Kind.ALLOCATE: "a chunk was allocated",
+    Kind.FREE: "a chunk was freed",
+    Kind.MERGE: "two free neighbours were merged",
+    Kind.RELEASE: "a free region was returned to the sub-allocator",
     Kind.OOM: "a request failed",
     Kind.MARK: "the user's own mark",
 }
-_PATIENCE_S: Final = 0.5
-"""Seconds after which a search says how far it is, and again each time."""
+_PROGRESS_S: Final = 0.5
+"""Seconds between two progress messages of a search."""
 
 
 class EventList:
-    """Events of one pool of a trace.
+    """The events of one heap of a trace.
 
     Args:
         trace: the events.
-        pool: whose.
+        pool: number of the heap.
 
     Attributes:
-        widget: all of it.
-        found: `seq` of each event that is listed.
+        widget: the whole widget.
+        found: `seq` of each listed event.
     """
 
     def __init__(self, trace: Trace, pool: int = 0) -> None:
@@ -47,110 +47,113 @@ class EventList:
         self._trace, self._pool = trace, pool
         self._step = 0
         self._filter = EventFilter()
-        self._question = 0
-        self._hushed = False  # several questions are about to change: one search for all
-        self._looked_through = 0
+        self._search_number = 0
+        self._clearing = False  # `clear` changes several filters, and searches once
+        self._searched = 0
         self._event_rows = EventRows(trace)
         self.found: NDArray[np.unsignedinteger] = np.zeros(0, np.uint32)
         self._build()
         self._search()
 
-    # -- what moves it -----------------------------------------------------------------------------------------
+    # -- step, order and scrolling -----------------------------------------------------------------------------
 
     def show(self, step: int) -> None:
-        """Marks the event that led to `step`, and brings it onto the page."""
+        """Mark the event before `step`, and scroll to it."""
         with self._lock:
             self._step = step
-            self._let_go()
-            self._scroller.hold(len(self.found), near=self._place())
+            self._drop_old()
+            self.scroller.set_count(len(self.found), near=self._place())
             self._draw()
 
     def scroll(self, rows: int) -> None:
-        """Moves the page by so many rows, up where negative."""
+        """Move the page by this number of rows; up if negative."""
         with self._lock:
-            self._scroller.move_by(rows)
+            self.scroller.move_by(rows)
 
     def trace_grew(self) -> None:
-        """Takes in the events that came since, and lets go of those the trace has let go of."""
+        """Add new events, and drop those that the trace has dropped."""
         with self._lock:
             stop = len(self._trace)
-            start = max(self._looked_through, self._trace.first)
+            start = max(self._searched, self._trace.first)
             new = matching(self._trace, self._pool, self._filter, start=start, stop=stop)
             self.found = np.concatenate([self.found, new])
-            self._looked_through = stop
-            self._let_go()
-            self._scroller.hold(len(self.found))
+            self._searched = stop
+            self._drop_old()
+            self.scroller.set_count(len(self.found))
             self._draw()
 
-    # -- what it looks for -------------------------------------------------------------------------------------
+    # -- filters -----------------------------------------------------------------------------------------------
 
-    def _asked(self) -> EventFilter:
+    def _new_filter(self) -> EventFilter:
         kinds = frozenset(kind for kind, button in self.kinds.items() if button.value)
-        return EventFilter(kinds=kinds, **self.questions.asked())
+        return EventFilter(kinds=kinds, **self.filters.values())
 
     def _search(self) -> None:
-        if self._hushed:
+        if self._clearing:
             return
-        self._question += 1
-        question, began = self._question, monotonic()
+        self._search_number += 1
+        number, began = self._search_number, monotonic()
 
-        def go_on(done: int) -> bool:
+        def progress(done: int) -> bool:
             nonlocal began
-            if monotonic() - began > _PATIENCE_S:
+            if monotonic() - began > _PROGRESS_S:
                 began = monotonic()
-                self.count.value = telling(f"looked through {done:,} of {len(self._trace):,} events …")
-            return self._question == question  # a newer question, from another thread, waits for the lock
+                self.count.value = status_html(f"searched {done:,} of {len(self._trace):,} events …")
+            return (
+                self._search_number == number
+            )  # False: a newer search, in another thread, waits for the lock
 
         with self._lock:
-            if question != self._question:
+            if number != self._search_number:
                 return
-            asked, stop = self._asked(), len(self._trace)
+            new_filter, stop = self._new_filter(), len(self._trace)
             try:
-                found = matching(self._trace, self._pool, asked, go_on, stop=stop)
+                found = matching(self._trace, self._pool, new_filter, progress, stop=stop)
             except BfcvizError as error:
-                self.count.value = telling(str(error), alert=True)
+                self.count.value = status_html(str(error), alert=True)
                 return
-            if question != self._question:
+            if number != self._search_number:
                 return
-            self.found, self._filter, self._looked_through = found, asked, stop
-            self._scroller.hold(len(found), near=self._place())
+            self.found, self._filter, self._searched = found, new_filter, stop
+            self.scroller.set_count(len(found), near=self._place())
             self._draw()
 
-    def _clear(self) -> None:
-        self._hushed = True
+    def clear(self) -> None:
+        """Clear all filters."""
+        self._clearing = True
         for button in self.kinds.values():
             button.value = False
-        self.questions.clear()
-        self._hushed = False
+        self.filters.clear()
+        self._clearing = False
         self._search()
 
-    def _let_go(self) -> None:
-        """Forgets events that the trace, one that is followed, no longer has."""
+    def _drop_old(self) -> None:
+        """Drop listed events that a followed trace no longer has."""
         gone = self._row_of(self._trace.first)
         if gone:
             self.found = self.found[gone:]
-            self._scroller.top -= gone  # the same events stay on the page
-            self._scroller.hold(len(self.found))
+            self.scroller.top -= gone  # the same events stay on the page
+            self.scroller.set_count(len(self.found))
 
-    # -- what is seen ------------------------------------------------------------------------------------------
+    # -- rows on the page --------------------------------------------------------------------------------------
 
     def _place(self) -> int:
-        """The row of this step's event, or of the next one listed."""
+        """The row of the event before this step, or of the next listed one."""
         return self._row_of(max(self._step - 1, 0))
 
     def _row_of(self, seq: int) -> int:
-        """The row of this event, or of the next one listed."""
-        # Of another type, the number would have the whole array copied to that type.
+        """The row of this event, or of the next listed one."""
+        # With a number of another type, NumPy copies the whole array to that type.
         return int(np.searchsorted(self.found, self.found.dtype.type(seq)))
 
     def _draw(self) -> None:
-        top = self._scroller.top
+        top = self.scroller.top
         here = self._place()
         listed = self._step > 0 and here < len(self.found) and int(self.found[here]) == self._step - 1
         try:
             events = self._events(self.found[top : top + ROWS].tolist())
         except BfcvizError as error:
-            self.count.value = telling(str(error), alert=True)
+            self.count.value = status_html(str(error), alert=True)
             return
         rows = [
             self._event_rows.row(
@@ -161,12 +164,12 @@ class EventList:
             for place, event in enumerate(events, start=top)
         ]
         self.page.value = page_html("events", COLUMNS, rows, length=ROWS)
-        self._scroller.show()
-        self.count.value = telling(self._count(listed=listed))
+        self.scroller.show()
+        self.count.value = status_html(self._count(listed=listed))
 
     def _events(self, page: list[int]) -> list[dict[str, Any]]:
         """The events with these `seq`s, as fields by name."""
-        if page and page[-1] - page[0] < 64 * ROWS:  # near each other: one look
+        if page and page[-1] - page[0] < 64 * ROWS:  # close together: one read
             events = self._trace.read(page[0], page[-1] + 1)[np.array(page) - page[0]]
         else:
             events = [self._trace.read(seq, seq + 1)[0] for seq in page]
@@ -174,40 +177,38 @@ class EventList:
 
     def _count(self, *, listed: bool) -> str:
         first, pools = self._trace.first, self._trace.origin.pools
-        total = max(self._looked_through - first, 0)
+        total = max(self._searched - first, 0)
         reasons = [f"pool '{pools[self._pool].name}'"] if len(pools) > 1 else []
         reasons += self._filter.reasons()
-        told = (
-            f"{len(self.found):,} of {total:,} events: {', '.join(reasons)}"
-            if reasons
-            else f"All {total:,} events"
-        )
+        text = f"All {total:,} events"
+        if reasons:
+            text = f"{len(self.found):,} of {total:,} events: {', '.join(reasons)}"
         if first:
-            told += f"; the {first:,} before them are no longer kept"
+            text += f"; the {first:,} before them are no longer kept"
         if self._step > 0 and not listed:
-            told += f"; the event that led to step {self._step:,} is not among them"
-        return told
+            text += f"; the event that led to step {self._step:,} is not among them"
+        return text
 
     def _moved(self) -> None:
         with self._lock:
-            self._let_go()
+            self._drop_old()
             self._draw()
 
     def _build(self) -> None:
         self.kinds = {kind: self._kind(kind) for kind in Kind}
-        self.questions = Questions("events", self._search)
+        self.filters = FilterControls("events", self._search)
         everything = widgets.Button(
             description="show all",
             tooltip="events of every kind, label, size and thread",
             layout={"width": "auto"},
         )
-        everything.on_click(lambda _: self._clear())
+        everything.on_click(lambda _: self.clear())
         self.count = widgets.HTML()
         self.page = widgets.HTML(layout={"width": "100%"})
-        self._scroller = Scroller(ROWS, self._moved)
+        self.scroller = Scroller(ROWS, self._moved)
         style = widgets.HTML(STYLE, layout={"display": "none"})
-        asking = [row([*self.kinds.values(), everything]), self.questions.widget]
-        self.widget = widgets.VBox([style, *asking, self.count, self.page, self._scroller.widget])
+        filter_rows = [row([*self.kinds.values(), everything]), self.filters.widget]
+        self.widget = widgets.VBox([style, *filter_rows, self.count, self.page, self.scroller.widget])
         self.widget.add_class("bfcviz-events")
 
     def _kind(self, kind: Kind) -> widgets.ToggleButton:

@@ -1,4 +1,4 @@
-"""What lists are asked and moved with: boxes that understand what is typed, and a scroll bar in rows."""
+"""Controls of the lists: text boxes that filter, and a scroll bar in rows."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -11,21 +11,21 @@ from bfcviz.units import parse_bytes
 
 T = TypeVar("T")
 
-_MOST: Final = (1 << 64) - 1
+_MAX_SIZE: Final = (1 << 64) - 1
 
 
-class AskedFor(Generic[T]):
-    """A text box and, beside it, what is wrong with the text in it.
+class FilterBox(Generic[T]):
+    """A text box and, beside it, the error if its text is invalid.
 
     Args:
-        description: in front of the box.
-        tooltip: what it asks, in full; also its name to a screen reader.
-        placeholder: an example.
-        parse: turns text into a value.
-        changed: called when there is a new value.
+        description: text in front of the box.
+        tooltip: full description; also its name for a screen reader.
+        placeholder: an example of the text.
+        parse: converts text to a value; raises ValueError or OverflowError.
+        changed: called after the value changed.
 
     Attributes:
-        value: what was typed last that could be understood; None: nothing.
+        value: the last valid value; None: no filter.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class AskedFor(Generic[T]):
             description=description,
             tooltip=tooltip,
             placeholder=placeholder,
-            continuous_update=False,  # at Enter, or when the box is left
+            continuous_update=False,  # on Enter, or when the box loses the focus
             layout={"width": "auto", "flex": "1 1 130px", "max_width": "260px"},
             style={"description_width": "initial"},
         )
-        self.wrong = widgets.HTML()
-        self.widget = widgets.HBox([self.box, self.wrong], layout={"align_items": "center"})
+        self.error = widgets.HTML()
+        self.widget = widgets.HBox([self.box, self.error], layout={"align_items": "center"})
         self.box.observe(self._read, "value")
 
     def _read(self, change: dict[str, Any]) -> None:
@@ -55,54 +55,58 @@ class AskedFor(Generic[T]):
         try:
             value = self._parse(text) if text else None
         except (ValueError, OverflowError) as error:
-            self.wrong.value = f"<span class='bfcviz-wrong' role='alert'>{escape(str(error))}</span>"
+            self.error.value = f"<span class='bfcviz-wrong' role='alert'>{escape(str(error))}</span>"
             return
-        self.wrong.value = ""
+        self.error.value = ""
         if value != self.value:
             self.value = value
             self._changed()
 
 
 def size(text: str) -> int:
-    """A size in bytes, at most what 64 bits hold."""
-    return min(parse_bytes(text), _MOST)
+    """A size in bytes; capped at 2^64 - 1."""
+    return min(parse_bytes(text), _MAX_SIZE)
 
 
 def whole_number(text: str) -> int:
-    """A number such as a thread's.
+    """A whole number, such as a thread's.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not one.
     """
     if not text.isdecimal():
-        raise ValueError(f"not a whole number: {text!r}; write it as 0 or 12")
+        raise ValueError(f"not a whole number: {text!r}; write digits, such as 12")
     return int(text)
 
 
-class Questions:
-    """What both lists can be asked: a label, a range of sizes, a thread.
+class FilterControls:
+    """The filters of both lists: a label, a range of sizes, a thread.
 
     Args:
         what: `events` or `chunks`, in tooltips.
-        changed: called when a question has a new value.
+        changed: called after a filter changed.
     """
 
     def __init__(self, what: str, changed: Callable[[], None]) -> None:
-        about = f"{what} whose label or its details contain this; 0x...: whose memory holds this address"
-        self.text = AskedFor("label", about, "conv, or 0x7f…", str, changed)
-        self.least = AskedFor("at least", f"{what} of at least this size", "64 KiB", size, changed)
-        self.most = AskedFor("at most", f"{what} of at most this size", "1 MiB", size, changed)
-        self.thread = AskedFor("thread", f"{what} of the thread with this number", "0", whole_number, changed)
+        about = (
+            f"{what} whose label or its details contain this text; 0x...: whose memory contains this address"
+        )
+        self.text = FilterBox("label", about, "conv, or 0x7f…", str, changed)
+        self.least = FilterBox("at least", f"{what} of at least this size", "64 KiB", size, changed)
+        self.most = FilterBox("at most", f"{what} of at most this size", "1 MiB", size, changed)
+        self.thread = FilterBox(
+            "thread", f"{what} of the thread with this number", "0", whole_number, changed
+        )
         self._all = (self.text, self.least, self.most, self.thread)
         self.widget = row([each.widget for each in self._all])
 
     def clear(self) -> None:
-        """Asks for nothing any more."""
+        """Clear all filters."""
         for each in self._all:
             each.box.value = ""
 
-    def asked(self) -> dict[str, Any]:
-        """The values, as `Filter` takes them."""
+    def values(self) -> dict[str, Any]:
+        """The values, as keyword arguments of `Filter`."""
         return {
             "text": self.text.value or "",
             "least_size": self.least.value,
@@ -112,15 +116,15 @@ class Questions:
 
 
 class Scroller:
-    """Which rows are on the page: a slider and buttons.
+    """Selects the rows on the page: a slider and buttons.
 
     Args:
         page: rows of a page.
-        moved: called when a person moved it.
+        moved: called after the user moved it.
 
     Attributes:
         top: the first row on the page.
-        count: rows there are.
+        count: number of rows.
     """
 
     def __init__(self, page: int, moved: Callable[[], None]) -> None:
@@ -138,72 +142,72 @@ class Scroller:
         )
         self.slider.observe(lambda change: self.move_to(change["new"]), "value")
         self.buttons = {name: self._button(name, *how) for name, how in _BUTTONS.items()}
-        self.said = widgets.HTML(layout={"flex": "0 0 auto", "min_width": "190px", "margin": "0 0 0 8px"})
+        self.position = widgets.HTML(layout={"flex": "0 0 auto", "min_width": "190px", "margin": "0 0 0 8px"})
         self.widget = widgets.HBox(
-            [*self.buttons.values(), self.slider, self.said],
+            [*self.buttons.values(), self.slider, self.position],
             layout={"flex_flow": "row wrap", "align_items": "center"},
         )
 
     @property
     def last(self) -> int:
-        """The highest `top`: the page is full with the last rows."""
+        """The highest `top`: the page ends with the last row."""
         return max(self.count - self._page, 0)
 
     def move_to(self, top: int) -> None:
-        """As a person does; nothing happens where it is there already."""
+        """Move the page to row `top`, as the user does. Does nothing if it is there already."""
         top = min(max(top, 0), self.last)
         if top != self.top:
             self.top = top
             self._moved()
 
     def move_by(self, rows: int) -> None:
-        """As a person does; stops at both ends."""
+        """Move the page by this number of rows, as the user does; stops at both ends."""
         self.move_to(self.top + rows)
 
-    def hold(self, count: int, near: int | None = None) -> None:
-        """There are `count` rows now; the page keeps its place, or goes to row `near` if it does not show it."""
+    def set_count(self, count: int, near: int | None = None) -> None:
+        """Set the number of rows; the page stays, or moves to row `near` if it does not show that row."""
         self.count = count
         if near is not None and not self.top <= near < self.top + self._page:
             self.top = near - self._page // 3
         self.top = min(max(self.top, 0), self.last)
 
     def show(self) -> None:
-        """Brings slider and words to `top` and `count`."""
+        """Update slider and text to `top` and `count`."""
         slider = self.slider
         with slider.hold_sync():
-            slider.max = max(slider.max, self.last)  # there is room for the value at any moment
+            slider.max = max(slider.max, self.last)  # the value stays in range at each assignment
             slider.value = self.top
             slider.max = self.last
             slider.disabled = self.last == 0
         end = min(self.top + self._page, self.count)
         rows = f"{self.top + 1:,} to {end:,} of {self.count:,}" if self.count else "no rows"
-        self.said.value = f"<span class='bfcviz-count'>{rows}</span>"
+        self.position.value = f"<span class='bfcviz-count'>{rows}</span>"
 
     def _button(self, name: str, icon: str, tooltip: str) -> widgets.Button:
         button = widgets.Button(icon=icon, tooltip=tooltip, layout={"flex": "0 0 34px"})
-        button.on_click(lambda _: self.move_to(self._ways(name)))
+        button.on_click(lambda _: self.move_to(self._target(name)))
         return button
 
-    def _ways(self, name: str) -> int:
+    def _target(self, name: str) -> int:
         page = self._page
         return {"first": 0, "up": self.top - page, "down": self.top + page, "last": self.last}[name]
 
 
 _BUTTONS: Final = {
     "first": ("angle-double-up", "first rows"),
-    "up": ("angle-up", "a page up"),
-    "down": ("angle-down", "a page down"),
+    "up": ("angle-up", "page up"),
+    "down": ("angle-down", "page down"),
     "last": ("angle-double-down", "last rows"),
 }
 
 
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
-    """Widgets side by side, and below where the place is too narrow."""
+    """Widgets side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
 
 
-def telling(sentence: str, *, alert: bool = False) -> str:
-    """HTML of a line above a table, that a screen reader says when it changes."""
+def status_html(sentence: str, *, alert: bool = False) -> str:
+    """HTML of a line above a table; a screen reader reads it when it changes."""
     css, role = ("bfcviz-wrong", "alert") if alert else ("bfcviz-count", "status")
     return (
         f"<div class='{css}' role='{role}' aria-live='polite'>{harmless(sentence, _LONGEST_SENTENCE)}</div>"

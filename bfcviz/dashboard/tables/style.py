@@ -1,4 +1,4 @@
-"""How tables look: JupyterLab's own colours where it is around, and the theme's for what has a meaning."""
+"""The CSS of the tables: JupyterLab's colours if available, and the theme's colours for states."""
 
 from typing import Final
 
@@ -61,4 +61,4 @@ STYLE: Final = f"""<style>
 .bfcviz-count {{ line-height: 1.4; color: var(--jp-ui-font-color2, inherit) }}
 .bfcviz-wrong {{ line-height: 1.4; color: var(--jp-error-color1, #d32f2f) }}
 </style>"""
-"""To be in the page once beside any number of tables."""
+"""A page needs it once, for any number of tables."""

@@ -1,6 +1,6 @@
-"""One page of rows as an HTML table that looks like JupyterLab, in light and dark.
+"""One page of rows as an HTML table in JupyterLab's style, light and dark.
 
-Rows and headers say in `data-bfcviz` what a click or Enter on them does; `page` tells it to Python.
+The `data-bfcviz` attribute of a row or header holds the message that page.js sends on a click or Enter.
 """
 
 import json
@@ -18,7 +18,7 @@ ROWS: Final = 14
 """Rows on a page."""
 
 NOTHING: Final = "<i>-</i>"
-"""A cell without anything to say."""
+"""An empty cell."""
 
 _LONGEST_LABEL: Final = 90
 _TAIL: Final = 14
@@ -32,9 +32,9 @@ class Column:
     """One column.
 
     Attributes:
-        name: over it, and what it is sorted by.
-        width: characters; the one with 0 takes what is left over.
-        align: numbers stand to the right.
+        name: its header, and its name in messages that sort.
+        width: in characters; a column of width 0 takes the remaining space.
+        align: numbers are right-aligned.
         hint: its definition, shown on hover.
     """
 
@@ -50,14 +50,14 @@ class Row:
 
     Attributes:
         cells: HTML of each column.
-        does: what a click on it means.
-        hint: that meaning, in words.
-        here: it is what everything else shows.
-        after_here: what everything else shows lies, unseen, before this row.
+        message: sent on a click.
+        hint: what a click does, shown on hover.
+        here: the row of the step or chunk shown.
+        after_here: the row of the step shown is filtered out, and belongs before this row.
     """
 
     cells: Sequence[str]
-    does: Message
+    message: Message
     hint: str
     here: bool = False
     after_here: bool = False
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Order:
-    """Which column the rows are sorted by, and which way."""
+    """The column that the rows are sorted by, and the direction."""
 
     by: str
     descending: bool
@@ -77,11 +77,11 @@ def page_html(
     """The table.
 
     Args:
-        name: of the list, in messages and to a screen reader.
+        name: of the list, in messages and for a screen reader.
         columns: from the left.
-        rows: of this page; where they are fewer than `length`, empty ones keep the height.
-        order: how rows are sorted; None: the headers are no buttons.
-        length: rows of a full page.
+        rows: of this page; if fewer than `length`, empty rows fill the height.
+        order: how the rows are sorted; None: the headers are not buttons.
+        length: number of rows of a full page.
     """
     least = sum(column.width or _LEAST_WIDTH for column in columns)
     widths = "".join(f"<col style='width:{_width(column)}'>" for column in columns)
@@ -102,17 +102,17 @@ def button(does: Message, text: str, hint: str) -> str:
 
 
 def hinted(text: str, hint: str) -> str:
-    """`text`, and what it says on hover."""
+    """`text`, and `hint` on hover."""
     return f"<span title='{harmless(hint, _LONGEST_HINT)}'>{harmless(text, _LONGEST_LABEL)}</span>"
 
 
 def bytes_cell(num_bytes: int) -> str:
-    """A number of bytes for people, to the byte on hover."""
+    """A rounded number of bytes, the exact number on hover."""
     return hinted(format_bytes(num_bytes), exact_bytes(num_bytes))
 
 
 def label_cell(labels: Labels, number: int) -> str:
-    """A label's name, the whole of it and its details on hover."""
+    """A label's name; its full name and its details on hover."""
     if number == 0:
         return NOTHING
     label = labels[number]
@@ -125,7 +125,7 @@ def label_cell(labels: Labels, number: int) -> str:
 
 
 def _ends(name: str) -> str:
-    """A name whose end stays in sight where its cell is too narrow for all: op names differ there."""
+    """A name whose end stays visible in a narrow cell: op names differ at the end."""
     if not name.isascii() or len(name) <= 2 * _TAIL:
         return f"<span>{harmless(name, _LONGEST_LABEL)}</span>"
     head, tail = name[:-_TAIL], name[-_TAIL:]
@@ -155,7 +155,7 @@ def _head(name: str, column: Column, order: Order | None) -> str:
 def _row(row: Row, classes: Sequence[str]) -> str:
     cells = "".join(f"<td{css}>{cell}</td>" for css, cell in zip(classes, row.cells, strict=True))
     mark = " class='here' aria-current='true'" if row.here else " class='after-here'" * row.after_here
-    does = _attribute(row.does)
+    does = _attribute(row.message)
     return f"<tr tabindex='0'{mark} data-bfcviz='{does}' title='{escape(row.hint)}'>{cells}</tr>"
 
 

@@ -1,11 +1,11 @@
 import pytest
 
 from bfcviz.dashboard.background import frame_choice as module
-from bfcviz.dashboard.background.frame_choice import REST_S, WHOLE_S, Frame, Motion
+from bfcviz.dashboard.background.frame_choice import IDLE_S, WHOLE_S, Frame, FrameChoice
 
 
 class Clock:
-    """Stands in for `time`: passes only when told."""
+    """A stand-in for `time` that the test advances."""
 
     now = 100.0
 
@@ -20,70 +20,70 @@ def clock(monkeypatch):
     return clock
 
 
-def frames(motion, clock, came, seconds=0.1, cost_s=0.01, **how):
-    """What is drawn, one frame after the other; `came`: a letter a frame, `.` where nothing came."""
+def frames(choice, clock, came, seconds=0.1, cost_s=0.01, **how):
+    """The frames drawn; `came`: one letter per frame, `.` if no event came."""
     drawn = []
     for letter in came:
         clock.now += seconds
-        frame = motion.due(came=letter != ".", **{"followed": True} | how)
+        frame = choice.due(came=letter != ".", **{"followed": True} | how)
         if frame is not Frame.NOTHING:
-            motion.drew(frame, cost_s)
+            choice.drew(frame, cost_s)
         drawn.append(frame)
     return drawn
 
 
-def test_what_comes_after_a_rest_is_shown_whole(clock):
-    motion = Motion()
-    assert frames(motion, clock, "..x") == [Frame.NOTHING, Frame.NOTHING, Frame.WHOLE]
-    assert not motion.moving
+def test_the_first_frame_after_idle_is_whole(clock):
+    choice = FrameChoice()
+    assert frames(choice, clock, "..x") == [Frame.NOTHING, Frame.NOTHING, Frame.WHOLE]
+    assert not choice.moving
 
 
-def test_a_heap_at_work_is_a_moving_map_and_the_rest_once_a_second(clock):
-    motion = Motion()
-    drawn = frames(motion, clock, "x" * 31)
+def test_an_active_heap_moves_the_map_and_the_rest_once_per_second(clock):
+    choice = FrameChoice()
+    drawn = frames(choice, clock, "x" * 31)
     assert drawn[0] is Frame.WHOLE
     assert drawn.count(Frame.MOVING) == pytest.approx(3 / WHOLE_S, abs=1)
-    assert drawn.count(Frame.MOVING) + drawn.count(Frame.GLANCE) == 30
-    assert motion.moving
+    assert drawn.count(Frame.MOVING) + drawn.count(Frame.MAP) == 30
+    assert choice.moving
 
 
-def test_dear_pictures_make_the_rest_rarer(clock):
-    cheap, dear = Motion(), Motion()
+def test_expensive_frames_are_drawn_less_often(clock):
+    cheap, dear = FrameChoice(), FrameChoice()
     assert frames(dear, clock, "x" * 50, cost_s=0.04).count(Frame.MOVING) < frames(
         cheap, clock, "x" * 50
     ).count(Frame.MOVING)
 
 
-def test_when_it_rests_the_whole_picture_comes_once(clock):
-    motion = Motion()
-    frames(motion, clock, "xxxx")
-    drawn = frames(motion, clock, "." * 20)
+def test_an_idle_heap_gets_one_whole_frame(clock):
+    choice = FrameChoice()
+    frames(choice, clock, "xxxx")
+    drawn = frames(choice, clock, "." * 20)
     assert drawn.index(Frame.WHOLE) in (2, 3)
     assert [frame for frame in drawn if frame is not Frame.NOTHING] == [Frame.WHOLE]
-    assert not motion.moving
+    assert not choice.moving
 
 
-def test_a_heap_at_work_is_known_however_seldom_it_is_looked_at(clock):
-    drawn = frames(Motion(), clock, "xxx", seconds=3 * REST_S)
+def test_an_active_heap_is_recognised_at_a_low_frame_rate(clock):
+    drawn = frames(FrameChoice(), clock, "xxx", seconds=3 * IDLE_S)
     assert drawn[1:] != [Frame.WHOLE] * 2
 
 
-def test_who_looks_back_gets_whole_pictures_once_a_second(clock):
-    drawn = frames(Motion(), clock, "x" * 30, followed=False)
+def test_an_earlier_step_is_redrawn_whole_once_per_second(clock):
+    drawn = frames(FrameChoice(), clock, "x" * 30, followed=False)
     assert set(drawn) == {Frame.WHOLE, Frame.NOTHING}
     assert drawn.count(Frame.WHOLE) <= 4
 
 
-def test_the_end_shows_all(clock):
-    motion = Motion()
-    frames(motion, clock, "xxx")
-    assert frames(motion, clock, ".", ended=True) == [Frame.WHOLE]
-    assert frames(motion, clock, ".", ended=True) == [Frame.NOTHING]
+def test_the_last_frame_is_whole(clock):
+    choice = FrameChoice()
+    frames(choice, clock, "xxx")
+    assert frames(choice, clock, ".", ended=True) == [Frame.WHOLE]
+    assert frames(choice, clock, ".", ended=True) == [Frame.NOTHING]
 
 
-def test_a_picture_that_failed_is_made_up_for(clock):
-    motion = Motion()
+def test_a_failed_frame_is_drawn_again(clock):
+    choice = FrameChoice()
     clock.now += 1
-    assert motion.due(came=True, followed=True) is Frame.WHOLE
+    assert choice.due(came=True, followed=True) is Frame.WHOLE
     clock.now += 1
-    assert motion.due(came=False, followed=True) is Frame.WHOLE
+    assert choice.due(came=False, followed=True) is Frame.WHOLE

@@ -9,7 +9,7 @@ from bfcviz.dashboard.background import kernel
 
 @pytest.fixture
 def run_in(monkeypatch):
-    """Lets this process look like a kernel of some kind."""
+    """Make this process look like a kernel with these attributes."""
 
     def pretend(**attributes):
         fake = SimpleNamespace(
@@ -20,26 +20,26 @@ def run_in(monkeypatch):
     return pretend
 
 
-def test_where_there_is_no_kernel_nobody_clicks(monkeypatch):
+def test_without_a_kernel_no_clicks_arrive(monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel.kernelbase", raising=False)
     assert not kernel.answers_while_busy()
-    assert "no notebook" in kernel.words()
+    assert "No notebook" in kernel.description()
 
 
 def test_a_kernel_with_subshells_answers(run_in):
     run_in(_supports_kernel_subshells=True)
     assert kernel.answers_while_busy()
-    assert "work while a cell runs" in kernel.words()
+    assert "while a cell runs" in kernel.description()
 
 
 @pytest.mark.parametrize("attributes", [{}, {"_supports_kernel_subshells": False}])
-def test_one_without_does_not_and_people_are_told_what_to_do(run_in, attributes):
+def test_one_without_does_not_and_the_description_says_what_to_do(run_in, attributes):
     run_in(**attributes)
     assert not kernel.answers_while_busy()
-    assert "run(work)" in kernel.words()
+    assert "run(work)" in kernel.description()
 
 
-def test_clicks_come_in_where_the_page_sent_them():
+def test_clicks_are_handled_on_the_subshell_the_page_chose():
     inner, outer = widgets.Button(), widgets.Button()
     box = widgets.VBox([widgets.HBox([inner]), outer])
     for widget in (inner, outer, box):
@@ -51,7 +51,7 @@ def test_clicks_come_in_where_the_page_sent_them():
         assert widget.comm._reply_subshell_for("data", "theirs") == "theirs"
 
 
-def test_kernels_that_need_no_help_get_none():
+def test_other_kernels_are_not_changed():
     button = widgets.Button()
     kernel.route([button])
     assert not hasattr(button.comm, "_reply_subshell_for")

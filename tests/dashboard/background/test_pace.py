@@ -5,7 +5,7 @@ from bfcviz.dashboard.background.pace import Pace
 
 
 class Clock:
-    """Stands in for `time`: passes only when told."""
+    """A stand-in for `time` that the test advances."""
 
     def __init__(self):
         self.now = self.cpu = 100.0
@@ -32,11 +32,11 @@ def clock(monkeypatch):
     return clock
 
 
-def test_cheap_pictures_come_at_the_rate(clock):
+def test_cheap_frames_come_at_the_rate(clock):
     assert clock.draw(Pace(10, 0.05), 0.004, 0.001) == pytest.approx(0.096)
 
 
-def test_pictures_that_begin_late_come_at_the_rate_all_the_same(clock):
+def test_frames_that_begin_late_keep_the_rate(clock):
     pace = Pace(10, 0.05)
     began = clock.now
     for _ in range(20):
@@ -45,7 +45,7 @@ def test_pictures_that_begin_late_come_at_the_rate_all_the_same(clock):
     assert clock.now - began == pytest.approx(2.0, abs=0.01)
 
 
-def test_pictures_that_begin_early_put_off_none(clock):
+def test_frames_that_begin_early_delay_none(clock):
     pace = Pace(10, 0.05)
     for _ in range(20):  # as when it is stopped and started again
         pace.begin()
@@ -53,14 +53,14 @@ def test_pictures_that_begin_early_put_off_none(clock):
     assert wait == pytest.approx(0.1)
 
 
-def test_after_a_halt_there_are_no_more_of_them_at_once(clock):
+def test_after_a_pause_there_is_no_burst(clock):
     pace = Pace(10, 0.05)
     clock.draw(pace, 0.004, 0.001)
     clock.now += 3.0
     assert clock.draw(pace, 0.004, 0.001) == pytest.approx(0.096)
 
 
-def test_dear_pictures_come_as_often_as_the_budget_allows(clock):
+def test_expensive_frames_come_as_often_as_the_budget_allows(clock):
     pace = Pace(10, 0.05)
     began, costs = clock.now, (0.02, 0.05, 0.01, 0.03) * 20
     for cost in costs:
@@ -70,7 +70,7 @@ def test_dear_pictures_come_as_often_as_the_budget_allows(clock):
     assert (pace.frames, pace.cost_s) == (80, pytest.approx(0.03))
 
 
-def test_one_dear_picture_among_cheap_ones_does_not_halt_them(clock):
+def test_one_expensive_frame_does_not_delay_cheap_ones(clock):
     pace = Pace(10, 0.05)
     for _ in range(3):
         assert clock.draw(pace, 0.03, 0.03) == pytest.approx(0.07)
@@ -82,6 +82,6 @@ def test_waiting_for_others_costs_nothing(clock):
     assert clock.draw(Pace(10, 0.05), 0.5, 0.001) == 0
 
 
-def test_one_very_slow_picture_does_not_stop_the_rest(clock):
+def test_one_very_slow_frame_does_not_stop_the_others(clock):
     assert clock.draw(Pace(10, 0.05), 1.5, 1.5) == pytest.approx(module.LONGEST_S - 1.5)
     assert clock.draw(Pace(0.2, 0.05), 0.1, 0.1) == pytest.approx(4.9)

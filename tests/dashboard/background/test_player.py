@@ -9,8 +9,8 @@ from bfcviz.errors import BfcvizError
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(module, "TICK_S", 0.0)
-    monkeypatch.setattr(module, "REST_S", 0.0)
+    monkeypatch.setattr(module, "FRAME_S", 0.0)
+    monkeypatch.setattr(module, "YIELD_S", 0.0)
 
 
 async def until(met):

@@ -73,7 +73,7 @@ def test_what_goes_wrong_is_kept_and_it_gives_up_after_a_few():
 
     def frame():
         tries.append(1)
-        raise ValueError("no picture")
+        raise ValueError("no frame")
 
     renderer = Renderer(frame, ended=over.set, **QUICK)
     renderer.start()
@@ -88,7 +88,7 @@ def test_a_frame_that_goes_well_makes_up_for_one_that_did_not():
     def frame():
         tries.append(1)
         if len(tries) % 2:
-            raise ValueError("no picture")
+            raise ValueError("no frame")
         return len(tries) < 20
 
     renderer = Renderer(frame, ended=over.set, **QUICK)
@@ -160,7 +160,7 @@ def test_without_a_loop_a_task_is_refused():
 
 @pytest.mark.parametrize(("rate", "budget"), [(0, 0.05), (10, 0), (10, 1.5), (1e9, 0.05)])
 def test_what_cannot_be_is_refused(rate, budget):
-    with pytest.raises(BfcvizError, match="pictures a second"):
+    with pytest.raises(BfcvizError, match="frames/s"):
         Renderer(Frames(), rate=rate, budget=budget)
 
 

@@ -1,4 +1,4 @@
-"""The export row through its traits: links, what is said meanwhile and when it fails, and the code."""
+"""The export row through its traits: links, status text, errors, and the code."""
 
 import base64
 import html
@@ -10,8 +10,8 @@ import pytest
 from figures.synthetic import busy_trace
 from pyarrow import parquet
 
-from bfcviz.dashboard.controls import export as exporter
-from bfcviz.dashboard.controls.export import Exporter
+from bfcviz.dashboard.controls import export_row as exporter
+from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.errors import BfcvizError
 from bfcviz.figures import FORMATS, draw
 from bfcviz.figures.code import code_for
@@ -27,25 +27,25 @@ def figure():
 
 @pytest.fixture
 def row(figure):
-    return Exporter(NAMES, lambda name: (figure, f"run-{name}"), lambda name: code_for(name, None, 300))
+    return ExportRow(NAMES, lambda name: (figure, f"run-{name}"), lambda name: code_for(name, None, 300))
 
 
 class SlowBrowser:
-    """Stands for kaleido: makes a picture once it is let go."""
+    """A stand-in for kaleido: renders a picture when `go` is set."""
 
     def __init__(self, monkeypatch, body=b"made"):
-        self.let_go, self.thread, self._body = threading.Event(), None, body
+        self.go, self.thread, self._body = threading.Event(), None, body
         monkeypatch.setattr(exporter, "rendered", self._render)
 
     def _render(self, _figure, _suffix):
         self.thread = threading.current_thread()
-        assert self.let_go.wait(60)
+        assert self.go.wait(60)
         if isinstance(self._body, Exception):
             raise self._body
         return self._body
 
     def finish(self):
-        self.let_go.set()
+        self.go.set()
         (thread,) = (one for one in threading.enumerate() if one.name == "bfcviz export")
         thread.join(60)
 
@@ -66,7 +66,7 @@ def test_there_is_a_button_for_every_format_and_for_the_code(row):
     )
 
 
-def test_numbers_are_offered_at_once(row, figure):
+def test_numbers_are_linked_at_once(row, figure):
     row.buttons[".parquet"].click()
     media, body = content(row, "run-region_map.parquet")
     assert media == "application/vnd.apache.parquet"
@@ -77,14 +77,14 @@ def test_numbers_are_offered_at_once(row, figure):
 
 
 @pytest.mark.parametrize("suffix", sorted(IMAGES))
-def test_a_picture_is_said_to_be_made_and_nothing_waits_for_it(suffix, row, monkeypatch):
+def test_an_image_is_rendered_in_a_thread_and_nothing_waits_for_it(suffix, row, monkeypatch):
     browser = SlowBrowser(monkeypatch)
     row.buttons[suffix].click()
-    assert f"making the {suffix[1:].upper()} …" in row.link.value
+    assert f"rendering {suffix[1:].upper()}" in row.link.value
     assert all(row.buttons[form].disabled for form in FORMATS)
     assert not row.buttons["code"].disabled
-    row.export(".csv")  # a click that was on its way
-    assert "making" in row.link.value
+    row.export(".csv")  # a click sent before the button was disabled
+    assert "rendering" in row.link.value
     browser.finish()
     assert content(row, f"run-region_map{suffix}")[1] == b"made"
     assert not any(button.disabled for button in row.buttons.values())
@@ -92,7 +92,7 @@ def test_a_picture_is_said_to_be_made_and_nothing_waits_for_it(suffix, row, monk
 
 def test_the_picture_is_the_one_of_the_click(monkeypatch):
     steps = [1]
-    row = Exporter(NAMES, lambda name: (None, f"step{steps[0]}"))
+    row = ExportRow(NAMES, lambda name: (None, f"step{steps[0]}"))
     browser = SlowBrowser(monkeypatch)
     row.buttons[".pdf"].click()
     steps[0] = 2
@@ -101,7 +101,7 @@ def test_the_picture_is_the_one_of_the_click(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [BfcvizError("install <this>"), RuntimeError("install <this>")])
-def test_what_fails_is_said_and_the_next_export_works(error, row, monkeypatch):
+def test_a_failure_is_shown_and_the_next_export_works(error, row, monkeypatch):
     with monkeypatch.context() as patch:
         browser = SlowBrowser(patch, error)
         row.buttons[".png"].click()
@@ -111,11 +111,11 @@ def test_what_fails_is_said_and_the_next_export_works(error, row, monkeypatch):
     assert content(row, "run-region_map.csv")
 
 
-def test_a_picture_that_cannot_be_drawn_is_said():
+def test_a_figure_that_cannot_be_drawn_shows_the_error():
     def fail(_name):
         raise BfcvizError("no <step>")
 
-    row = Exporter(NAMES, fail, fail)
+    row = ExportRow(NAMES, fail, fail)
     row.buttons[".png"].click()
     assert row.link.value == "<span role='alert'>no &lt;step&gt;</span>"
     assert not row.buttons[".png"].disabled
@@ -123,7 +123,7 @@ def test_a_picture_that_cannot_be_drawn_is_said():
     assert row.code.value == "<span role='alert'>no &lt;step&gt;</span>"
 
 
-def test_the_code_is_shown_to_be_copied_and_hidden_again(row):
+def test_the_code_is_shown_and_hidden_again(row):
     row.buttons["code"].click()
     assert row.code.layout.display is None
     shown = re.search(r"<textarea readonly [^>]*>\n(.*)</textarea>", row.code.value, re.DOTALL)[1]
@@ -141,14 +141,14 @@ def test_the_code_is_shown_to_be_copied_and_hidden_again(row):
 
 def test_a_hostile_path_stays_text_and_needs_no_note(tmp_path):
     hostile = tmp_path / "</textarea><script>alert(1)< "
-    row = Exporter(NAMES, lambda _: None, lambda name: code_for(name, hostile, 3))
+    row = ExportRow(NAMES, lambda _: None, lambda name: code_for(name, hostile, 3))
     row.buttons["code"].click()
     assert row.code.value.count("<") == 2
     assert "not opened from a file" not in row.code.value
 
 
 def test_without_code_there_is_no_button(figure):
-    row = Exporter(NAMES, lambda _: (figure, "run"))
+    row = ExportRow(NAMES, lambda _: (figure, "run"))
     assert [*row.buttons] == [*FORMATS]
     row.toggle_code()
     assert row.code.value == ""

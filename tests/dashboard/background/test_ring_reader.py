@@ -5,7 +5,7 @@ import weakref
 
 from heaps import new_heap
 
-from bfcviz.dashboard.background.drain import LEAST_S, MOST_S, Drain, _look
+from bfcviz.dashboard.background.ring_reader import LEAST_S, MOST_S, RingReader, read_once
 from bfcviz.events.log import EventLog
 from bfcviz.model.sources import trace_of
 
@@ -26,12 +26,12 @@ class Fast:
 
 
 def drains():
-    return [each for each in threading.enumerate() if each.name == "bfcviz-drain"]
+    return [each for each in threading.enumerate() if each.name == "bfcviz-ring-reader"]
 
 
 def test_it_fetches_until_it_is_stopped():
     trace = Fast(1)
-    drain = Drain([trace])
+    drain = RingReader([trace])
     drain.start()
     drain.start()
     for _ in range(3):
@@ -46,7 +46,7 @@ def test_it_fetches_until_it_is_stopped():
 def test_it_does_not_keep_a_trace_and_ends_with_it():
     trace = Fast(1)
     gone = weakref.ref(trace)
-    drain = Drain([trace])
+    drain = RingReader([trace])
     drain.start()
     (thread,) = drains()
     del trace
@@ -61,16 +61,16 @@ def test_it_does_not_keep_a_trace_and_ends_with_it():
 def test_where_nothing_can_be_lost_there_is_no_thread():
     trace = Fast(1)
     trace.slack = None
-    drain = Drain([trace])
+    drain = RingReader([trace])
     drain.start()
     assert not drain.running
 
 
 def test_the_faster_the_heap_the_sooner_it_looks_again():
-    assert _look(Fast(0), 0.02) == MOST_S
-    assert _look(Fast(1), 0.02) == MOST_S
-    assert _look(Fast(500), 0.04) == 0.02
-    assert _look(Fast(5000), 0.04) == LEAST_S
+    assert read_once(Fast(0), 0.02) == MOST_S
+    assert read_once(Fast(1), 0.02) == MOST_S
+    assert read_once(Fast(500), 0.04) == 0.02
+    assert read_once(Fast(5000), 0.04) == LEAST_S
 
 
 def test_what_it_fetched_is_not_lost_however_far_the_ring_comes_round():

@@ -1,4 +1,4 @@
-"""The row that exports: a picture, a form, and a link to save the file by, all inside the page; or its code."""
+"""The export row: choose a figure and a format, then save it by a link in the page; or show its code."""
 
 import base64
 from collections.abc import Callable
@@ -23,20 +23,20 @@ _MEDIA_TYPES: Final = {
 }
 
 
-class Exporter:
-    """Menus and buttons, and under them the code once it is asked for.
+class ExportRow:
+    """A menu, buttons and a link, and below them the code when requested.
 
     Args:
-        names: the pictures to choose from, what is shown -> its name.
-        draw: makes the picture of this name, as it is now, and says how its file is called, less the suffix.
-        code: the Python that makes the picture of this name, as it is now; None: there is no such button.
+        names: the figures to choose from: text in the menu -> name.
+        draw: draws the figure of this name at the current step; returns it and its file name without suffix.
+        code: returns the Python that draws the figure of this name at the current step; None: no such button.
 
     Attributes:
-        figure: the menu of pictures.
-        buttons: suffix -> its button; `code` -> that of the code.
-        link: where the file is offered, or what went wrong is said.
-        code: where the code is shown.
-        row: all of it.
+        figure: the menu of figures.
+        buttons: suffix -> its button; `code` -> the button of the code.
+        link: shows the link to the file, or the error.
+        code: shows the code.
+        row: the whole widget.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Exporter:
         code: Callable[[str], str] | None = None,
     ) -> None:
         self._draw, self._code = draw, code
-        self._idle = Lock()  # held while a file is made
+        self._idle = Lock()  # held while a file is rendered
         self.figure = widgets.Dropdown(
             options=names,
             description="export",
@@ -67,41 +67,43 @@ class Exporter:
         self.row = widgets.VBox([line, self.code])
 
     def export(self, suffix: str) -> None:
-        """Makes the chosen picture, as it is now, and offers it as a link; what goes wrong is said in its place.
+        """Render the chosen figure at the current step and show a link to it; on failure, show the error.
 
-        Those forms that a browser makes take seconds: they are made in a thread, and nothing else waits for
-        them. Of two at once the second is left out; its button shows that it cannot be pressed.
+        The formats that a browser renders take seconds: a thread renders them, and nothing else waits. A second
+        export at the same time is ignored; the buttons are disabled meanwhile.
         """
         if not self._idle.acquire(blocking=False):
             return
         self._set_enabled(enabled=False)
-        self.link.value = f"<span role='status'>making the {suffix[1:].upper()} …</span>"
+        self.link.value = f"<span role='status'>rendering {suffix[1:].upper()} …</span>"
         try:
             figure, name = self._draw(self.figure.value)
-        except Exception as error:  # noqa: BLE001  a page has no other place to say it
+        except Exception as error:  # noqa: BLE001  the page shows it
             self._finish(_alert(error))
             return
         if suffix in IMAGES:
-            Thread(target=self._offer, args=(figure, name, suffix), name="bfcviz export", daemon=True).start()
+            Thread(
+                target=self._render, args=(figure, name, suffix), name="bfcviz export", daemon=True
+            ).start()
         else:
-            self._offer(figure, name, suffix)
+            self._render(figure, name, suffix)
 
     def toggle_code(self) -> None:
-        """Shows the code of the chosen picture, as it is now; or hides it, where that is what is shown."""
+        """Show the code of the chosen figure at the current step; hide it if it is shown already."""
         if self._code is None:
             return
         try:
             shown = _text_area(self._code(self.figure.value))
-        except Exception as error:  # noqa: BLE001  likewise
+        except Exception as error:  # noqa: BLE001  the page shows it
             shown = _alert(error)
         hide = self.code.layout.display != "none" and self.code.value == shown
         self.code.value = "" if hide else shown
         self.code.layout.display = "none" if hide else None
 
-    def _offer(self, figure: Picture, name: str, suffix: str) -> None:
+    def _render(self, figure: Picture, name: str, suffix: str) -> None:
         try:
             shown = _link(name + suffix, _MEDIA_TYPES[suffix], rendered(figure, suffix))
-        except Exception as error:  # noqa: BLE001  likewise, and in a thread nobody would hear of it
+        except Exception as error:  # noqa: BLE001  the page shows it; an error in a thread is lost otherwise
             shown = _alert(error)
         self._finish(shown)
 
@@ -129,7 +131,7 @@ class Exporter:
         button = widgets.Button(
             description="Copy as code",
             icon="code",
-            tooltip="show the Python that makes this picture",
+            tooltip="show the Python that draws this figure",
             layout={"width": "auto"},
         )
         button.add_class("bfcviz-export-code")
@@ -150,16 +152,16 @@ def _alert(error: Exception) -> str:
 
 
 def _text_area(code: str) -> str:
-    """The code to be read and copied; not ipywidgets' Textarea, which cannot be read-only and yet selected."""
+    """HTML that shows the code, to read and copy; text in a read-only Textarea of ipywidgets cannot be selected."""
     note = (
-        "<div role='note'>This trace was not opened from a file: put yours where the code says <code>...</code></div>"
+        "<div role='note'>This trace was not opened from a file: replace <code>...</code> by your trace</div>"
         if IN_MEMORY in code
         else ""
     )
     style = "width: 100%; box-sizing: border-box; font-family: monospace; color: inherit; background: inherit"
     return (
         f"{note}<textarea readonly spellcheck='false' rows='{code.count(chr(10)) + 1}' style='{style}' "
-        "aria-label='Python that makes this picture; copy it with Ctrl-C' onfocus='this.select()'>"
-        # The first line break after the tag is not part of the text.
+        "aria-label='Python that draws this figure; copy it with Ctrl-C' onfocus='this.select()'>"
+        # HTML ignores the first line break after the tag.
         f"\n{escape(code)}</textarea>"
     )

@@ -1,4 +1,4 @@
-"""What frees a dashboard: closed, or no longer in a page and in no variable."""
+"""A dashboard is freed when it is closed, or when no page and no variable refers to it."""
 
 import ctypes
 import gc
@@ -41,7 +41,7 @@ def trace():
 def inspector(trace):
     made = Inspector(trace)
     made.step = 40
-    return made, [made.study.model, made.study, made.view.widget, made._page, made.chunk_list]
+    return made, [made.panel_data.model, made.panel_data, made.view.widget, made.page, made.chunk_list]
 
 
 def live(_=None):
@@ -50,40 +50,40 @@ def live(_=None):
     work(heap, 5000)
     made.refresh()
     view = made.inspector
-    return made, [heap, *made.traces, view, view.study.model, view.view.widget, view._page]
+    return made, [heap, *made.traces, view, view.panel_data.model, view.view.widget, view.page]
 
 
 def watched(_=None):
     with bfcviz.watch(numpy=True, limit="16MiB", dashboard=False) as w:
         made = w.dashboard
         np.ones(1000)
-    return made, [w, *made.traces, made.inspector, made.inspector.study.model]
+    return made, [w, *made.traces, made.inspector, made.inspector.panel_data.model]
 
 
 def series(trace):
     made = Series("window")
     made.add("one", trace)
     made.add("two", trace)
-    return made, [made.inspector, made.inspector.study.model]
+    return made, [made.inspector, made.inspector.panel_data.model]
 
 
 KINDS = [inspector, live, watched, series]
 
 
 def used(make, trace):
-    """Makes one, closes it; weak references to it and its parts."""
+    """Make one and close it; return weak references to it and its parts."""
     made, parts = make(trace)
     made.close()
     return [weakref.ref(each) for each in (made, *parts)]
 
 
 def counted():
-    """What is there: widgets, comms, threads."""
+    """Numbers of widgets, comms and threads."""
     return len(_instances), len(comm.get_comm_manager().comms), threading.active_count()
 
 
 def memory():
-    """Bytes that this process has in memory."""
+    """Resident memory of this process, in bytes."""
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -118,7 +118,7 @@ def test_closed_and_still_in_a_variable_it_keeps_no_more_than_its_shell(make, tr
     references = [weakref.ref(each) for each in parts if each is not trace]
     del parts
     made.close()
-    made.close()  # twice is as good as once
+    made.close()  # a second close does nothing
     assert {id(each) for each in alive(references)} <= set(shells)
     assert made.comm is None
 
@@ -127,8 +127,8 @@ def test_what_is_asked_of_a_closed_one_is_refused_with_a_reason(trace):
     made, _ = inspector(trace)
     made.close()
     assert made.closed
-    assert made.glance() is False
-    for ask in (lambda: made.study, lambda: made.chunk_list, lambda: setattr(made, "step", 3)):
+    assert made.draw_moving_map() is False
+    for ask in (lambda: made.panel_data, lambda: made.chunk_list, lambda: setattr(made, "step", 3)):
         with pytest.raises(BfcvizError, match="closed"):
             ask()
     assert not hasattr(made, "no_such_thing")
@@ -142,10 +142,10 @@ def test_what_is_asked_of_a_closed_one_is_refused_with_a_reason(trace):
 
 def test_another_pool_or_heap_leaves_no_list_of_the_one_before():
     dashboard = LiveDashboard([new_heap(), new_heap()], start=False)
-    dashboard._menu.value = 1
+    dashboard.menu.value = 1
     there = counted()
     for number in (0, 1, 0, 1):
-        dashboard._menu.value = number
+        dashboard.menu.value = number
     assert counted() == there
     dashboard.close()
 
@@ -176,14 +176,14 @@ def test_a_link_to_one_that_stays_is_ended(link, trace):
     del goes, parts
     assert alive(references) == []
     stays.step = 7
-    assert stays.study.model.step == 7
+    assert stays.panel_data.model.step == 7
 
 
 # -- displaced ---------------------------------------------------------------------------------------------
 
 
 def tell_views(widget, count):
-    """As the page does when a view of it comes or goes."""
+    """As the page does when a view of it appears or disappears."""
     data = {"method": "update", "state": {"_view_count": count}, "buffer_paths": []}
     comm.get_comm_manager().comms[widget.model_id].handle_msg({"content": {"data": data}, "buffers": []})
 
@@ -224,14 +224,14 @@ def test_unseen_but_in_a_variable_it_hears_the_page(trace):
     tell_views(made, 1)
     tell_views(made, 0)
     gc.collect()
-    slider = made._controls.slider
+    slider = made.controls.slider
     data = {"method": "update", "state": {"value": 9}, "buffer_paths": []}
     comm.get_comm_manager().comms[slider.model_id].handle_msg({"content": {"data": data}, "buffers": []})
-    assert (made.step, made.study.model.step) == (9, 9)
+    assert (made.step, made.panel_data.model.step) == (9, 9)
 
 
 def test_unseen_but_in_a_variable_a_page_that_is_loaded_again_gets_it(trace):
-    """A new page asks for every widget there is; it cannot show one that it was not told of."""
+    """A new page requests all widgets; it cannot show a widget that is missing in the answer."""
     made, _ = inspector(trace)
     tell_views(made, 1)
     before = widgets.Widget.get_manager_state()["state"]
@@ -253,7 +253,7 @@ def test_closed_while_it_watches_the_watch_goes_on_and_shows_it_anew():
         second = w.dashboard
         assert second is not first
         second.refresh()
-        assert second.inspector.study.model.stats().bytes_in_use >= kept.nbytes
+        assert second.inspector.panel_data.model.stats().bytes_in_use >= kept.nbytes
         second.close()
     assert w.errors == []
 

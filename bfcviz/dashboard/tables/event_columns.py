@@ -1,4 +1,4 @@
-"""An event as a row of a table."""
+"""The columns of the table of events, and the row of an event."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,29 +10,32 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.explain.text.short_event import short_words
 
 COLUMNS: Final = (
-    Column("step", 10, "right", "the step this event leads to: so many events are applied then"),
-    Column("time", 14, "right", "since the trace's start"),
+    Column("step", 10, "right", "number of events applied after this one"),
+    Column("time", 14, "right", "time since the start of the trace"),
     Column("kind", 9, "left", "what happened"),
     Column(
-        "address", 15, "right", "of the chunk or region; SPLIT and MERGE: of the part cut off or absorbed"
+        "address",
+        15,
+        "right",
+        "of the chunk or region; SPLIT: of the remainder; MERGE: of the absorbed chunk",
     ),
-    Column("size", 10, "right", "of what the address is of"),
-    Column("requested", 10, "right", "what the caller asked for"),
-    Column("label", 0, "left", "the operation the chunk was handed to"),
-    Column("thread", 7, "right", "number of the thread that allocated the chunk, or acted"),
+    Column("size", 10, "right", "size of the memory at the address"),
+    Column("requested", 10, "right", "the size that the caller requested"),
+    Column("label", 0, "left", "the operation that allocated the chunk"),
+    Column("thread", 7, "right", "number of the thread that allocated the chunk, or caused the event"),
     Column("stream", 7, "right", "number of the stream"),
-    Column("what happened", 28, "left", "in a few words"),
+    Column("what happened", 28, "left", "a short description"),
 )
 
 _PLACED: Final = frozenset(Kind) - {Kind.OOM, Kind.MARK}
 """Kinds whose address and size are those of memory."""
 
-_ASKED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
-"""Kinds that were asked for a number of bytes, even if for 0."""
+_REQUESTED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
+"""Kinds with a requested size, even if it is 0."""
 
 
 class EventRows:
-    """Makes rows of events of one trace."""
+    """Makes rows of the events of one trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._labels: Labels = trace.labels
@@ -40,9 +43,9 @@ class EventRows:
         self._threads: Mapping[str, object] = names if isinstance(names, dict) else {}
 
     def row(self, event: Mapping[str, Any], *, here: bool, after_here: bool) -> Row:
-        """The row of an event, given as its fields by name, as Python numbers."""
+        """The row of an event; `event`: its fields by name, as Python numbers."""
         kind, step = Kind(event["kind"]), event["seq"] + 1
-        placed, asked = kind in _PLACED, kind in _ASKED or event["requested"]
+        placed, requested = kind in _PLACED, kind in _REQUESTED or event["requested"]
         words = short_words(event)
         cells = (
             f"{step:,}",
@@ -50,7 +53,7 @@ class EventRows:
             kind.name,
             f"{event['address']:#x}" if placed else NOTHING,
             bytes_cell(event["size"]) if placed else NOTHING,
-            bytes_cell(event["requested"]) if asked else NOTHING,
+            bytes_cell(event["requested"]) if requested else NOTHING,
             label_cell(self._labels, event["label"]),
             self._thread(event["thread"]),
             f"{event['stream']}",

@@ -1,0 +1,73 @@
+"""The filters and the scroll bar, in the list of events."""
+
+import pytest
+from dashboard.pages import column, count, page
+from figures.synthetic import busy_trace
+
+from bfcviz.dashboard.tables.event_list import EventList
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return busy_trace()
+
+
+@pytest.fixture
+def listed(trace):
+    return EventList(trace)
+
+
+def type_into(control, text):
+    control.box.value = text
+
+
+@pytest.mark.parametrize("text", ["64 KB?", "-1", "lots", "9" * 400])
+def test_a_bad_size_shows_an_error_and_changes_nothing(listed, text):
+    type_into(listed.filters.least, "64 KiB")
+    before = listed.page.value
+    type_into(listed.filters.least, text)
+    assert "role='alert'" in listed.filters.least.error.value
+    assert listed.page.value == before
+    assert "at least 64.0 KiB" in count(listed)
+    type_into(listed.filters.least, "")
+    assert listed.filters.least.error.value == ""
+    assert count(listed).startswith("All")
+
+
+def test_a_bad_size_cannot_inject(listed):
+    type_into(listed.filters.most, "<img src=x onerror=alert(1)>")
+    assert "<img" not in listed.filters.most.error.value
+
+
+def test_threads_are_numbers(listed):
+    type_into(listed.filters.thread, "0")
+    assert count(listed).endswith("events: thread 0")
+    type_into(listed.filters.thread, "main")
+    assert "whole number" in listed.filters.thread.error.value
+    type_into(listed.filters.thread, "99999999999")
+    assert count(listed).startswith("0 of")
+    assert page(listed).rows == []
+
+
+def test_scrolling_stops_at_both_ends(listed, trace):
+    listed.scroll(3)
+    assert column(listed, "step")[0] == "4"
+    listed.scroll(-100)
+    assert column(listed, "step")[0] == "1"
+    listed.scroll(10**9)
+    assert column(listed, "step")[-1] == f"{len(trace)}"
+    assert len(page(listed).rows) == 14
+
+
+def test_buttons_and_slider_scroll(listed, trace):
+    buttons, slider = listed.scroller.buttons, listed.scroller.slider
+    buttons["down"].click()
+    assert (column(listed, "step")[0], slider.value) == ("15", 14)
+    buttons["up"].click()
+    assert (column(listed, "step")[0], slider.value) == ("1", 0)
+    buttons["last"].click()
+    assert slider.value == slider.max == len(trace) - 14
+    slider.value = 100
+    assert column(listed, "step")[0] == "101"
+    buttons["first"].click()
+    assert slider.value == 0
