@@ -3,12 +3,12 @@
 import threading
 
 import numpy as np
-from bfcviz.model.sources import trace_of
 from heaps import KIB, MIB, new_heap
 
 import bfcviz
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.sources import trace_of
 from bfcviz.watching.alert_monitor import GOOD_CHECKS, AlertMonitor
 from bfcviz.watching.alerts import Alert
 

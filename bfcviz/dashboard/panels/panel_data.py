@@ -111,7 +111,9 @@ class PanelData:
         """The data of the timelines of bytes; if the trace grew, only the new events are read."""
         key = (len(self.trace), look.axis, look.steps, look.wanted)
         before = self._previous("history")
-        return self._cached("history", key, lambda: measure_history(self.trace, self.model.pool, look, before))
+        return self._cached(
+            "history", key, lambda: measure_history(self.trace, self.model.pool, look, before)
+        )
 
     def passage(self, look: Look) -> AddressTimeWindow:
         """The data of the address-time map."""
