@@ -25,7 +25,7 @@ def test_without_a_notebook_it_is_made_on_first_use():
         assert not dashboard.renderer._periodic.thread.name.startswith("bfcviz-monitor")
     assert not dashboard.renderer.running
     assert dashboard.inspector.step == len(w.trace)
-    assert f"ended: {len(w.trace):,} events" in dashboard._words.value
+    assert f"ended: {len(w.trace):,} events" in dashboard.status.value
     assert "has ended" in dashboard.says_line.value
     assert held.nbytes == 8 * MIB
     dashboard.close()
@@ -63,7 +63,7 @@ def test_the_dashboard_of_a_recording_says_that_it_is_complete(tmp_path):
     with watched(path=tmp_path / "run") as w:
         dashboard = w.dashboard
         np.ones(MIB)
-    assert f"ended (complete): {len(w.trace):,} events" in dashboard._words.value
+    assert f"ended (complete): {len(w.trace):,} events" in dashboard.status.value
     dashboard.close()
 
 
