@@ -259,7 +259,7 @@ def test_a_heap_that_comes_later_joins(live):
     alert = bfcviz.Alert("bytes_in_use", above="4KiB")
     with bfcviz.watch(cupy=True, alerts=[alert]) as w:
         dashboard = w.dashboard
-        assert dashboard._menu not in dashboard._bar.children
+        assert dashboard.menu not in dashboard._bar.children
         other = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stream 7")
         made[0].heaps.append(other)
         other.allocate(10_000)
@@ -267,10 +267,10 @@ def test_a_heap_that_comes_later_joins(live):
     assert [trace.origin.pools[0].name for trace in w.traces] == ["stand", "stream 7"]
     assert [len(trace) for trace in w.traces] == [1, 5]  # EXTEND, SPLIT, ALLOCATE, and two marks
     assert [alarm.heap for alarm in w.alarms] == ["stream 7"]
-    assert dashboard._menu.options == (("stand", 0), ("stream 7", 1))
-    assert dashboard._menu in dashboard._bar.children
+    assert dashboard.menu.options == (("stand", 0), ("stream 7", 1))
+    assert dashboard.menu in dashboard._bar.children
     assert dashboard.trace is w.traces[0]
-    dashboard._menu.value = 1
+    dashboard.menu.value = 1
     assert dashboard.trace is w.traces[1]
     dashboard.close()
 
