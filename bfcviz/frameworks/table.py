@@ -1,7 +1,7 @@
 """The table: how each framework is watched, what the functions that do it take, and what they need.
 
-A new framework is one entry in `FRAMEWORKS`, and a module `bfcviz.live.<name>` with a function `<way>_<name>` for each
-way. A test compares the options with the functions' arguments.
+A new framework is one entry in `FRAMEWORKS`, and for each way a module `bfcviz.live.<framework>.<way>` with a function
+`<way>_<framework>`. A test compares the options with the functions' arguments.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,6 @@ class Way:
         options: what its function takes.
         needs: what must be there: packages, a GPU.
         needs_compiled: whether it needs the compiled build of bfcviz.
-        function: its name in `bfcviz.live.<framework>`; "" for `<way>_<framework>`.
         has_heaps: False where it writes files of its own to a folder: only `bfcviz record` can begin it.
         serves_also: frameworks that may allocate from its heaps, and so cannot be served beside it.
     """
@@ -53,7 +52,6 @@ class Way:
     options: tuple[Option, ...]
     needs: str = "a GPU"
     needs_compiled: bool = False
-    function: str = ""
     has_heaps: bool = True
     serves_also: tuple[str, ...] = ()
 
@@ -81,7 +79,6 @@ class Framework:
         name: what it is imported by.
         title: what people call it.
         ways: the usual one first.
-        module: the module with its serve and observe functions.
         memory: where its arrays are.
         is_default: whether it is recorded where none is named and its memory is there, the first such one.
     """
@@ -89,7 +86,6 @@ class Framework:
     name: str
     title: str
     ways: tuple[Way, ...]
-    module: str
     memory: Literal["host", "gpu"] = "gpu"
     is_default: bool = False
 
@@ -147,7 +143,6 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
-        "bfcviz.live.numpy.serve",
         memory="host",
         is_default=True,
     ),
@@ -163,7 +158,6 @@ _ALL: Final = (
             ),
             Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
         ),
-        "bfcviz.live.cupy.serve",
         is_default=True,
     ),
     Framework(
@@ -202,7 +196,6 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
-        "bfcviz.live.torch.entry",
     ),
     Framework(
         "rmm",
@@ -216,13 +209,11 @@ _ALL: Final = (
                 serves_also=("cupy", "torch"),
             ),
         ),
-        "bfcviz.live.rmm.entry",
     ),
     Framework(
         "jax",
         "JAX",
         (Way("observe", "its totals, several times a second", (_DEVICES, _EVERY, *_INTO), "a GPU or TPU"),),
-        "bfcviz.live.jax",
     ),
     Framework(
         "tensorflow",
@@ -236,11 +227,9 @@ _ALL: Final = (
                     Option("every_s", SECONDS, "from the start of a window to that of the next"),
                 ),
                 needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
-                function="windows",
                 has_heaps=False,
             ),
         ),
-        "bfcviz.live.tensorflow",
     ),
 )
 

@@ -9,7 +9,7 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
-from bfcviz.frameworks.table import FRAMEWORKS
+from bfcviz.frameworks.table import FRAMEWORKS, Way
 from bfcviz.frameworks.wish import Wish, way_of
 from bfcviz.live.shared import system_memory
 from bfcviz.live.shared.heap_provider import HeapProvider
@@ -52,6 +52,13 @@ def details_of(wish: Wish) -> dict[str, Any]:
     return {"way": wish.way} if mechanism is None else {"way": wish.way, "mechanism": mechanism}
 
 
+def function_of(framework: str, way: Way) -> Callable[..., HeapProvider]:
+    """The function that serves or observes a framework: `<way>_<framework>` in `bfcviz.live.<framework>.<way>`."""
+    module = import_module(f"bfcviz.live.{framework}.{way.name}")
+    function: Callable[..., HeapProvider] = getattr(module, f"{way.name}_{framework}")
+    return function
+
+
 def source_of(
     wish: Wish,
     log: EventLog | Recording | None = None,
@@ -68,9 +75,7 @@ def source_of(
         Exception: what the framework's module or the framework itself raises.
     """
     way = way_of(wish)
-    make: Callable[..., HeapProvider] = getattr(
-        import_module(FRAMEWORKS[wish.framework].module), way.function or f"{way.name}_{wish.framework}"
-    )
+    make = function_of(wish.framework, way)
     if not way.has_heaps:
         return make(folder, **wish.options)
     return make(**{"log": log, **wish.options})

@@ -10,7 +10,8 @@ from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.live.cupy import api
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 

@@ -13,7 +13,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture import stacks
 from bfcviz.live.capture.labels import label
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]

@@ -78,7 +78,7 @@ def live(monkeypatch):
     """Puts a constructor where `bfcviz.live` has one."""
 
     def put(framework, way, make):
-        module = ModuleType(FRAMEWORKS[framework].module)
+        module = ModuleType(f"bfcviz.live.{framework}.{way}")
         setattr(module, f"{way}_{framework}", make)
         monkeypatch.setitem(sys.modules, module.__name__, module)
 

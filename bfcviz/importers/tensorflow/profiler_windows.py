@@ -1,4 +1,4 @@
-"""`landed`: the windows that `bfcviz.live.tensorflow` records, each opened as it lands in the folder."""
+"""`landed`: the windows that `bfcviz.live.tensorflow.observe` records, each opened as it lands in the folder."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.live.tensorflow import whole_windows
+from bfcviz.live.tensorflow.windows import whole_windows
 
 
 class Landed(NamedTuple):

@@ -12,6 +12,8 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.choice import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
 from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
 from bfcviz.live.shared.deferred_frees import Event, LateEvent
 from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
 
@@ -200,6 +202,11 @@ def _out_of_memory_class(theirs: type) -> type[OutOfMemory]:
 def handle_of(stream: int) -> int:
     """CUDA's handle of a stream as `CupyHook.stream` tells it; of the thread's own default one, only in that thread."""
     return PER_THREAD if stream < 0 else stream
+
+
+def capture_of(labels: Labels, capture: Chosen | Stacks) -> Capture:
+    """What to record with each allocation; stacks leave out the frames of CuPy and NumPy."""
+    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
 
 
 def _import(wish: str) -> Any:

@@ -1,13 +1,21 @@
-"""CupyObserved: what CuPy's own memory pools do, as its memory hooks tell it."""
+"""observe_cupy: record what CuPy's own memory pools do, through CuPy's memory hooks.
+
+::
+
+    with observe_cupy() as observed:                      # changes nothing
+        train()
+"""
 
 from typing import Any
 
 from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.cupy.api import Cuda
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.cupy import api
 from bfcviz.live.numpy.threads import Inheritance
-from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.observed.heap import ObservedHeap, log_and_labels
 from bfcviz.live.shared.heap_provider import HeapProvider
 
 
@@ -25,7 +33,7 @@ class CupyObserved(HeapProvider):
     way = "observe"
     title = "CuPy"
 
-    def __init__(self, cuda: Cuda, log: EventLog, capture: Capture) -> None:
+    def __init__(self, cuda: api.Cuda, log: EventLog, capture: Capture) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._cuda = cuda
@@ -149,3 +157,26 @@ def _hook_class(cupy: Any) -> Any:
             self.told.freed(device_id, mem_ptr)
 
     return Hook
+
+
+def observe_cupy(
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    capture: Chosen | Stacks = "label",
+) -> CupyObserved:
+    """Record what CuPy's own memory pools do, for the length of a `with`, and change nothing; see `CupyObserved`.
+
+    Args:
+        log: where the events of the device that is current now go; a recording brings its labels along. Other devices
+            have rings in memory.
+        labels: where the names that `labels.label` gives are interned.
+        capture: what is recorded with each allocation, as `serve_cupy` has it.
+
+    Raises:
+        MissingExtra: CuPy is not installed.
+        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these, or a stack where bfcviz
+            is not compiled.
+    """
+    logs, table = log_and_labels(log, labels)
+    return CupyObserved(api.Cuda("observed"), logs, api.capture_of(table, capture))

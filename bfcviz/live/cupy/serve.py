@@ -1,11 +1,8 @@
-"""CuPy, watched: served from instrumented heaps on the GPU, or observed while its own pool goes on.
+"""serve_cupy: CuPy's arrays on instrumented heaps of GPU memory.
 
 ::
 
-    with serve_cupy("8GiB", log=recording) as served:     # every split, merge and extension is seen
-        train()
-
-    with observe_cupy() as observed:                      # nothing is changed
+    with serve_cupy("8GiB", log=recording) as served:     # records every split, merge and extension
         train()
 """
 
@@ -27,7 +24,6 @@ from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
 from bfcviz.live.cupy import api
 from bfcviz.live.cupy.fallbacks import Desk
 from bfcviz.live.cupy.hook import CupyHook
-from bfcviz.live.cupy.observe import CupyObserved
 from bfcviz.live.observed.heap import log_and_labels
 from bfcviz.live.shared.compiled import require_compiled
 from bfcviz.live.shared.headroom import Share
@@ -200,30 +196,7 @@ def serve_cupy(
         return cuda.sub_allocator(memory, device, stream, budget)
 
     make = Maker(CupyHeap, "cupy", source, limit_of, logs, table, options)
-    return CupyServed(cuda, make, _capture(table, capture), _words(limit_of(cuda.device()), memory))
-
-
-def observe_cupy(
-    *,
-    log: EventLog | Recording | None = None,
-    labels: Labels | None = None,
-    capture: Chosen | Stacks = "label",
-) -> CupyObserved:
-    """Record what CuPy's own memory pools do, for the length of a `with`, and change nothing; see `CupyObserved`.
-
-    Args:
-        log: where the events of the device that is current now go; a recording brings its labels along. Other devices
-            have rings in memory.
-        labels: where the names that `labels.label` gives are interned.
-        capture: what is recorded with each allocation, as `serve_cupy` has it.
-
-    Raises:
-        MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these, or a stack where bfcviz
-            is not compiled.
-    """
-    logs, table = log_and_labels(log, labels)
-    return CupyObserved(api.Cuda("observed"), logs, _capture(table, capture))
+    return CupyServed(cuda, make, api.capture_of(table, capture), _words(limit_of(cuda.device()), memory))
 
 
 def _check_memory(memory: str) -> None:
@@ -236,10 +209,6 @@ def _words(limit: int, memory: Memory) -> str:
         f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
         f"{format_bytes(limit)} a device together ({_MEMORY[memory]}), so every split, merge and extension is seen"
     )
-
-
-def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
-    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
 
 
 _hooks: WeakSet[CupyHook] = WeakSet()

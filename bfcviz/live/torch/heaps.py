@@ -1,14 +1,16 @@
 """The heaps behind PyTorch's memory: made ahead for each device, counted together, trimmed together."""
 
+import ctypes
 from typing import ClassVar, Final, Protocol
 
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory, cuda_sub_allocator
 from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live.shared.headroom import Room, Share
+from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.shared.lent_heap import LentHeap
 from bfcviz.live.torch.lanes import Lane, Lanes
 
@@ -26,6 +28,27 @@ class DeviceMemory(Protocol):
 
     def source(self, device: int, budget: Budget) -> SubAllocator:
         """Where a heap's regions come from."""
+
+
+class GpuMemory(DeviceMemory):
+    """Memory of the machine's GPUs, queried from the driver: a query through PyTorch would initialize CUDA."""
+
+    def __init__(self, kind: Memory) -> None:
+        self.kind = kind
+
+    def room(self, device: int) -> Room:
+        """What the device has now: total and free bytes."""
+        driver = cuda_driver.load()
+        free, total = ctypes.c_size_t(), ctypes.c_size_t(driver.total_memory(device))
+        free.value = total.value
+        if driver.has_context(device):  # else asking would create one
+            with driver.on(device):
+                driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return Room(total.value, free.value, driver.attribute(CAPABILITY_MAJOR, device))
+
+    def source(self, device: int, budget: Budget) -> SubAllocator:
+        """The source of a heap's regions."""
+        return cuda_sub_allocator(self.kind, device, budget=budget)
 
 
 class TorchHeap(LentHeap):

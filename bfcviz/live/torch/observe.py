@@ -1,14 +1,15 @@
-"""TorchObserved: PyTorch's own allocator, watched through the history it keeps."""
+"""observe_torch: PyTorch's own caching allocator, observed through the history that it keeps."""
 
 import time
 from collections.abc import Iterable
 from typing import Any
 
-from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Chosen
-from bfcviz.live.observed.heap import ObservedHeap, devices_in_order
+from bfcviz.live.observed.heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.live.shared.polling import Polling
 from bfcviz.live.torch import api
@@ -148,3 +149,44 @@ class TorchObserved(HeapProvider):
             segments = [segment for segment in found["segments"] if segment["device"] == device.number]
             trace = traces[device.number] if device.number < len(traces) else []
             device.read(trace, segments, found.get("allocator_settings") or {})
+
+
+def observe_torch(
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    every_s: float = 0.2,
+    max_entries: int = 100_000,
+    capture: Chosen = "stack",
+    devices: Iterable[int] | None = None,
+) -> TorchObserved:
+    """Watch PyTorch's own caching allocator, through the history it keeps; nothing of it is changed.
+
+    A thread reads the history, `every_s` seconds after the last time; between two readings PyTorch keeps the newest
+    `max_entries` events of a device. What is overwritten before it was read is made up for by the state that comes with
+    every reading, and said in `says`. A reading copies all that PyTorch keeps and so costs the more the longer the
+    history is: for a busy process give fewer entries and read more often.
+
+    Args:
+        log: where events of the first device go; a recording brings its labels along. By default, and for further
+            devices, a ring in memory.
+        labels: where op names and stacks are interned.
+        every_s: seconds between two readings.
+        max_entries: events of each device that PyTorch keeps.
+        capture: `stack` has PyTorch keep Python's stack with every allocation, which names it too; with `label` the
+            names are those of torch.cuda.memory's metadata, where somebody sets it; with `nothing` there are none.
+        devices: numbers of those to observe, such as `[rank]` under DistributedDataParallel; by default all. No CUDA
+            context is created on them.
+
+    Raises:
+        InvalidRequest: times or numbers that cannot be; on entering: a device that is not there.
+        LiveError: `capture` is none of these; on entering: PyTorch is not there, sees no GPU, or tells no history.
+    """
+    if not 0 < every_s < 1 << 31 or max_entries < 1:
+        raise InvalidRequest(
+            f"every_s={every_s} and max_entries={max_entries} were given; give a time and a number above 0"
+        )
+    log, labels = log_and_labels(log, labels)
+    if capture not in ("nothing", "label", "stack"):
+        raise LiveError(f"capture={capture!r} was asked for; choose nothing, label or stack")
+    return TorchObserved(log, labels, every_s, max_entries, capture, devices)

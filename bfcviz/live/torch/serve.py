@@ -1,4 +1,15 @@
-"""TorchServed: PyTorch's CUDA memory comes from instrumented heaps."""
+"""serve_torch: PyTorch's CUDA memory on instrumented heaps.
+
+By way of a memory pool, which can begin at any time, PyTorch's caching allocator stays between: chunks are its segments
+of 2 MiB and more. PyTorch gives none of them back while a pool is in use, whatever `torch.cuda.empty_cache()` is told,
+and does not reuse memory that `record_stream` was called on. `empty_cache()` of what `serve_torch` returns gives both
+back: it ends the pool and begins another. When memory runs out PyTorch raises its OutOfMemoryError.
+
+Replacing the allocator shows every tensor; it must be done before CUDA is first used and stays for good, and CUDA
+graphs must not be captured meanwhile: a heap cannot keep what they used. There `record_stream` is honoured by events.
+When memory runs out torch.OutOfMemoryError is raised, too, by a C++ exception thrown through PyTorch, for it would take
+a NULL for an address; a RuntimeError where PyTorch is built otherwise than its wheels.
+"""
 
 import atexit
 from collections.abc import Iterator
@@ -6,14 +17,20 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, cast
 
 from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.allocator.sub_allocators.cuda.choice import Memory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture
+from bfcviz.live.observed.heap import log_and_labels
+from bfcviz.live.shared.compiled import require_compiled
 from bfcviz.live.shared.deferred_frees import Keeper
 from bfcviz.live.shared.headroom import Share
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.lent_heap import OPTIONS
 from bfcviz.live.torch import api
-from bfcviz.live.torch.heaps import SPARE, DeviceMemory, Heaps, TorchHeap
+from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap
 from bfcviz.live.torch.lanes import Lanes
 from bfcviz.live.torch.pool import TorchPool
 from bfcviz.live.torch.sharing import refuse_to_share
@@ -199,3 +216,71 @@ class TorchServed(HeapProvider):
             self._lanes.stop(self._keeper)
             raise
         TorchServed._replaced = self
+
+
+def serve_torch(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    mechanism: Mechanism = "pool",
+    fraction: float | None = None,
+    headroom: int | str | None = None,
+    memory: Memory = "device",
+    capture: Literal["nothing", "label"] = "label",
+    options: AllocatorOptions = OPTIONS,
+) -> TorchServed:
+    """Let PyTorch's CUDA memory come from instrumented heaps, one a stream, for the length of a `with`.
+
+    ::
+
+        with serve_torch(log=recording) as served:
+            train()
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. By default what is free, less what TensorFlow
+            leaves to CUDA's libraries and kernels (`live.headroom`).
+        log: where events of the first stream's heap go; a recording brings its labels along. By default, and for the
+            heaps of further streams, a ring in memory.
+        labels: where the names that `labels.label` gives are interned.
+        mechanism: `pool`, or `replace`; see above.
+        fraction: the limit as a share of all memory of the device; give at most one of the three.
+        headroom: bytes, or text, to be left of what is free.
+        memory: `device`, `managed`, which may exceed the device, or `virtual`, whose regions grow in place.
+        capture: what is recorded with each allocation: `nothing`, or the `label` in force.
+        options: how the heaps behave.
+
+    Raises:
+        ValueError: a limit that is no size.
+        InvalidRequest: a mechanism there is not; memory there is not, or `async`, which belongs to one stream.
+        LiveError: bfcviz is not compiled; stacks are wanted, which PyTorch's functions cannot see; on entering:
+            PyTorch is not there, sees no GPU, has less than the limit, or cannot be served by this mechanism now.
+    """
+    require_compiled("Serving PyTorch")
+    _check(mechanism, memory)
+    share = _share(limit, fraction, headroom)
+    log, labels = log_and_labels(log, labels)
+    captured = Capture(labels, capture)
+    if captured.walker is not None:
+        raise LiveError(
+            "PyTorch was to be served with Python's stack at each allocation, but it asks for memory without Python's "
+            "lock, where there is no stack to be seen: give capture='label', or observe it, observe_torch"
+        )
+    return TorchServed(share, mechanism, log, captured, options, GpuMemory(memory))
+
+
+def _check(mechanism: str, memory: str) -> None:
+    if mechanism not in ("pool", "replace"):
+        raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
+    if memory not in ("device", "managed", "virtual"):
+        raise InvalidRequest(
+            f"PyTorch was to be served with memory {memory!r}; there are 'device', 'managed' and 'virtual'. A heap is "
+            "made before its stream is known, and 'async' memory is of one stream"
+        )
+
+
+def _share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:
+    share = Share.parse(limit, fraction, headroom)
+    if share.limit is not None and not 1 <= share.limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {share.limit} bytes was given; give one from 1 to 2^62")
+    return share

@@ -12,7 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.live.capture.labels import label
-from bfcviz.live.cupy.serve import observe_cupy
+from bfcviz.live.cupy.observe import observe_cupy
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]

@@ -322,7 +322,7 @@ def test_memory_may_be_freed_when_python_has_ended():
     atexit.register(service.free, address)
     print(service.in_use())
     """
-    path = "import sys; from pathlib import Path; import shared; sys.path.append(str(shared.ROOT / 'tests/live'))"
+    path = "import sys; from pathlib import Path; import shared; sys.path.append(str(shared.ROOT / 'tests/live/torch'))"
     assert run_code(path + "\n" + "\n".join(line.strip() for line in code.splitlines())) == "[(0, 0)]\n"
 
 

@@ -16,8 +16,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.observed.heap import ObservedHeap
 from bfcviz.live.torch.blocks import Rules
-from bfcviz.live.torch.entry import observe_torch
 from bfcviz.live.torch.history import DeviceHistory
+from bfcviz.live.torch.observe import observe_torch
 from bfcviz.live.torch.segments import bytes_in_use
 
 MIB = 1 << 20

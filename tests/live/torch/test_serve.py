@@ -18,9 +18,9 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
 from bfcviz.live.shared.deferred_frees import Keeper
 from bfcviz.live.shared.headroom import Room
-from bfcviz.live.torch import entry as live_torch
-from bfcviz.live.torch import serve as torch_served
-from bfcviz.live.torch.entry import serve_torch
+from bfcviz.live.torch import serve as torch_serve
+from bfcviz.live.torch.heaps import GpuMemory
+from bfcviz.live.torch.serve import serve_torch
 
 pytestmark = needs_compiled
 
@@ -31,8 +31,8 @@ def torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", fake)
     room = lambda device: Room(fake.total, fake.free, 8)  # noqa: E731
     fake.host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
-    monkeypatch.setattr(live_torch, "_memory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
-    monkeypatch.setattr(torch_served.TorchServed, "_replaced", None)
+    monkeypatch.setattr(torch_serve, "GpuMemory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
+    monkeypatch.setattr(torch_serve.TorchServed, "_replaced", None)
     return fake
 
 
@@ -250,7 +250,7 @@ def test_by_default_memory_is_left_to_cudas_libraries(torch):
 def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
     cuda = FakeCuda(memory=1 << 30, devices=2)
     monkeypatch.setattr(cuda_driver, "load", lambda: driver)
-    driver, memory = cuda_driver.Driver(cuda), live_torch._Gpu("device")
+    driver, memory = cuda_driver.Driver(cuda), GpuMemory("device")
     assert [memory.room(device)[:2] for device in (0, 1)] == [(1 << 30, 1 << 30)] * 2
     assert not any(driver.has_context(device) for device in (0, 1))
     address = memory.source(1, Budget(1 << 30)).allocate(256, 64 * MIB)

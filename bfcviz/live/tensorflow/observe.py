@@ -11,19 +11,17 @@
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.tensorflow.windows import WINDOW, whole_windows
 from bfcviz.periodic import Periodic
 
-WINDOW: Final = "window-"
-"""What the folders of windows begin with; those that are not whole yet have a dot before it."""
 
-
-class Windows(HeapProvider):
-    """What `windows` returns; records windows for the length of a `with`.
+class TensorflowObserved(HeapProvider):
+    """What `observe_tensorflow` returns; records windows for the length of a `with`.
 
     Attributes:
         way: `observe`.
@@ -117,35 +115,9 @@ class Windows(HeapProvider):
         return 1 + max((int(each.name[len(WINDOW) :]) for each in whole_windows(self.folder)), default=0)
 
 
-def whole_windows(folder: Path) -> list[Path]:
-    """The windows in a folder, the oldest first."""
-    found = [each for each in folder.glob(f"{WINDOW}*") if each.name[len(WINDOW) :].isdecimal()]
-    return sorted(found, key=lambda each: int(each.name[len(WINDOW) :]))
-
-
-def files_of_windows(folder: Path) -> list[Path]:
-    """The whole windows in a folder and all in them, the innermost first; empty where one holds more than a profile."""
-    found: list[Path] = []
-    for window in whole_windows(folder):
-        inside = sorted(window.rglob("*"), reverse=True)
-        files = [path for path in inside if path.is_symlink() or not path.is_dir()]
-        if not all(_is_of_profile(path) for path in files) or not any(map(_is_profile, files)):
-            return []
-        found += [*inside, window]
-    return found
-
-
-def _is_profile(path: Path) -> bool:
-    return path.name.endswith(".xplane.pb")
-
-
-def _is_of_profile(path: Path) -> bool:
-    """Whether the profiler, or TensorBoard as it shows a profile, gives files such names."""
-    is_file = path.is_file() and not path.is_symlink()
-    return is_file and path.name.endswith((".pb", ".json.gz", ".json", ".profile-empty", ".SSTABLE"))
-
-
-def windows(folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: float = 30.0) -> Windows:
+def observe_tensorflow(
+    folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: float = 30.0
+) -> TensorflowObserved:
     """Record windows of TensorFlow's allocations into a folder, for the length of a `with`, in the process that trains.
 
     Every allocation of TensorFlow's BFC pools in a window is recorded, and costs something; between windows nothing is.
@@ -166,4 +138,4 @@ def windows(folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: f
         raise InvalidRequest(
             f"windows of {window_s} s every {every_s} s were asked for; give times above 0, the window's the shorter"
         )
-    return Windows(Path(folder), window_s, every_s)
+    return TensorflowObserved(Path(folder), window_s, every_s)

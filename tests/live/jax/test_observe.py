@@ -9,7 +9,7 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.jax import observe_jax
+from bfcviz.live.jax.observe import observe_jax
 
 
 class Device:
