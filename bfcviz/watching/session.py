@@ -58,7 +58,7 @@ class Watch:
     @property
     def says(self) -> str:
         """Which way each framework is watched, in words."""
-        said = [*(source.says for source in self.sources), *self._settings.plan.notes]
+        said = [*(source.description for source in self.sources), *self._settings.plan.notes]
         if self._begun and Watch._under_way is not self:
             said.append("This has ended: every framework has its own allocator again")
         return ". ".join(said) + "."

@@ -61,7 +61,7 @@ class Stand(HeapProvider):
         self.options, self.fails, self.began, self.ended, self.handler = options, fails, 0, 0, None
         self._heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stand")
         self.heaps = [self._heap]
-        self.says = "CuPy is served by a stand-in"
+        self.description = "CuPy is served by a stand-in"
 
     def _start(self):
         if self.fails is not None:
@@ -216,7 +216,7 @@ def test_another_framework_is_watched_like_numpy(live, tmp_path):
     made, plain = [], api.get_handler()
     live("cupy", "serve", lambda **options: made.append(Stand(**options)) or made[0])
     with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
-        assert w.says == f"{serve_numpy('1MiB').says}. CuPy is served by a stand-in."
+        assert w.says == f"{serve_numpy('1MiB').description}. CuPy is served by a stand-in."
         assert [trace.origin.pools[0].name for trace in w.traces] == ["numpy", "stand"]
         w.mark("step 1")
     (stand,) = made

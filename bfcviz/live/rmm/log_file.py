@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import OutOfMemory
-from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.shared.observed_heap import ObservedHeap
 
 UNIT: Final = 256
-"""RMM's alignment: what is asked for is rounded up to it."""
+"""RMM's alignment: sizes are rounded up to it."""
 
 _DAY_NS: Final = 86_400_000_000_000
 
@@ -16,13 +16,13 @@ class LogFile:
     """One device's log, a CSV file that grows: `Thread,Time,Action,Pointer,Size,Stream`, without a date.
 
     Args:
-        path: where RMM writes it.
-        heap: where it is written down.
-        offset_ns: what to add to the time of day to get the heap's.
+        path: the file that RMM writes.
+        heap: receives the events.
+        offset_ns: the time of day plus this is the heap's time.
 
     Attributes:
-        out_of_memory: the last failure, None while there was none.
-        unreadable: lines that say nothing known.
+        out_of_memory: the last failure; None: there was none.
+        unreadable: number of lines that could not be parsed.
     """
 
     def __init__(self, path: Path, heap: ObservedHeap, offset_ns: int) -> None:
@@ -37,7 +37,7 @@ class LogFile:
         self._streams: dict[str, int] = {"0": 0, "0x0": 0}
 
     def read(self) -> None:
-        """Take over what was written since the last time, but for a line that is not whole yet."""
+        """Read the lines written since the last call, except for an incomplete one."""
         with self._path.open("rb") as file:
             file.seek(self._place)
             found = file.read()
@@ -68,7 +68,7 @@ class LogFile:
         self.out_of_memory = OutOfMemory.of(requested, self.heap.stats())
 
     def _time(self, clock: str) -> int:
-        """Nanoseconds of the heap; the clock begins anew at midnight."""
+        """Nanoseconds of the heap's clock; RMM's clock restarts at midnight."""
         hours, minutes, seconds = clock.replace(".", ":").split(":", 2)
         whole, _, micros = seconds.partition(":")
         found = ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000_000 + int(micros or 0) * 1000
@@ -78,5 +78,5 @@ class LogFile:
         return found + self._offset_ns
 
     def _stream(self, handle: str) -> int:
-        """Streams are numbered as they come, the default one 0."""
+        """The number of a stream, in order of first use; 0: the default stream."""
         return self._streams.setdefault(handle, min(len(self._streams) - 1, 0xFFFF))

@@ -10,18 +10,18 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.observed.heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.rmm.api import Rmm
 from bfcviz.live.rmm.log_file import UNIT, LogFile
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.observed_heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.shared.polling import Polling
 
 
 class RmmObserved(HeapProvider):
-    """What `observe_rmm` returns; observes devices for the length of a `with`.
+    """What `observe_rmm` returns; observes devices within a `with`.
 
-    An adaptor is made with its device current, which creates a context there (some 400 MiB). So only devices that were
-    named are observed, or else those that the process uses already.
+    An adaptor is made with its device current, which creates a context there (some 400 MiB). So it observes only the
+    devices that were given, or else those that the process uses already.
 
     Attributes:
         way: `observe`.
@@ -49,17 +49,16 @@ class RmmObserved(HeapProvider):
         self._polling = Polling(self._read, every_s, "bfcviz-rmm")
 
     @property
-    def says(self) -> str:
-        """Which way, and what that means."""
+    def description(self) -> str:
+        """The way, and what it means."""
         text = (
-            "RMM is observed: its resources stay, and a log of every request is read every so often; what "
-            "its pools got from "
-            "CUDA is not in there, so regions are the addresses seen in use"
+            "RMM is observed: its resources stay, and a log of every request is read at intervals. It does not contain "
+            "what RMM's pools allocate from CUDA, so regions are the addresses seen in use"
         )
         if self._unused:
             text += (
                 f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
-                "have it observed from the beginning"
+                "observe it from the start"
             )
         if words := "; ".join(
             filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))
@@ -71,12 +70,12 @@ class RmmObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device. The log that was given is the current device's."""
+        """A heap for each device. The current device writes to the log that was given."""
         return [log.heap for log in self.files.values()]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, on the first device where there was one; None while there was none."""
+        """The numbers of the last failure, of the first device that had one; None: no failure."""
         return next((log.out_of_memory for log in self.files.values() if log.out_of_memory is not None), None)
 
     def settle(self) -> None:
@@ -112,13 +111,13 @@ class RmmObserved(HeapProvider):
         return [each for each in found if each not in self._unused]
 
     def _put_back(self) -> None:
-        """Each device's resource is what it was, unless somebody else changed it."""
+        """Restore each device's resource, unless other code has changed it since."""
         for device, before in self._before.items():
             if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
                 self._rmm.mr.set_per_device_resource(device, before)
 
     def _forget(self) -> None:
-        """Nothing is read any more."""
+        """Drop the adaptors and delete their logs."""
         self._before.clear()
         self._adaptors.clear()
         if self._folder is not None:
@@ -147,22 +146,22 @@ def observe_rmm(
     every_s: float = 0.1,
     devices: Iterable[int] | None = None,
 ) -> RmmObserved:
-    """Record what RMM's own resources are asked for, for the length of a `with`; a log adaptor is put around them.
+    """Record the requests to RMM's own resources within a `with`, by a logging adaptor around them.
 
-    A thread reads the log `every_s` seconds after the last time. What was allocated before is not known; where it is
-    freed meanwhile that is counted, and said in `says`.
+    A thread reads the log every `every_s` seconds. Memory allocated before is unknown; if it is freed, that is counted,
+    and `description` says so.
 
     Args:
-        log: where events of the device that is current now go; a recording brings its labels along. Further devices
-            have rings in memory.
-        labels: the table of labels; RMM's log names nobody.
+        log: receives the events of the current device; a recording includes its labels. Further devices get rings in
+            memory.
+        labels: the table of labels; RMM's log names no caller.
         every_s: seconds between two readings.
-        devices: numbers of those to observe, each of which gets a CUDA context. By default the current one and those
-            that this process uses already.
+        devices: numbers of the devices to observe; each gets a CUDA context. Default: the current one and those that
+            this process uses already.
 
     Raises:
-        LiveError: RMM is not there or sees no GPU, or, on entering, it is observed already.
-        InvalidRequest: a time that cannot be; on entering: a device that is not there.
+        LiveError: RMM is not installed or sees no GPU; on entering: it is observed already.
+        InvalidRequest: the time is out of range; on entering: there is no such device.
     """
     if not 0 < every_s < 1 << 31:
         raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
@@ -179,7 +178,7 @@ def observe_rmm(
 
 
 def _now_of(heap: ObservedHeap) -> int:
-    """The heap's clock, in nanoseconds."""
+    """The heap's clock now, in nanoseconds."""
     heap.mark("RMM is observed from here")
     heap.settle()
     return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])

@@ -16,32 +16,30 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.observed.heap import log_and_labels
 from bfcviz.live.rmm.api import Rmm, handle_of
 from bfcviz.live.rmm.stream_heaps import RmmDevice, RmmHeap
 from bfcviz.live.shared.headroom import Share
-from bfcviz.live.shared.heap_maker import Maker
 from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.lent_heap import OPTIONS
+from bfcviz.live.shared.observed_heap import log_and_labels
+from bfcviz.live.shared.served_heap import OPTIONS, HeapFactory
 
 _kept: list[Any] = []
-"""What RMM holds bare pointers to, for as long as any buffer lives: for good."""
+"""Objects that RMM holds bare pointers to while any buffer lives: kept forever."""
 
 
 class RmmServed(HeapProvider):
-    """What `serve_rmm` returns; serves all devices and threads for the length of a `with`, and can be entered again.
+    """What `serve_rmm` returns; serves all devices and threads within a `with`, and can be entered again.
 
     Attributes:
         way: `serve`.
-        labels: where names are interned.
+        labels: the table of names.
     """
 
     way = "serve"
     title = "RMM"
-    says: Final = (
-        "RMM is served: its buffers, and those of whatever allocates through RMM, have their memory from "
-        "bfcviz's heaps, one "
-        "a stream; every request runs some Python"
+    description: Final = (
+        "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
+        "request runs some Python"
     )
 
     def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
@@ -60,16 +58,16 @@ class RmmServed(HeapProvider):
 
     @property
     def heaps(self) -> list[RmmHeap]:
-        """A heap for each stream that came; more may come. The log that was given is the default stream's."""
+        """A heap for each stream used so far; more may come. The default stream writes to the log that was given."""
         return [heap for device in self._devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed, on the first device where one has; None if none has."""
+        """The numbers of the last failed request, of the first device that had one; None: none failed."""
         return next((each.failure for each in self._devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:
-        """Carry out the frees that need not wait for other streams any more."""
+        """Carry out the deferred frees whose streams are done."""
         for device in self._devices.values():
             device.settle()
 
@@ -102,27 +100,27 @@ def serve_rmm(
     capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> RmmServed:
-    """Let RMM's memory come from instrumented heaps, one a stream, for the length of a `with`.
+    """Allocate RMM's memory from instrumented heaps, one per stream, within a `with`.
 
-    RMM calls Python for each request (CallbackMemoryResource), which NVIDIA means for finding faults, not for speed.
-    Where memory runs out RMM raises MemoryError, with our numbers in its text.
+    RMM calls Python for each request (CallbackMemoryResource), which NVIDIA intends for debugging, not for speed. When
+    memory runs out RMM raises MemoryError, with our numbers in its text.
 
     Args:
-        limit: of each device's heaps together, in bytes or as text. By default all that is free when its first heap is
-            made, less what TensorFlow leaves to CUDA's libraries and kernels too (see `headroom`).
-        fraction: the limit as a share of all memory of the device; give at most one of the three.
-        headroom: bytes, or text, to be left of what is free.
-        log: where events of the default stream's heap go, on the device that is current now; a recording brings its
-            labels along. Heaps of further streams have rings in memory.
-        labels: where the names that `labels.label` gives are interned.
+        limit: of each device's heaps together, in bytes or as text. Default: what is free when its first heap is made,
+            less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
+        fraction: the limit as a share of the device's total memory; give at most one of the three.
+        headroom: bytes, or text, of the free memory to leave free.
+        log: receives the events of the default stream's heap on the current device; a recording includes its labels.
+            Heaps of further streams get rings in memory.
+        labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames.
-        options: how the heaps behave.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+        options: the options of the heaps.
 
     Raises:
-        LiveError: RMM is not there, sees no GPU or less memory than the limit; or, on entering, it is served already.
-        InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
-        ValueError: a limit that is no size.
+        LiveError: RMM is not installed, sees no GPU or less memory than the limit; on entering: it is served already.
+        InvalidRequest: a limit, fraction or headroom is out of range, or several are given.
+        ValueError: a text is not a size.
     """
     share = Share.parse(limit, fraction, headroom)
     rmm = Rmm("served")
@@ -135,5 +133,5 @@ def serve_rmm(
     def limit_of(device: int) -> int:
         return share.of(device, rmm.room(device), memory)
 
-    make = Maker(RmmHeap, "rmm", source, limit_of, logs, table, options)
+    make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
     return RmmServed(rmm, make, Capture(table, seen))

@@ -9,38 +9,38 @@ from bfcviz import _forks
 from bfcviz.errors import InvalidFree, LiveError, OutOfMemory
 from bfcviz.live.capture.stacks import Capture
 from bfcviz.live.rmm.api import Rmm, number_of
-from bfcviz.live.shared.deferred_frees import Keeper
-from bfcviz.live.shared.lent_heap import LentHeap
+from bfcviz.live.shared.deferred_frees import DeferredFrees
+from bfcviz.live.shared.served_heap import ServedHeap
 
 
-class RmmHeap(LentHeap):
-    """A heap behind buffers."""
+class RmmHeap(ServedHeap):
+    """A heap behind RMM's buffers."""
 
     users = "RMM's buffers"
     advice = "leave serve_rmm's `with` and drop them first"
 
 
 class _ThreadToken:
-    """Goes with its thread."""
+    """Lives as long as its thread."""
 
 
 class RmmDevice:
-    """One device's memory, as RMM asks for it: `allocate` and `free` are what its CallbackMemoryResource calls.
+    """One device's memory: RMM's CallbackMemoryResource calls `allocate` and `free`.
 
-    Memory belongs to the stream it was allocated for. Freed on another one, it is held back until that has done what it
-    was told so far: RMM promises no more than that.
+    Memory belongs to the stream it was allocated for. A free on another stream is deferred until that stream has done
+    its work so far; RMM guarantees no more than that.
 
     Args:
-        device: its number.
+        device: number of the device.
         rmm: RMM.
-        make: makes the heap of a stream, by its number.
+        make: makes the heap of a stream number.
         capture: what is recorded with each allocation.
     """
 
     def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
-        self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be waited for
+        self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be awaited
         self._device = device
         self._make = make
         self._capture = capture
@@ -49,14 +49,14 @@ class RmmDevice:
         self._threads: dict[int, ref[_ThreadToken]] = {}  # by the number of their own default stream
         self._thread = threading.local()
         self._lock = _forks.keep(threading.RLock())
-        self._keeper = Keeper(self, lambda _: None, rmm)
+        self._deferred = DeferredFrees(self, lambda _: None, rmm)
 
     def allocate(self, num_bytes: int, stream: Any) -> int:
-        """Memory for `num_bytes`; RMM makes a MemoryError of what this raises."""
+        """Allocate `num_bytes`; RMM turns exceptions into MemoryError."""
         if num_bytes == 0:
             return 0
         number = number_of(stream)
-        self._keeper.let_go(0, self._device, number)
+        self._deferred.free_ready(0, self._device, number)
         heap = self.heap_of(number)
         label = self._capture.number()
         try:
@@ -67,22 +67,22 @@ class RmmDevice:
         return address
 
     def free(self, address: int, _num_bytes: int, stream: Any) -> None:
-        """Memory comes back. Raises nothing: there is C++ above that takes no exception here."""
+        """Free memory. It raises nothing: the calling C++ accepts no exception here."""
         owner = self._owners.pop(address, None)
         if owner is None:
             self.lost_frees += address != 0
             return
         try:
             number = number_of(stream)
-            is_held = number != owner and self._keeper.hold_for(address, self._device, owner, [number])
-        except Exception:  # noqa: BLE001  CUDA fails: it stays in use, for somebody may still read it
+            is_held = number != owner and self._deferred.defer_until(address, self._device, owner, [number])
+        except Exception:  # noqa: BLE001  CUDA failed: it stays in use, because a stream may still read it
             self.lost_frees += 1
             return
         if not is_held:
             self.give_back(address, self._device, owner)
 
     def heap_of(self, number: int) -> RmmHeap:
-        """The heap of a stream, made where there is none."""
+        """The heap of a stream; made if there is none."""
         with self._lock:
             if number not in self.heaps:
                 self.heaps[number] = self._inherit() or self._make(number)
@@ -92,13 +92,13 @@ class RmmDevice:
             return self.heaps[number]
 
     def _inherit(self) -> RmmHeap | None:
-        """The heap of a thread that ended, with nothing in it; None where there is none."""
+        """Take the heap of an ended thread without chunks in use; None: there is none."""
         for number, thread in list(self._threads.items()):
             if thread() is not None or self.heaps[number].stats().chunks_in_use:
                 continue
             try:
-                self._rmm.synchronize(self._device)  # what that thread's own stream was told may not be done
-            except LiveError:  # a graph is captured: another time
+                self._rmm.synchronize(self._device)  # that thread's own stream may not be done
+            except LiveError:  # a graph is being captured: try again later
                 return None
             del self._threads[number]
             heap = self.heaps.pop(number)
@@ -107,12 +107,12 @@ class RmmDevice:
         return None
 
     def settle(self) -> None:
-        """Carry out the frees that need not wait any more."""
-        self._keeper.let_go(0, self._device, 0)
+        """Carry out the deferred frees whose streams are done."""
+        self._deferred.free_ready(0, self._device, 0)
 
     def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
-        """Wait for what is held back, take the other streams' free regions, and ask once more."""
-        self._keeper.wait(0, self._device, 0)
+        """Wait for the deferred frees, release the other heaps' free regions, and retry once."""
+        self._deferred.wait(0, self._device, 0)
         for other in list(self.heaps.values()):
             other.trim()
         try:
@@ -122,14 +122,14 @@ class RmmDevice:
             self.failure = error.beside((each.name, each.stats()) for each in others)
         raise self.failure.detached()
 
-    # -- for the keeper -----------------------------------------------------------------------------------------
+    # -- called by `DeferredFrees` ------------------------------------------------------------------------------
 
     def give_back(self, pointer: int, _device: int, stream: int) -> None:
-        """To the heap it came from."""
+        """Free memory in the heap it came from."""
         try:
             self.heaps[stream].free(pointer)
         except InvalidFree:
             self.lost_frees += 1
 
     def count(self, noted: int, held: int) -> None:
-        """All of this is Python: it asks each time."""
+        """Needs no counts: each request checks."""

@@ -1,11 +1,11 @@
-"""TensorFlow, observed in windows: it lets no allocator in, but its own profiler notes every allocation while it is on.
+"""observe_tensorflow: record windows of TensorFlow's own profiler, which contain every allocation.
 
 ::
 
     training     ........[window 1].................[window 2].................[window 3]....
-    folder       window-000001/**/*.xplane.pb  window-000002/ ...    each there only when it is whole
+    folder       window-000001/**/*.xplane.pb  window-000002/ ...    each appears only when it is complete
 
-`bfcviz.importers.tensorflow.profiler_windows` opens them as they land.
+`bfcviz.importers.tensorflow.profiler_windows` opens them as they appear.
 """
 
 import os
@@ -21,14 +21,14 @@ from bfcviz.periodic import Periodic
 
 
 class TensorflowObserved(HeapProvider):
-    """What `observe_tensorflow` returns; records windows for the length of a `with`.
+    """What `observe_tensorflow` returns; records windows within a `with`.
 
     Attributes:
         way: `observe`.
-        folder: where the windows are.
+        folder: the folder of the windows.
         count: windows recorded.
-        missed: windows that could not be, for somebody else was using the profiler.
-        error: what ended it early, None where nothing did.
+        missed: windows skipped because other code used the profiler.
+        error: the error that ended it early; None: there was none.
     """
 
     way = "observe"
@@ -45,36 +45,35 @@ class TensorflowObserved(HeapProvider):
         self._profiler: Any = None
 
     @property
-    def says(self) -> str:
-        """Which way, and what that means."""
+    def description(self) -> str:
+        """The way, and what it means."""
         text = (
-            f"TensorFlow is observed in windows of {self._window_s:g} s, one every {self._every_s:g} s, by "
-            "its own profiler: "
-            f"{self.count} so far; what happens between them is not seen"
+            f"TensorFlow is observed in windows of {self._window_s:g} s, one every {self._every_s:g} s, by its own "
+            f"profiler: {self.count} so far; what happens between them is not recorded"
         )
         if self.missed:
-            text += f". {self.missed} were left out, for the profiler was in use"
+            text += f". {self.missed} were left out because the profiler was in use"
         return text if self.error is None else f"{text}. It ended early: {self.error}"
 
     @property
     def heaps(self) -> list[Any]:
-        """None of its own: see the folder."""
+        """None: the events are in the folder."""
         return []
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """None: TensorFlow writes it to its log, and nowhere else."""
+        """None: TensorFlow reports it only in its own log."""
         return None
 
     def settle(self) -> None:
-        """A window is there when it is whole: there is nothing to be hastened."""
+        """Does nothing: a window appears when it is complete."""
 
     def _start(self) -> None:
         try:
             self._profiler = import_module("tensorflow").profiler.experimental
         except ImportError as error:
             raise LiveError(
-                "TensorFlow was to be observed, but is not installed: pip install tensorflow"
+                "TensorFlow cannot be observed, it is not installed: pip install tensorflow"
             ) from error
         self.folder.mkdir(parents=True, exist_ok=True)
         with unserved():
@@ -92,7 +91,7 @@ class TensorflowObserved(HeapProvider):
         return max(self._every_s - self._window_s, 0)
 
     def _record(self) -> None:
-        """One window; cut short where the end comes."""
+        """Record one window; it is cut short when the `with` ends."""
         name = f"{WINDOW}{self._next():06}"
         made = self.folder / f".{name}-{os.getpid()}"
         options = self._profiler.ProfilerOptions(
@@ -101,7 +100,7 @@ class TensorflowObserved(HeapProvider):
         try:
             self._profiler.start(str(made), options=options)
         except Exception as error:
-            if type(error).__name__ != "AlreadyExistsError":  # TensorFlow's name for: a profile is being made
+            if type(error).__name__ != "AlreadyExistsError":  # raised while another profile is recorded
                 raise
             self.missed += 1
             return
@@ -111,31 +110,31 @@ class TensorflowObserved(HeapProvider):
         self.count += 1
 
     def _next(self) -> int:
-        """A number that no window in the folder has."""
+        """The next window number in the folder."""
         return 1 + max((int(each.name[len(WINDOW) :]) for each in whole_windows(self.folder)), default=0)
 
 
 def observe_tensorflow(
     folder: str | os.PathLike[str], *, window_s: float = 2.0, every_s: float = 30.0
 ) -> TensorflowObserved:
-    """Record windows of TensorFlow's allocations into a folder, for the length of a `with`, in the process that trains.
+    """Record windows of TensorFlow's allocations into a folder, within a `with`, in the process that trains.
 
-    Every allocation of TensorFlow's BFC pools in a window is recorded, and costs something; between windows nothing is.
-    A GPU's memory is such a pool. A CPU's is not, and its profile has no memory events, unless TensorFlow is started
-    with TF_CPU_ALLOCATOR_USE_BFC=true. A profile that the program itself begins meanwhile fails, as there is one
-    profiler in a process.
+    A window records every allocation of TensorFlow's BFC pools, at some cost; between windows nothing is recorded and
+    nothing costs. A GPU's memory is such a pool. A CPU's memory is one, with memory events in its profile, only if
+    TensorFlow is started with TF_CPU_ALLOCATOR_USE_BFC=true. A process has one profiler, so a profile that the program
+    itself starts during a window fails.
 
     Args:
-        folder: where they go, each in a folder of its own; made where it is not there.
-        window_s: how long a window is, in seconds.
-        every_s: seconds from the beginning of one window to that of the next.
+        folder: receives the windows, each in its own folder; created if missing.
+        window_s: length of a window in seconds.
+        every_s: seconds from the start of one window to the start of the next.
 
     Raises:
-        InvalidRequest: times that cannot be.
+        InvalidRequest: a time is out of range.
         LiveError: on entering: TensorFlow is not installed.
     """
     if not 0 < window_s <= every_s < 1 << 31:
         raise InvalidRequest(
-            f"windows of {window_s} s every {every_s} s were asked for; give times above 0, the window's the shorter"
+            f"windows of {window_s} s every {every_s} s were requested; give times above 0, window_s <= every_s"
         )
     return TensorflowObserved(Path(folder), window_s, every_s)

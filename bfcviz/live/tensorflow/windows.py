@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Final
 
 WINDOW: Final = "window-"
-"""What the folders of windows begin with; those that are not whole yet have a dot before it."""
+"""The start of the folders' names; incomplete ones have a dot before it."""
 
 
 def whole_windows(folder: Path) -> list[Path]:
-    """The windows in a folder, the oldest first."""
+    """The complete windows in a folder, the oldest first."""
     found = [each for each in folder.glob(f"{WINDOW}*") if each.name[len(WINDOW) :].isdecimal()]
     return sorted(found, key=lambda each: int(each.name[len(WINDOW) :]))
 
 
 def files_of_windows(folder: Path) -> list[Path]:
-    """The whole windows in a folder and all in them, the innermost first; empty where one holds more than a profile."""
+    """The complete windows in a folder and their contents, the innermost first; empty if one has other files, too."""
     found: list[Path] = []
     for window in whole_windows(folder):
         inside = sorted(window.rglob("*"), reverse=True)
@@ -30,6 +30,6 @@ def _is_profile(path: Path) -> bool:
 
 
 def _is_of_profile(path: Path) -> bool:
-    """Whether the profiler, or TensorBoard as it shows a profile, gives files such names."""
+    """Whether the profiler, or TensorBoard when it shows a profile, writes files of such names."""
     is_file = path.is_file() and not path.is_symlink()
     return is_file and path.name.endswith((".pb", ".json.gz", ".json", ".profile-empty", ".SSTABLE"))

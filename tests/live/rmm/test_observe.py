@@ -11,9 +11,9 @@ from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
-from bfcviz.live.observed.heap import ObservedHeap
 from bfcviz.live.rmm.log_file import LogFile
 from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.shared.observed_heap import ObservedHeap
 
 
 def test_the_log_is_read_as_it_grows(rmm):
@@ -31,7 +31,7 @@ def test_the_log_is_read_as_it_grows(rmm):
     events = heap.log.copy(0, heap.log.head)
     (event,) = events[events["kind"] == Kind.ALLOCATE]
     assert (event["requested"], event["stream"]) == (1000, 1)
-    assert "a log of every request is read" in source.says
+    assert "RMM is observed" in source.description
     assert source.out_of_memory is None
 
 
@@ -50,7 +50,7 @@ def test_what_was_there_before_is_said(rmm):
         rmm.drop((rmm.resources[0], *old[1:]))
     found = source.heaps[0].inconsistencies
     assert (found.unknown_frees, found.left_out) == (1, 1)
-    assert found.words() in source.says
+    assert found.words() in source.description
     with source:  # it goes on with the same heap
         rmm.buffer(1000)
     assert source.heaps[0].stats().num_allocs == 1
@@ -86,7 +86,7 @@ def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, dr
         pass
     with observe_rmm(every_s=1000) as source:
         assert [heap.name for heap in source.heaps] == ["rmm:0", "rmm:2"]
-        assert "Device 1, 3 was not in use" in source.says
+        assert "Device 1, 3 was not in use" in source.description
     assert rmm.contexts == {0, 2}
 
 
@@ -94,9 +94,9 @@ def test_the_devices_that_are_named_are_observed(rmm, driver):
     rmm.devices = 4
     with observe_rmm(every_s=1000, devices=[3]) as source:
         assert [heap.name for heap in source.heaps] == ["rmm:3"]
-        assert "not in use" not in source.says
+        assert "not in use" not in source.description
     assert rmm.contexts == {0, 3}
-    with pytest.raises(InvalidRequest, match="device 4 was to be observed; there are 4"):
+    with pytest.raises(InvalidRequest, match=r"device 4 .* 4, counted from 0"):
         observe_rmm(devices=[4]).__enter__()
 
 

