@@ -55,7 +55,7 @@ class Stand(HeapProvider):
     """A framework's source that can fail to begin."""
 
     way, title, is_shared = "serve", "CuPy", True
-    heaps = says = out_of_memory = None
+    heaps = description = out_of_memory = None
 
     def __init__(self, *, fails=None, **options):
         self.options, self.fails, self.began, self.ended, self.handler = options, fails, 0, 0, None

@@ -63,8 +63,8 @@ static bfc_cu_heap *bfc_cu_owner_of(bfc_cu *g, int device, void *p) {
     return NULL;
 }
 
-/* Call a method of CupyStreamHeaps. An error is printed and returns -1: memory whose free cannot be deferred must
-   stay in use, because another stream may still read it. */
+/* Call a method of CupyStreamHeaps. An error is printed and returns -1: memory whose free
+   cannot be deferred must stay in use, because another stream may still read it. */
 static int bfc_cu_ask(bfc_cu *g, const char *method, void *p, int device, intptr_t stream, intptr_t now) {
     PyObject *stream_heaps = g->stream_heaps, *owner = g->owner, *answer;
     Py_INCREF(owner);

@@ -159,20 +159,18 @@ def serve_cupy(
 ) -> CupyServed:
     """Allocate CuPy's new arrays from instrumented heaps, within a `with`, in all threads.
 
-    Each stream of each device has its own heap (`cupy.stream_heaps`). Arrays may outlive the `with`, and keep their
-    heaps alive. Arrays that a captured graph uses must live as long as the graph.
+    Each stream of a device has its own heap. Arrays may outlive the `with`, and keep their heaps alive. Arrays that a
+    captured graph uses must live as long as the graph.
 
     Args:
-        limit: of the heaps of one device together, in bytes or as text. Default: what is free, less TensorFlow's
-            reserve for CUDA's libraries and kernels (`shared.headroom`).
+        limit: of the heaps of one device together, in bytes or as text. Default: see `shared.headroom`.
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
-        log: receives the events of the first heap, that of the current stream; a recording includes its labels. Heaps
-            of other streams get rings in memory.
+        log: receives the events of the current stream's heap; a recording includes its labels. Other heaps get rings.
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
         capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
-        options: the options of the heaps.
+        options: of the heaps.
 
     Raises:
         MissingExtra: CuPy is not installed.

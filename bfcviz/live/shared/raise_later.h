@@ -14,7 +14,7 @@ static inline void bfc_raise_later(void) {
     Py_XDECREF(trace);
 }
 
-/* Print an error. Ctrl-C and the like are no errors: raise them again a moment later, which ends the program. */
+/* Print an error. Ctrl-C and the like are no errors: raise them again a moment later. */
 static inline void bfc_report(PyObject *where) {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_WriteUnraisable(where);
