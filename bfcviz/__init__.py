@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from bfcviz.live.capture.labels import label as label
     from bfcviz.live.capture.marks import mark as mark
     from bfcviz.live.capture.marks import phase as phase
-    from bfcviz.live.cupy.serve import observe_cupy as observe_cupy
+    from bfcviz.live.cupy.observe import observe_cupy as observe_cupy
     from bfcviz.live.cupy.serve import serve_cupy as serve_cupy
-    from bfcviz.live.jax import observe_jax as observe_jax
+    from bfcviz.live.jax.observe import observe_jax as observe_jax
     from bfcviz.live.numpy.serve import serve_numpy as serve_numpy
-    from bfcviz.live.rmm.entry import observe_rmm as observe_rmm
-    from bfcviz.live.rmm.entry import serve_rmm as serve_rmm
-    from bfcviz.live.torch.entry import observe_torch as observe_torch
-    from bfcviz.live.torch.entry import serve_torch as serve_torch
+    from bfcviz.live.rmm.observe import observe_rmm as observe_rmm
+    from bfcviz.live.rmm.serve import serve_rmm as serve_rmm
+    from bfcviz.live.torch.observe import observe_torch as observe_torch
+    from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
     from bfcviz.shortcuts import draw as draw
@@ -75,18 +75,18 @@ _HOMES = {
     "label": ("bfcviz.live.capture.labels", "label"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.capture.marks", "mark"),
-    "observe_cupy": ("bfcviz.live.cupy.serve", "observe_cupy"),
-    "observe_jax": ("bfcviz.live.jax", "observe_jax"),
-    "observe_rmm": ("bfcviz.live.rmm.entry", "observe_rmm"),
-    "observe_torch": ("bfcviz.live.torch.entry", "observe_torch"),
+    "observe_cupy": ("bfcviz.live.cupy.observe", "observe_cupy"),
+    "observe_jax": ("bfcviz.live.jax.observe", "observe_jax"),
+    "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
+    "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "peak": ("bfcviz.shortcuts", "peak"),
     "phase": ("bfcviz.live.capture.marks", "phase"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
     "serve_numpy": ("bfcviz.live.numpy.serve", "serve_numpy"),
-    "serve_rmm": ("bfcviz.live.rmm.entry", "serve_rmm"),
-    "serve_torch": ("bfcviz.live.torch.entry", "serve_torch"),
+    "serve_rmm": ("bfcviz.live.rmm.serve", "serve_rmm"),
+    "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),

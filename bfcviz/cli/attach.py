@@ -12,7 +12,7 @@ from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
 from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
 from bfcviz.live.process.record import CLAIM
-from bfcviz.live.tensorflow import whole_windows
+from bfcviz.live.tensorflow.windows import whole_windows
 from bfcviz.terminal import say
 
 WAIT_S = 600.0

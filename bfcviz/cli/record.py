@@ -149,7 +149,7 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
 def _empty_folder(folder: Path, *, force: bool) -> None:
     from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  imports NumPy
     from bfcviz.events.storage.writer_lock import is_locked  # noqa: PLC0415
-    from bfcviz.live.tensorflow import files_of_windows  # noqa: PLC0415
+    from bfcviz.live.tensorflow.windows import files_of_windows  # noqa: PLC0415
 
     is_recording = (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
     own = files_of(folder) if is_recording else files_of_windows(folder)

@@ -11,7 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.process.record import CLAIM
 from bfcviz.live.process.startup.sitecustomize import LOST, UNWRITTEN
-from bfcviz.live.tensorflow import whole_windows
+from bfcviz.live.tensorflow.windows import whole_windows
 from bfcviz.model.browse.navigation import failures
 from bfcviz.model.state.model import Model
 from bfcviz.units import format_bytes

@@ -1,4 +1,4 @@
-"""What the options of frameworks may be: read from Python and from the words of a command line."""
+"""The types of frameworks' options: check values from Python, and parse words of the command line."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from bfcviz.units import parse_bytes
 
 @dataclass(frozen=True)
 class OptionType:
-    """What values an option takes.
+    """The values that an option takes.
 
     Attributes:
         text: what to give, for errors.
-        check: returns a value from Python as it is passed on; raises TypeError or ValueError for others.
-        metavar: how the command line calls a value; "" where the option is for Python alone.
-        parse: makes a value of a word of the command line; raises ValueError.
-        words: all values, where they are a few words.
+        check: returns a valid value from Python as it is passed on; raises TypeError or ValueError for others.
+        metavar: the name of a value on the command line; "": the option exists only in Python.
+        parse: makes a value from a word of the command line; raises ValueError.
+        words: all values, if they are a few words.
     """
 
     text: str

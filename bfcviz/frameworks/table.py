@@ -1,7 +1,7 @@
-"""The table: how each framework is watched, what the functions that do it take, and what they need.
+"""The table: the ways to watch each framework, and the options and requirements of each way.
 
-A new framework is one entry in `FRAMEWORKS`, and a module `bfcviz.live.<name>` with a function `<way>_<name>` for each
-way. A test compares the options with the functions' arguments.
+A new framework is one entry in `FRAMEWORKS`, and for each way a module `bfcviz.live.<framework>.<way>` with a function
+`<way>_<framework>`. A test compares the options with the functions' arguments.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Option:
 
     Attributes:
         name: in Python.
-        type: what values it takes.
+        type: the values it takes.
         help: what it does, for the command line.
     """
 
@@ -38,13 +38,12 @@ class Way:
     """One way to watch a framework.
 
     Attributes:
-        name: `serve`: from a heap of ours; `observe`: its own allocator, recorded.
+        name: `serve`: from our heap; `observe`: record its own allocator.
         help: what is recorded, for the command line.
-        options: what its function takes.
-        needs: what must be there: packages, a GPU.
+        options: the arguments of its function.
+        needs: requirements: packages, a GPU.
         needs_compiled: whether it needs the compiled build of bfcviz.
-        function: its name in `bfcviz.live.<framework>`; "" for `<way>_<framework>`.
-        has_heaps: False where it writes files of its own to a folder: only `bfcviz record` can begin it.
+        has_heaps: False: it writes its own files to a folder, and only `bfcviz record` can begin it.
         serves_also: frameworks that may allocate from its heaps, and so cannot be served beside it.
     """
 
@@ -53,12 +52,11 @@ class Way:
     options: tuple[Option, ...]
     needs: str = "a GPU"
     needs_compiled: bool = False
-    function: str = ""
     has_heaps: bool = True
     serves_also: tuple[str, ...] = ()
 
     def option(self, name: str) -> Option | None:
-        """The option of a name; None where there is none."""
+        """The option of this name; None: there is none."""
         return next((each for each in self.options if each.name == name), None)
 
     @property
@@ -78,23 +76,21 @@ class Framework:
     """A framework, and how to watch it.
 
     Attributes:
-        name: what it is imported by.
-        title: what people call it.
+        name: its import name.
+        title: its name for people.
         ways: the usual one first.
-        module: the module with its serve and observe functions.
         memory: where its arrays are.
-        is_default: whether it is recorded where none is named and its memory is there, the first such one.
+        is_default: whether `bfcviz record` may choose it; it takes the first whose memory this machine has.
     """
 
     name: str
     title: str
     ways: tuple[Way, ...]
-    module: str
     memory: Literal["host", "gpu"] = "gpu"
     is_default: bool = False
 
     def way(self, name: str) -> Way | None:
-        """The way of a name; None where there is none."""
+        """The way of this name; None: there is none."""
         return next((each for each in self.ways if each.name == name), None)
 
     @property
@@ -106,7 +102,7 @@ class Framework:
 _LIMIT: Final = Option(
     "limit",
     SIZE,
-    "what a heap that serves may grow to, such as 512MiB; beyond it memory runs out (default: all)",
+    "the most memory of a serving heap, such as 512MiB; beyond it memory runs out (default: all)",
 )
 _DEVICES: Final = Option(
     "devices", DEVICES, "numbers of the devices to observe (default: those in use, or all)"
@@ -117,8 +113,8 @@ _SERVED: Final = (*_INTO, Option("options", OBJECT))
 _CAPTURE: Final = Option("capture", OBJECT)
 _SHARE: Final = (
     _LIMIT,
-    Option("fraction", NUMBER, "the limit as a share of all memory of the device, such as 0.5"),
-    Option("headroom", SIZE, "what to leave of the memory that is free"),
+    Option("fraction", NUMBER, "the limit as a share of the device's total memory, such as 0.5"),
+    Option("headroom", SIZE, "free memory to leave free"),
 )
 
 
@@ -126,7 +122,7 @@ _TORCH: Final = "a GPU, and PyTorch 2.1 or later with CUDA; to be served by a po
 
 
 def _memory(*kinds: str) -> Option:
-    return Option("memory", one_of(*kinds), "where the heaps' regions come from")
+    return Option("memory", one_of(*kinds), "the kind of memory of the heaps")
 
 
 _ALL: Final = (
@@ -147,7 +143,6 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
-        "bfcviz.live.numpy.serve",
         memory="host",
         is_default=True,
     ),
@@ -163,7 +158,6 @@ _ALL: Final = (
             ),
             Way("observe", "its own pool, by memory hooks", (_CAPTURE, *_INTO)),
         ),
-        "bfcviz.live.cupy.serve",
         is_default=True,
     ),
     Framework(
@@ -193,7 +187,7 @@ _ALL: Final = (
                     Option(
                         "mechanism",
                         one_of("pool", "replace"),
-                        "a memory pool under its own cache, or in place of its allocator for good",
+                        "a memory pool under its own cache, or replace its allocator until the process ends",
                     ),
                     Option("capture", one_of("nothing", "label")),
                     *_SERVED,
@@ -202,7 +196,6 @@ _ALL: Final = (
                 needs_compiled=True,
             ),
         ),
-        "bfcviz.live.torch.entry",
     ),
     Framework(
         "rmm",
@@ -211,18 +204,16 @@ _ALL: Final = (
             Way("observe", "the log of its resources", (_EVERY, _DEVICES, *_INTO)),
             Way(
                 "serve",
-                "buffers from a heap for each stream, with those of whatever allocates through RMM",
+                "buffers from a heap for each stream, and all else that allocates through RMM",
                 (*_SHARE, _memory("device", "managed", "async", "virtual"), _CAPTURE, *_SERVED),
                 serves_also=("cupy", "torch"),
             ),
         ),
-        "bfcviz.live.rmm.entry",
     ),
     Framework(
         "jax",
         "JAX",
         (Way("observe", "its totals, several times a second", (_DEVICES, _EVERY, *_INTO), "a GPU or TPU"),),
-        "bfcviz.live.jax",
     ),
     Framework(
         "tensorflow",
@@ -232,20 +223,18 @@ _ALL: Final = (
                 "observe",
                 "windows of its own profiler",
                 (
-                    Option("window_s", SECONDS, "how long a window of TensorFlow's profiler is"),
-                    Option("every_s", SECONDS, "from the start of a window to that of the next"),
+                    Option("window_s", SECONDS, "length of a window of TensorFlow's profiler"),
+                    Option("every_s", SECONDS, "from the start of a window to the start of the next"),
                 ),
                 needs="a GPU, or TF_CPU_ALLOCATOR_USE_BFC=true",
-                function="windows",
                 has_heaps=False,
             ),
         ),
-        "bfcviz.live.tensorflow",
     ),
 )
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {each.name: each for each in _ALL}
-"""Every framework there is, by the name it is imported by."""
+"""Every framework, by its import name."""
 
 WATCHABLE: Final = tuple(each.name for each in _ALL if each.is_watchable)
-"""Those that `bfcviz.watch` takes."""
+"""The frameworks that `bfcviz.watch` takes."""

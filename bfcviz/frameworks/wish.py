@@ -1,4 +1,4 @@
-"""What was asked for, checked against the table of frameworks: `bfcviz.watch` and `bfcviz record` both ask here."""
+"""Check a request for a framework, way and options against the table, for `bfcviz.watch` and `bfcviz record`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -23,17 +23,17 @@ def resolve(
     *,
     for_command: bool = False,
 ) -> Wish:
-    """How to watch a framework.
+    """Resolve a request: find the way to watch a framework, and check its options.
 
     Args:
-        name: what it is imported by.
-        way: `serve` or `observe`; the mechanism of a way stands for that way. By default the usual way, or the one
-            whose own options are given. A limit or capture alone chooses none: it may be meant for every framework.
+        name: its import name.
+        way: `serve` or `observe`; a mechanism stands for its way. Default: the usual way, or the way whose own options
+            are given. A limit or capture alone selects none: it may apply to every framework.
         options: by their names in Python.
-        for_command: whether errors name options as the command line does.
+        for_command: whether errors name options as on the command line.
 
     Raises:
-        LiveError: there is no such framework, way or option, or an option cannot have this value.
+        LiveError: there is no such framework, way or option, or an option has an invalid value.
     """
     framework = find(name)
     given = dict(options or {})
@@ -57,14 +57,14 @@ def resolve(
 
 
 def find(name: str) -> Framework:
-    """The framework of a name; raises LiveError where there is none."""
+    """The framework of this name; raises LiveError if there is none."""
     if name not in FRAMEWORKS:
         raise LiveError(f"{name} is unknown to bfcviz; choose one of {', '.join(FRAMEWORKS)}")
     return FRAMEWORKS[name]
 
 
 def way_of(wish: Wish) -> Way:
-    """What the table says of the way."""
+    """The table's entry of the way."""
     return next(each for each in FRAMEWORKS[wish.framework].ways if each.name == wish.way)
 
 
@@ -76,7 +76,7 @@ def takes(way: Way, options: Iterable[str]) -> bool:
 def _named(
     framework: Framework, word: str, options: dict[str, Any], *, for_command: bool
 ) -> tuple[Way, dict[str, Any]]:
-    """The way that a word names, itself or by its mechanism."""
+    """The way that a word names, directly or by its mechanism."""
     if (found := framework.way(word)) is not None:
         return found, options
     for way in framework.ways:
@@ -93,7 +93,7 @@ def _named(
 
 
 def _unknown(framework: Framework, way: Way, name: str, *, for_command: bool) -> LiveError:
-    """An option that a way does not take."""
+    """The error for an option that a way does not take."""
     there = [
         _spelled(option, for_command)
         for option in way.options

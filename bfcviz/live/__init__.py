@@ -1,21 +1,20 @@
-"""A framework and our heap, at work together: the framework's memory comes from a `BFCAllocator` (serve).
+"""Live frameworks: allocate their memory from our heaps (serve), or record their own allocators (observe).
 
 ::
 
-    NumPy -> handler (NEP 49) -> gate -> Heap -> regions of HostSubAllocator
-                                  `-> NumPy's own memory: small requests, forked processes, after the end
-    CuPy  -> cupy_hook -> cupy_gate -> a Heap for each stream -> regions of a GPU
-    PyTorch -> pluggable -> lanes ----> (the same)
-    RMM   -> rmm_served --------------> (the same), and what allocates through RMM
+    NumPy   -> numpy.handler (NEP 49) -> numpy_functions.h -> heap -> regions of HostSubAllocator
+                                                          `-> NumPy's own memory: small requests, forked processes
+    CuPy    -> cupy.hook -> cupy_functions.h ----> a heap for each stream -> regions of a GPU
+    PyTorch -> torch_functions.h (torch.stream_table) -> (the same)
+    RMM     -> rmm.stream_heaps -----------------> (the same), with all that allocates through RMM
 
-In: a limit, options, where to record. Out: arrays as ever, and events in the heap's log. `numpy` is for people,
-`handler` what NumPy holds, `gate` the C functions it calls (no Python runs in them but to name a stack that is new).
-Those have no Python twin: serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`compiled`).
+Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
+`<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `adapters` finds
+them by the table in `bfcviz.frameworks`. `capture` records labels, marks and Python stacks, `process` is the part of
+`bfcviz record` in the recorded process, `shared` has what several frameworks use. The C functions have no Python
+version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`shared.compiled`).
 
-Every allocation carries what a thread is busy with (`labels`) and, if wanted, who called (`stacks`, by `walker` and
-`walk`); `marks` are the program's steps and phases. `provider` is the base of all that serves or observes, `adapters`
-begins one by the table in `bfcviz.frameworks`. `record`, with `startup` in Python's own, is what `bfcviz record` does
-in a process. May import allocator, events, frameworks, errors, units; never the model or pictures.
+May import allocator, events, frameworks, errors, units; never the model or pictures.
 """
 
 from bfcviz import _compiled

@@ -59,7 +59,7 @@ class Watch:
     @property
     def says(self) -> str:
         """How each framework is watched, as text."""
-        sentences = [*(source.says for source in self.sources), *self._settings.plan.notes]
+        sentences = [*(source.description for source in self.sources), *self._settings.plan.notes]
         if self._started and Watch.current is not self:
             sentences.append("The watch has ended: every framework uses its own allocator again")
         return ". ".join(sentences) + "."

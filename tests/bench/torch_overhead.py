@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def way_in(torch, way, folder):
     """The `with` for a way, recorded to a folder."""
     from bfcviz.events.storage.recording import Recording  # noqa: PLC0415  after PyTorch, as a program would
-    from bfcviz.live.torch.entry import observe_torch, serve_torch  # noqa: PLC0415
+    from bfcviz.live.torch.observe import observe_torch  # noqa: PLC0415
+    from bfcviz.live.torch.serve import serve_torch  # noqa: PLC0415
 
     stack = contextlib.ExitStack()
     if way == "history":

@@ -12,15 +12,18 @@ from live.cupy_stand_in import StandIn, cupy
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.live.cupy import api
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
-from bfcviz.live.jax import observe_jax
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
+from bfcviz.live.jax.observe import observe_jax
 from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.live.rmm import entry as live_rmm
-from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
+from bfcviz.live.rmm import serve as rmm_serve
+from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm.serve import serve_rmm
 from bfcviz.live.shared.headroom import Room
-from bfcviz.live.tensorflow import windows
-from bfcviz.live.torch import entry as live_torch
-from bfcviz.live.torch.entry import observe_torch, serve_torch
+from bfcviz.live.tensorflow.observe import observe_tensorflow
+from bfcviz.live.torch import serve as torch_serve
+from bfcviz.live.torch.observe import observe_torch
+from bfcviz.live.torch.serve import serve_torch
 
 
 def _numpy(_patch, _folder):
@@ -42,7 +45,7 @@ def _torch(make):
         patch.setitem(sys.modules, "torch", fake)
         room = lambda _: Room(fake.total, fake.free, 8)  # noqa: E731
         host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
-        patch.setattr(live_torch, "_memory", lambda _: host)
+        patch.setattr(torch_serve, "GpuMemory", lambda _: host)
         return make
 
     return put
@@ -54,7 +57,7 @@ def _rmm(make):
         driver = cuda_driver.Driver(FakeCuda(devices=2))
         patch.setattr(cuda_driver, "load", lambda: driver)
         patch.setattr(
-            live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
+            rmm_serve, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
         )
         return make
 
@@ -86,7 +89,7 @@ def _tensorflow(patch, folder):
     tensorflow = types.ModuleType("tensorflow")
     tensorflow.profiler = types.SimpleNamespace(experimental=_Profiler())
     patch.setitem(sys.modules, "tensorflow", tensorflow)
-    return partial(windows, folder)
+    return partial(observe_tensorflow, folder)
 
 
 PROVIDERS = {

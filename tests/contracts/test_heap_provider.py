@@ -43,7 +43,9 @@ def test_it_says_what_it_is(make):
     assert isinstance(provider, HeapProvider)
     assert (provider.title, provider.way) == (FRAMEWORKS[name].title, way)
     with provider:
-        assert provider.says.startswith(f"{provider.title} is {'served' if way == 'serve' else 'observed'}")
+        assert provider.description.startswith(
+            f"{provider.title} is {'served' if way == 'serve' else 'observed'}"
+        )
         assert provider.out_of_memory is None
 
 

@@ -155,7 +155,7 @@ class FakeCuda(Memory, Streams):
         return 0 if self.retained[device] else self._cuDevicePrimaryCtxReset_v2(device)
 
     def _cuDevicePrimaryCtxReset_v2(self, device):
-        """As cudaDeviceReset: memory, streams and events go; whoever retained the context must do so again."""
+        """As cudaDeviceReset: memory, streams and events go; code that retained the context must retain it again."""
         self.active.discard(device)
         self.forget_memory(device)
         self.forget_streams(device)

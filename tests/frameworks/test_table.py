@@ -4,7 +4,6 @@ import inspect
 import subprocess
 import sys
 from argparse import ArgumentParser
-from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -21,14 +20,14 @@ WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framewo
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_options_are_the_arguments_of_the_function(name, way):
-    function = getattr(import_module(FRAMEWORKS[name].module), way.function or f"{way.name}_{name}")
+    function = adapters.function_of(name, way)
     arguments = set(inspect.signature(function).parameters)
     assert {option.name for option in way.options} == arguments - {"folder"}
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_defaults_are_values_of_the_type(name, way):
-    function = getattr(import_module(FRAMEWORKS[name].module), way.function or f"{way.name}_{name}")
+    function = adapters.function_of(name, way)
     parameters = inspect.signature(function).parameters
     for option in way.options:
         default = parameters[option.name].default
@@ -61,11 +60,11 @@ def paddle(monkeypatch):
     way = Way(
         "observe", "its totals", (Option("log", OBJECT), Option("every_s", SECONDS, "between readings"))
     )
-    added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,), "bfcviz.live.paddle")}
+    added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,))}
     for function in (resolve, selection_of, adapters.pool_of, plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []
-    module = ModuleType("bfcviz.live.paddle")
+    module = ModuleType("bfcviz.live.paddle.observe")
     module.observe_paddle = lambda **options: made.append(options)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return made

@@ -155,7 +155,7 @@ def jax():
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax.numpy  # noqa: PLC0415
 
-    from bfcviz.live.jax import observe_jax  # noqa: PLC0415
+    from bfcviz.live.jax.observe import observe_jax  # noqa: PLC0415
 
     with observe_jax() as observed:
         (jax.numpy.ones((1000, 1000)) @ jax.numpy.ones((1000, 1000))).block_until_ready()
@@ -191,7 +191,7 @@ def record_cupy(recording):
 def record_torch(recording):
     import torch  # noqa: PLC0415
 
-    from bfcviz.live.torch.entry import observe_torch  # noqa: PLC0415
+    from bfcviz.live.torch.observe import observe_torch  # noqa: PLC0415
 
     with observe_torch(log=recording, every_s=0.05):
         network = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Tanh(), torch.nn.Linear(256, 1))

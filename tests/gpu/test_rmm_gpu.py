@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from heaps import MIB
 
-from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
+from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm.serve import serve_rmm
 
 try:
     import rmm

@@ -8,7 +8,8 @@ from threads import in_threads
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
-from bfcviz.live.torch.entry import observe_torch, serve_torch
+from bfcviz.live.torch.observe import observe_torch
+from bfcviz.live.torch.serve import serve_torch
 
 try:
     import torch
@@ -146,7 +147,7 @@ REPLACED = (
     TRAINED
     + """
 import sys
-from bfcviz.live.torch.entry import serve_torch
+from bfcviz.live.torch.serve import serve_torch
 """
 )
 

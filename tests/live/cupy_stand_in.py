@@ -12,7 +12,7 @@ from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.live.cupy import api
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.shared.deferred_frees import LateEvent
+from bfcviz.live.shared.deferred_frees import DelayedEvent
 from bfcviz.live.shared.headroom import Room
 
 try:
@@ -27,7 +27,7 @@ needs_cupy = pytest.mark.skipif(
 
 
 class Event:
-    """Passes when the test says so, or when somebody waits for it."""
+    """Passes when the test says so, or when the program waits for it."""
 
     def __init__(self, gpu, stream):
         self.gpu, self.stream, self.passed = gpu, stream, False
@@ -112,7 +112,7 @@ class StandIn(api.Cuda):
             raise RuntimeError("cudaErrorInvalidResourceHandle")
         self.recorded.append(stream)
         if stream in self.captured:
-            return LateEvent(lambda: None if stream in self.captured else Event(self, stream))
+            return DelayedEvent(lambda: None if stream in self.captured else Event(self, stream))
         return Event(self, stream)
 
     def synchronize(self, device):

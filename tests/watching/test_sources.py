@@ -22,13 +22,13 @@ class FakeProvider(HeapProvider):
     """A heap provider that can fail to start."""
 
     way, title, is_shared = "serve", "CuPy", True
-    heaps = says = out_of_memory = None
+    heaps = description = out_of_memory = None
 
     def __init__(self, *, fails=None, **options):
         self.options, self.fails, self.began, self.ended, self.handler = options, fails, 0, 0, None
         self._heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stand")
         self.heaps = [self._heap]
-        self.says = "CuPy is served by a stand-in"
+        self.description = "CuPy is served by a stand-in"
 
     def _start(self):
         if self.fails is not None:
@@ -45,7 +45,7 @@ def live(monkeypatch):
     """Replaces a framework's function in `bfcviz.live`."""
 
     def put(framework, way, make):
-        module = ModuleType(FRAMEWORKS[framework].module)
+        module = ModuleType(f"bfcviz.live.{framework}.{way}")
         setattr(module, f"{way}_{framework}", make)
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -99,7 +99,7 @@ def test_another_framework_is_watched_like_numpy(live, tmp_path):
     made, plain = [], api.get_handler()
     live("cupy", "serve", lambda **options: made.append(FakeProvider(**options)) or made[0])
     with bfcviz.watch(cupy={"memory": "managed"}, numpy=True, limit="1MiB", path=tmp_path / "run") as w:
-        assert w.says == f"{serve_numpy('1MiB').says}. CuPy is served by a stand-in."
+        assert w.says == f"{serve_numpy('1MiB').description}. CuPy is served by a stand-in."
         assert [trace.origin.pools[0].name for trace in w.traces] == ["numpy", "stand"]
         w.mark("step 1")
     (stand,) = made

@@ -1,4 +1,4 @@
-"""Open the profiler windows that `bfcviz.live.tensorflow` records, as they appear in the folder."""
+"""Open the profiler windows that `bfcviz.live.tensorflow.observe` records, as they appear in the folder."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bfcviz.errors import FileError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.live.tensorflow import whole_windows
+from bfcviz.live.tensorflow.windows import whole_windows
 
 
 class ProfilerWindow(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a thread is busy with: a label that each of its allocations carries, at the cost of one C variable's read."""
+"""Labels: the name of a thread's current work, carried by each of its allocations; costs one read of a C variable."""
 
 from contextlib import ContextDecorator
 from threading import local
@@ -12,30 +12,30 @@ from bfcviz.live.numpy import handler
 from bfcviz.live.shared.compiled import IS_COMPILED
 
 
-class _Thread(local):
+class _ThreadLabels(local):
     def __init__(self) -> None:
         self.names: list[str] = []
 
 
 class _Tables:
-    """The tables of the heaps being served, numbered; names go into the last one."""
+    """The label tables of the served heaps, numbered; new names go into the last one."""
 
     numbers: ClassVar[WeakKeyDictionary[Labels, int]] = WeakKeyDictionary()
     count = 0
     current: ref[Labels] | None = None
 
 
-_thread = _Thread()
+_thread = _ThreadLabels()
 
 
 class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encoder/layer3"):`
-    """Labels what this thread allocates, in a `with` or as a decorator; inside another one, the inner counts.
+    """Label the allocations of this thread, in a `with` or as a decorator. The innermost label counts.
 
-    It belongs to the thread: an asyncio task that waits inside lets it fall on others. Does nothing where no heap
-    is served.
+    It belongs to the thread: while an asyncio task waits inside, the label also applies to other tasks of the thread.
+    Does nothing if no heap is served.
 
     Raises:
-        LiveError: the name is no text.
+        LiveError: the name is not text.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +47,7 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
         try:
             names.append(self.name)
             _apply()
-        except BaseException:  # Ctrl-C: without an `__exit__` to come the name would stay for good
+        except BaseException:  # Ctrl-C: there is no `__exit__` then, and the name would stay forever
             del names[depth:]
             _apply()
             raise
@@ -61,16 +61,14 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
 
 
 def checked_name(name: str) -> str:
-    """The name of a label or mark; raises LiveError where it is no text, for in a heap it would fail each time."""
+    """Check the name of a label or mark; raises LiveError if it is not text: it would fail at each allocation."""
     if not isinstance(name, str):
-        raise LiveError(
-            f"{name!r} was given as a name for what the program does; give text, such as 'layer 3'"
-        )
+        raise LiveError(f"{name!r} was given as the name of a label or mark; give text, such as 'layer 3'")
     return name
 
 
 def use(labels: Labels) -> int:
-    """Intern names in this table from now on, also those in force in this thread; returns the table's number."""
+    """Intern names in this table from now on, also this thread's current label; returns the table's number."""
     if labels not in _Tables.numbers:
         _Tables.count += 1
         _Tables.numbers[labels] = _Tables.count
@@ -80,7 +78,7 @@ def use(labels: Labels) -> int:
 
 
 def number_in(labels: Labels) -> int:
-    """The number of this thread's label in a table, 0 where it has none; for heaps that are served in Python."""
+    """The number of this thread's label in a table; 0: it has none. For heaps that are served in Python."""
     return labels.intern(_thread.names[-1]) if _thread.names else 0
 
 
@@ -89,5 +87,5 @@ def _apply() -> None:
     if table is None:
         return
     number = table.intern(_thread.names[-1]) if _thread.names else 0
-    if IS_COMPILED:  # else no framework is served, and nothing reads it in C
+    if IS_COMPILED:  # uncompiled, no C function reads it
         handler.set_label(_Tables.numbers[table] << 32 | number)

@@ -1,4 +1,4 @@
-"""Marks of the program's own, in the trace of every heap that is watched: steps, and phases that begin and end."""
+"""Marks of the program in the trace of every watched heap: steps, and the begin and end of phases."""
 
 import os
 from contextlib import ContextDecorator
@@ -11,52 +11,52 @@ from bfcviz.live.capture.labels import checked_name, label
 
 
 class Marked(Protocol):
-    """A source, of which `heaps` are heaps with `labels` and `mark(label, value)`."""
+    """A provider whose `heaps` have `labels` and `mark(label, value)`."""
 
     @property
     def heaps(self) -> list[Any]:
-        """The heaps there are now."""
+        """The heaps so far."""
 
 
 _sources: tuple[Marked, ...] = ()
 _numbers = count(1)
 
 
-class _Thread(local):
+class _ThreadPhases(local):
     def __init__(self) -> None:
         self.numbers: list[int] = []
 
 
-_thread = _Thread()
+_thread = _ThreadPhases()
 
 
 def begin(source: Marked) -> None:
-    """Marks go into this source's heaps too, from now on."""
-    global _sources  # noqa: PLW0603  replaced as a whole: other threads are at it
+    """Write marks into this provider's heaps, too, from now on."""
+    global _sources  # noqa: PLW0603  replaced as a whole: other threads read it
     end(source)
     _sources = (*_sources, source)
 
 
 def end(source: Marked) -> None:
-    """Marks go there no longer."""
+    """Stop writing marks into this provider's heaps."""
     global _sources  # noqa: PLW0603
     _sources = tuple(each for each in _sources if each is not source)
 
 
 def mark(name: str, value: int = 0) -> None:
-    """Put a mark into the trace of every heap that is watched now; does nothing where none is.
+    """Write a mark into the trace of every watched heap; does nothing if none is watched.
 
     ::
 
         bfcviz.mark("step", 3)
 
     Args:
-        name: one of few: each is kept for ever. What counts up is better given as the value.
+        name: use few different names: each is kept forever. Give a counter as the value.
         value: any number from 0 to 2^64 - 1.
 
     Raises:
-        LiveError: the name is no text.
-        InvalidRequest: there is no such value.
+        LiveError: the name is not text.
+        InvalidRequest: the value is out of range.
     """
     checked_name(name)
     if _sources:
@@ -64,10 +64,10 @@ def mark(name: str, value: int = 0) -> None:
 
 
 class phase(ContextDecorator):  # noqa: N801  used as a word: `with phase("forward"):`
-    """A phase of the program, in a `with` or as a decorator: marks where it begins and ends, and labels what is inside.
+    """A phase of the program, in a `with` or as a decorator: marks its begin and end, and labels its allocations.
 
-    The two marks have the same value, one of this phase alone, and so find each other. As with `label`, which names
-    what this thread allocates in the meantime, the inner of two counts. Where nothing is watched it is hardly anything.
+    Both marks have the same value, unique to this phase, which pairs them. As with `label`, the innermost phase labels
+    the allocations of this thread. If nothing is watched it costs almost nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -97,7 +97,7 @@ def _put(name: str, value: int, **details: str) -> None:
 
 
 def _forget_parents() -> None:
-    """In a forked process: those heaps are the parent's."""
+    """In a forked process: the heaps belong to the parent."""
     global _sources  # noqa: PLW0603
     _sources = ()
 

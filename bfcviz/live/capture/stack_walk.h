@@ -1,5 +1,4 @@
-/* Which Python stack this is, as a number: each stack that comes gets one, and costs a hash when it comes
-   again. */
+/* The number of a Python stack: each new stack gets one; a known stack costs one hash. */
 #pragma once
 
 #include <Python.h>
@@ -12,18 +11,18 @@
 
 #define BFC_DEEPEST 128 /* frames; stacks.DEEPEST */
 
-/* Of one frame: where in which code it is. */
+/* One frame: its code, and the instruction in it. */
 typedef struct bfc_place {
     PyObject *code;
     uint64_t at;
 } bfc_place;
 
 typedef struct bfc_chain {
-    bfc_place *places; /* innermost first; NULL: nothing is here */
+    bfc_place *places; /* innermost first; NULL: an empty slot */
     uint64_t hash;
     uint32_t depth;
-    uint32_t label;  /* in force at the time */
-    uint32_t number; /* what both together are called */
+    uint32_t label;  /* current at the time */
+    uint32_t number; /* of label and stack together */
 } bfc_chain;
 
 /* PyFrame_GetBack and PyFrame_GetLasti: public, but not in every header. */
@@ -33,7 +32,7 @@ typedef int (*bfc_frame_lasti)(PyObject *frame);
 typedef struct bfc_walk {
     bfc_frame_back back;
     bfc_frame_lasti lasti;
-    PyObject *tell; /* tell(frame, label) -> number, or 0: ask again next time; borrowed */
+    PyObject *name_stack; /* name_stack(frame, label) -> number, or 0: ask again next time; borrowed */
     uint32_t depth;
     size_t most; /* chains to keep, at most */
     size_t count;
@@ -65,7 +64,7 @@ static int bfc_grow(bfc_walk *w) {
     return 1;
 }
 
-/* The code stays alive with its place in the table: no other can have its address then. */
+/* The table keeps the code alive, so no other code can get its address. */
 static void bfc_keep(bfc_walk *w, bfc_chain chain, const bfc_place *places) {
     if (w->count * 2 > w->mask && !bfc_grow(w)) return;
     bfc_chain *c = bfc_slot(w, chain.hash, chain.label, places, chain.depth);
@@ -76,13 +75,13 @@ static void bfc_keep(bfc_walk *w, bfc_chain chain, const bfc_place *places) {
     w->count++;
 }
 
-static uint32_t bfc_tell(bfc_walk *w, PyObject *frame, bfc_chain chain, const bfc_place *places) {
+static uint32_t bfc_name_stack(bfc_walk *w, PyObject *frame, bfc_chain chain, const bfc_place *places) {
     unsigned long number = 0;
     Py_INCREF(frame);
-    PyObject *said = PyObject_CallFunction(w->tell, "OI", frame, (unsigned int)chain.label);
+    PyObject *answer = PyObject_CallFunction(w->name_stack, "OI", frame, (unsigned int)chain.label);
     Py_DECREF(frame);
-    if (said) number = PyLong_AsUnsignedLong(said);
-    Py_XDECREF(said);
+    if (answer) number = PyLong_AsUnsignedLong(answer);
+    Py_XDECREF(answer);
     if (PyErr_Occurred()) {
         bfc_raise_later();
         number = 0;
@@ -96,7 +95,7 @@ static uint32_t bfc_tell(bfc_walk *w, PyObject *frame, bfc_chain chain, const bf
     return chain.number;
 }
 
-/* Called with or without the GIL, with the label in force; the number of label and stack together. */
+/* Called with or without the GIL, with the current label; returns the number of label and stack together. */
 static uint32_t bfc_walk_number(void *context, uint32_t label) {
     bfc_walk *w = (bfc_walk *)context;
     if (!bfc_has_gil()) {
@@ -125,13 +124,13 @@ static uint32_t bfc_walk_number(void *context, uint32_t label) {
     if (PyErr_Occurred()) PyErr_Clear(); /* no memory for a frame object */
     bfc_chain *c = bfc_slot(w, chain.hash, label, places, chain.depth);
     if (c->places) return c->number;
-    if (w->count < w->most) return bfc_tell(w, top, chain, places);
+    if (w->count < w->most) return bfc_name_stack(w, top, chain, places);
     w->missed++;
     return label;
 }
 
 static bfc_walk *
-bfc_walk_new(bfc_frame_back back, bfc_frame_lasti lasti, PyObject *tell, uint32_t depth, size_t most) {
+bfc_walk_new(bfc_frame_back back, bfc_frame_lasti lasti, PyObject *name_stack, uint32_t depth, size_t most) {
     bfc_walk *w = (bfc_walk *)calloc(1, sizeof *w);
     if (!w || !(w->chains = (bfc_chain *)calloc(1024, sizeof *w->chains))) {
         free(w);
@@ -141,7 +140,7 @@ bfc_walk_new(bfc_frame_back back, bfc_frame_lasti lasti, PyObject *tell, uint32_
     w->back = back;
     w->lasti = lasti;
     w->mask = 1023;
-    w->tell = tell;
+    w->name_stack = name_stack;
     w->depth = depth < BFC_DEEPEST ? depth : BFC_DEEPEST;
     w->most = most;
     return w;

@@ -14,9 +14,9 @@ cdef extern from "bfcviz/live/capture/stack_walk.h":
     void delete "bfc_walk_delete"(Walk *) noexcept
     u32 number "bfc_walk_number"(void *, u32)
 
-cdef inline Walk *new(object api, object tell, u32 depth, size_t most) except NULL:
+cdef inline Walk *new(object api, object name_stack, u32 depth, size_t most) except NULL:
     back, lasti = api
-    cdef Walk *made = bfc_walk_new(<FrameBack><size_t>back, <FrameLasti><size_t>lasti, tell, depth, most)
+    cdef Walk *made = bfc_walk_new(<FrameBack><size_t>back, <FrameLasti><size_t>lasti, name_stack, depth, most)
     if made == NULL:
         raise MemoryError()
     return made

@@ -1,4 +1,4 @@
-"""Walker: gives each Python stack that comes a number, and asks what to call it when it is new."""
+"""Walker: gives each Python stack a number; a callback names each new stack."""
 
 import ctypes
 from collections.abc import Callable
@@ -6,45 +6,45 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bfcviz.live.capture import stack_walk  # type: ignore[attr-defined]  # C: walk.pxd
+    from bfcviz.live.capture import stack_walk  # type: ignore[attr-defined]  # C: stack_walk.pxd
 
 _FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every header
 
 
 class Walker:
-    """Walks the stack of whoever calls; a stack seen before costs no more than that.
+    """Walks the stack of the calling thread; for a known stack that is the whole cost.
 
     Args:
-        tell: of a stack's innermost frame, and the number of the label in force: the number of both, or 0 where there
-            is none to be had now.
-        depth: frames that are looked at, from the innermost.
-        most: stacks that are told apart; further ones go by their label alone.
+        name_stack: takes a stack's innermost frame and the number of the current label; returns the number of both, or
+            0: there is none now, ask again at the next allocation.
+        depth: frames to compare, from the innermost.
+        most: stacks to distinguish; further ones get their label alone.
     """
 
-    def __init__(self, tell: Callable[[FrameType, int], int], depth: int, most: int) -> None:
-        self.tell = tell
+    def __init__(self, name_stack: Callable[[FrameType, int], int], depth: int, most: int) -> None:
+        self.name_stack = name_stack
         api = tuple(
             ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _FUNCTIONS
         )
-        self.walk = stack_walk.new(api, tell, depth, most)
+        self.walk = stack_walk.new(api, name_stack, depth, most)
 
     def __dealloc__(self) -> None:
         stack_walk.delete(self.walk)
 
     def number(self, label: int) -> int:
-        """The number of this stack and a label; the label's own where there is none."""
+        """The number of this stack and a label; the label's own number if the stack has none."""
         return stack_walk.number(self.walk, label)
 
     def hook(self) -> tuple[int, int]:
-        """Context and C function `uint32_t (*)(void *, uint32_t label)`, for as long as this lives."""
+        """Context and C function `uint32_t (*)(void *, uint32_t label)`, valid as long as this object."""
         return stack_walk.hook(self.walk)
 
     @property
     def stacks(self) -> int:
-        """How many were told apart."""
+        """How many stacks were distinguished."""
         return self.walk.count
 
     @property
     def missed(self) -> int:
-        """Allocations that got no stack: made without the GIL or in the midst of an error, or of a stack too many."""
+        """Allocations without a stack: without the GIL, while an error was raised, or beyond the most stacks."""
         return self.walk.missed

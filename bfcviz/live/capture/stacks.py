@@ -1,12 +1,12 @@
-"""What is recorded with each allocation: nothing, the label in force, or the Python stack as well.
+"""What is recorded with each allocation: nothing, the current label, or the Python stack as well.
 
-    "nothing"   no name at all
-    "label"     the name that `label` gives
-    "stack"     that, and the stack: its names are interned, so that a stack costs its text once
+    "nothing"   no name
+    "label"     the name that `label` sets
+    "stack"     the label and the stack; stacks are interned, so each stores its text once
 
-What each adds to NumPy's array and its drop (200 ns when served, on one machine; tests/bench/capture_cost.py prints
-the table for yours): a label nothing that could be measured; a stack 60 to 110 ns, and with every frame 8 ns where it
-was walked before and stands still, 35 ns where its function was called anew; a stack that was never seen 28 us.
+Costs per served NumPy array, allocated and freed (200 ns in all, on one machine; tests/bench/capture_cost.py prints the
+table for yours): labels add no measurable cost. A stack adds 60 to 110 ns, and per frame 8 ns if the frame is the one
+walked before, 35 ns if its function was called again. A new stack costs 28 us once.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Chosen = Literal["nothing", "label", "stack"]
 
 DEEPEST: Final = 128
 MOST: Final = 65_536
-"""Stacks of one heap that are told apart; recursion could make any number."""
+"""The most stacks of one heap to distinguish; recursion could make any number."""
 
 _ALWAYS_HIDDEN: Final = ("bfcviz", "_frozen_importlib", "_frozen_importlib_external")
 
@@ -33,8 +33,9 @@ class Stacks:
     """How stacks are recorded.
 
     Attributes:
-        hide: modules whose frames are left out, with those inside them; bfcviz's own and Python's importing always are.
-        depth: frames that are looked at, from the innermost, hidden ones included: at most 128.
+        hide: modules whose frames are left out, with their submodules. Frames of bfcviz and of Python's import system
+            always are.
+        depth: frames to read, from the innermost, hidden ones included: at most 128.
     """
 
     hide: tuple[str, ...] = ("numpy",)
@@ -42,18 +43,18 @@ class Stacks:
 
 
 class Capture:
-    """Says what to write into the `label` of an allocation that this thread makes now.
+    """Gives the label number for an allocation of this thread: its current label, and stack if recorded.
 
     Args:
         labels: the table of names.
-        what: `nothing`, `label`, `stack`, or how stacks are wanted.
+        what: `nothing`, `label`, `stack`, or options for stacks.
 
     Attributes:
         labels: the table.
-        walker: walks the stacks, None where they are not wanted.
+        walker: walks the stacks; None: no stacks.
 
     Raises:
-        LiveError: it is none of these, or stacks are wanted where bfcviz is not compiled.
+        LiveError: `what` is none of these, or stacks are requested and bfcviz is not compiled.
     """
 
     def __init__(self, labels: Labels, what: Chosen | Stacks = "label") -> None:
@@ -64,25 +65,25 @@ class Capture:
         if isinstance(stacks, Stacks):
             if not 0 < stacks.depth <= DEEPEST:
                 raise LiveError(
-                    f"stacks of {stacks.depth} frames were asked for; give a depth from 1 to {DEEPEST}"
+                    f"stacks of {stacks.depth} frames were requested; give a depth from 1 to {DEEPEST}"
                 )
             require_compiled("Recording Python stacks")
-            self.walker = Walker(_Teller(labels, stacks), stacks.depth, MOST)
+            self.walker = Walker(_StackNamer(labels, stacks), stacks.depth, MOST)
         elif what not in {"nothing", "label"}:
-            raise LiveError(f"capture={what!r} was asked for; choose nothing, label, stack or Stacks(...)")
+            raise LiveError(f"capture={what!r} was given; choose nothing, label, stack or Stacks(...)")
 
     def number(self) -> int:
-        """The number to write, 0 for none. For heaps that are told of each allocation in Python."""
+        """The number to write, 0 for none. For heaps that record each allocation in Python."""
         label = names.number_in(self.labels) if self._named else 0
         return label if self.walker is None else self.walker.number(label)
 
     def use(self) -> int:
-        """For heaps that read it in C: have labels interned here; the table's number, 0 where none are wanted."""
+        """For heaps that read it in C: intern labels in this table; returns the table's number, 0 for no labels."""
         return names.use(self.labels) if self._named else 0
 
 
-class _Teller:
-    """Writes a new stack's text into the table."""
+class _StackNamer:
+    """Names new stacks: writes their text into the table."""
 
     def __init__(self, labels: Labels, stacks: Stacks) -> None:
         self._labels = labels
@@ -91,7 +92,7 @@ class _Teller:
         self._inside = tuple(f"{name}." for name in self._hidden)
 
     def __call__(self, frame: FrameType, label: int) -> int:
-        """Called in the midst of an allocation, once for each stack; see `Walker`."""
+        """The number of a stack with a label. Called during an allocation, once per stack; see `Walker`."""
         try:
             seen = self._visible(frame)
             if not seen:

@@ -1,4 +1,4 @@
-"""Cuda: what bfcviz asks of CuPy. Much of it is C, found through the table that CuPy's modules export to each other."""
+"""Cuda: the CuPy functions that bfcviz uses. Some are C functions, found in the table that CuPy's modules export."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -12,23 +12,25 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.choice import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
 from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
-from bfcviz.live.shared.deferred_frees import Event, LateEvent
+from bfcviz.events.labels import Labels
+from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.shared.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: the default stream of the calling thread."""
 
 LEGACY: Final = 1
-"""cudaStreamLegacy: it waits for all streams but non-blocking ones, so for the default streams of threads, too."""
+"""cudaStreamLegacy: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
 
 _CAPTURING: Final = range(900, 909)
-"""What CUDA answers to a call that a capture forbids: cudaErrorStreamCapture..."""
+"""The errors of CUDA calls that a graph capture forbids: cudaErrorStreamCapture..."""
 
 _STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
 
 
-class _Recorded:
-    """A CUDA event. It is asked in relaxed mode: in the default one that would break a capture in any stream."""
+class _CupyEvent:
+    """A CUDA event. Queries use relaxed mode: in the default mode they would break a capture in any stream."""
 
     def __init__(self, event: Any) -> None:
         self._event = event
@@ -46,11 +48,11 @@ class Cuda:
     """CuPy on a machine with a GPU.
 
     Args:
-        wish: what CuPy was to be: `served` or `observed`.
+        wish: what to do with CuPy, for errors: `served` or `observed`.
 
     Raises:
         MissingExtra: CuPy is not installed.
-        LiveError: it cannot be imported, is no build for CUDA, or finds no device and driver that fit it.
+        LiveError: CuPy cannot be imported, is not built for CUDA, or finds no matching device and driver.
     """
 
     def __init__(self, wish: str) -> None:
@@ -58,16 +60,16 @@ class Cuda:
         self.runtime = self.cupy.cuda.runtime
         if self.runtime.is_hip:
             raise LiveError(
-                f"CuPy was to be {wish}, but this is a build for ROCm, and bfcviz knows CUDA: install cupy-cuda12x or "
+                f"CuPy cannot be {wish}: this is a build for ROCm, and bfcviz supports CUDA. Install cupy-cuda12x or "
                 "cupy-cuda13x"
             )
         try:
             self.runtime.getDeviceCount()
         except self.runtime.CUDARuntimeError as error:
             raise LiveError(
-                f"CuPy {self.cupy.__version__} was to be {wish}, but CUDA does not start: {error}. It needs an NVIDIA "
+                f"CuPy {self.cupy.__version__} cannot be {wish}: CUDA does not start: {error}. It needs an NVIDIA "
                 f"GPU and a driver for CUDA {self.runtime.runtimeGetVersion() // 1000} (in a container: --gpus all). "
-                "NumPy can be served without: serve_numpy"
+                "NumPy needs no GPU: serve_numpy"
             ) from error
 
     # -- devices and streams ------------------------------------------------------------------------------------
@@ -81,12 +83,12 @@ class Cuda:
         return int(self.cupy.cuda.Device(device).mem_info[1])
 
     def room(self, device: int) -> Room:
-        """What there is on a device now."""
+        """The memory of a device now."""
         available, total = self.cupy.cuda.Device(device).mem_info
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def stream_of(self) -> int:
-        """Address of a C function `intptr_t (int device)`: this thread's stream; called with the GIL, may raise."""
+        """Address of a C function `intptr_t (int device)`: this thread's stream. It needs the GIL and may raise."""
         signature, name = _STREAM_OF
         exported = getattr(import_module("cupy_backends.cuda.stream"), "__pyx_capi__", {})
         if name in exported and _signature(exported[name]) == signature:
@@ -98,25 +100,25 @@ class Cuda:
         return int(self.cupy.cuda.get_current_stream(device).ptr)
 
     def stream_object(self, device: int) -> object:
-        """CuPy's own object of this thread's stream: whoever has it keeps the stream, and so its handle, alive."""
+        """CuPy's own object of this thread's stream; a reference keeps the stream, and so its handle, alive."""
         return self.cupy.cuda.get_current_stream(device)
 
-    def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far; `stream` is this thread's current one.
+    def record(self, device: int, stream: int) -> StreamEvent:
+        """Record an event behind all work in a stream so far; `stream` is this thread's current one.
 
-        While the stream is captured, or cannot be used because another one is, the event is recorded after the capture.
+        While this or another stream is captured and the event is forbidden, it is recorded after the capture.
         """
         event = self._try_to_record(device, handle_of(stream))
         if event is not None:
             return event
         handle = LEGACY if stream < 0 else stream
 
-        def record(_alive: object = self.stream_object(device)) -> Event | None:
+        def record(_alive: object = self.stream_object(device)) -> StreamEvent | None:
             return self._try_to_record(device, handle)
 
-        return LateEvent(record)
+        return DelayedEvent(record)
 
-    def _try_to_record(self, device: int, handle: int) -> Event | None:
+    def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         with self._on(device) as driver:
             if driver.is_capturing(handle):
                 return None
@@ -127,24 +129,24 @@ class Cuda:
                 if getattr(error, "status", 0) not in _CAPTURING:
                     raise
                 return None
-        return _Recorded(event)
+        return _CupyEvent(event)
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device.
+        """Wait for all work on a device.
 
         Raises:
-            LiveError: a stream of this thread is being captured, and waiting would break the capture.
+            LiveError: a stream of this thread is being captured; waiting would break the capture.
         """
         with self._on(device) as driver:
             if driver.is_capturing(LEGACY) or driver.is_capturing(self.stream_handle(device)):
                 raise LiveError(
-                    f"device {device} cannot be waited for while a CUDA graph is captured: end the capture first"
+                    f"cannot wait for device {device} while a CUDA graph is captured: end the capture first"
                 )
             self.runtime.deviceSynchronize()
 
     @contextmanager
     def _on(self, device: int) -> Iterator[cuda_driver.Driver]:
-        """Make a device current, and let calls not break a capture."""
+        """Make a device current, in the mode whose calls break no capture."""
         driver = cuda_driver.load()
         with self.cupy.cuda.Device(device), driver.relaxed():
             yield driver
@@ -152,11 +154,11 @@ class Cuda:
     # -- memory -------------------------------------------------------------------------------------------------
 
     def sub_allocator(self, memory: Memory, device: int, stream: int, budget: Budget) -> SubAllocator:
-        """Where a heap's regions come from."""
+        """The sub-allocator of a heap."""
         return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
 
     def redirect(self, source: SubAllocator, stream: int) -> None:
-        """Let a sub-allocator that has nothing granted serve another stream."""
+        """Let a sub-allocator without any grant serve another stream."""
         if isinstance(source, CudaSubAllocator):
             source.stream = handle_of(stream)
 
@@ -166,19 +168,19 @@ class Cuda:
         return malloc
 
     def out_of_memory(self, numbers: OutOfMemory) -> OutOfMemory:
-        """An error with these numbers that is CuPy's OutOfMemoryError, too: programs catch that one."""
+        """An error with these numbers that is also CuPy's OutOfMemoryError, which programs catch."""
         return _out_of_memory_class(self.cupy.cuda.memory.OutOfMemoryError)(**numbers.numbers())
 
     def get_allocator(self) -> Any:
-        """What `cupy.empty` asks now, in this thread."""
+        """The allocator of this thread, which `cupy.empty` calls."""
         return self.cupy.cuda.get_allocator()
 
     def has_pool(self) -> bool:
-        """Whether that is a memory pool's."""
+        """Whether this thread's allocator is a memory pool."""
         return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
 
     def set_allocator(self, allocator: Any) -> None:
-        """Let all threads ask another one.
+        """Set the allocator of all threads.
 
         Raises:
             LiveError: within `cupy.cuda.using_allocator`.
@@ -187,8 +189,8 @@ class Cuda:
             self.cupy.cuda.set_allocator(allocator)
         except ValueError as error:
             raise LiveError(
-                "CuPy's allocator was to be changed within cupy.cuda.using_allocator, which has its own in this "
-                "thread: leave that `with` first"
+                "CuPy's allocator cannot change within cupy.cuda.using_allocator, which sets this thread's own: leave "
+                "that `with` first"
             ) from error
 
 
@@ -198,8 +200,13 @@ def _out_of_memory_class(theirs: type) -> type[OutOfMemory]:
 
 
 def handle_of(stream: int) -> int:
-    """CUDA's handle of a stream as `CupyHook.stream` tells it; of the thread's own default one, only in that thread."""
+    """CUDA's handle of a stream number (`CupyHook.stream`); a thread's default stream only has one in that thread."""
     return PER_THREAD if stream < 0 else stream
+
+
+def capture_of(labels: Labels, capture: Chosen | Stacks) -> Capture:
+    """What to record with each allocation; stacks leave out the frames of CuPy and NumPy."""
+    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
 
 
 def _import(wish: str) -> Any:
@@ -210,8 +217,8 @@ def _import(wish: str) -> Any:
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
         raise LiveError(
-            f"CuPy was to be {wish}, but cannot be imported ({type(error).__name__}: {text}): install one build that "
-            "fits the driver, cupy-cuda12x or cupy-cuda13x, and no other cupy beside it"
+            f"CuPy cannot be {wish}: its import fails ({type(error).__name__}: {text}). Install one build that fits "
+            "the driver, cupy-cuda12x or cupy-cuda13x, and no other cupy"
         ) from error
 
 
@@ -231,7 +238,7 @@ _kept: list[Any] = []
 
 
 def _address_of(function: Callable[[int], int]) -> int:
-    """A Python function for C callers, for good. What it raises is only printed: 0, the default stream, is answered."""
+    """The address of a Python function for C callers, kept forever. An error is printed and returns 0."""
     made = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(function)
     _kept.append(made)
     return ctypes.cast(made, ctypes.c_void_p).value or 0

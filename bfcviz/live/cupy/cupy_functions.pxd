@@ -23,8 +23,8 @@ cdef extern from "bfcviz/live/cupy/cupy_functions.h":
     void bfc_cu_free(void *, void *, int)
     long long stream "bfc_cu_stream"(Gate *, int) except? -1
 
-cdef inline Gate *new(object owner, object desk, size_t stream_of, u32 labels, object walker) except NULL:
-    cdef Gate *made = bfc_cu_new(owner, desk, <StreamOf>stream_of, labels, walk_of(walker))
+cdef inline Gate *new(object owner, object stream_heaps, size_t stream_of, u32 labels, object walker) except NULL:
+    cdef Gate *made = bfc_cu_new(owner, stream_heaps, <StreamOf>stream_of, labels, walk_of(walker))
     if made == NULL:
         raise MemoryError()
     return made

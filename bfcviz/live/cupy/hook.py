@@ -1,55 +1,55 @@
-"""CupyHook: what stands between CuPy and the heaps, one for each stream of each device.
+"""CupyHook: the allocator that CuPy calls; it passes each request to the heap of the current stream.
 
 ::
 
-    cupy.empty -> serve -> CuPy's CFunctionAllocator -> malloc (C, cupy_gate) -> heap of (device, stream)
-                     `-> desk.recover: why there is none                   `-> desk.more: a stream that is new
-    last reference gone -> free (C) -> the heap it came from
-                              `-> desk.hold: freed under another stream than its own
+    cupy.empty -> serve -> CuPy's CFunctionAllocator -> malloc (C, cupy_functions.h) -> heap of (device, stream)
+                     `-> stream_heaps.recover: no memory                 `-> stream_heaps.add_heap: a new stream
+    last reference dropped -> free (C) -> the heap the memory came from
+                                 `-> stream_heaps.defer: freed under another stream than its own
 
-Nothing of this is Python code but for the calls of the desk.
+All of it runs in C, except for `serve` and the calls of `stream_heaps` (`CupyStreamHeaps`).
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
-    from bfcviz.live.cupy import cupy_functions  # type: ignore[attr-defined]  # C: cupy_gate.pxd
+    from bfcviz.live.cupy import cupy_functions  # type: ignore[attr-defined]  # C: cupy_functions.pxd
 
 
 class CupyHook:
-    """Serves CuPy from heaps. Lives, with them, for as long as CuPy has any of their memory.
+    """Serves CuPy from heaps. It and the heaps live for as long as CuPy has any of their memory.
 
     Args:
-        desk: asked on rare paths; see `cupy_desk.Desk`.
-        stream_of: address of the C function `intptr_t (int device)` that tells CuPy's current stream.
-        labels: number of the table its labels are in (`labels.use`).
-        walker: records Python stacks; None: none are wanted.
+        stream_heaps: called on rare paths; see `CupyStreamHeaps`.
+        stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
+        labels: number of the label table (`labels.use`).
+        walker: records Python stacks; None: no stacks.
 
     Attributes:
         malloc: CuPy's allocator around `functions`.
-        plain: CuPy's allocator before this, asked while this is not open.
-        is_open: whether new requests are served; frees are at all times.
+        plain: CuPy's previous allocator, which serves while this is not open.
+        is_open: whether new requests are served; frees always are.
     """
 
-    def __init__(self, desk: Any, stream_of: int, labels: int, walker: Any = None) -> None:
-        self.desk = desk
+    def __init__(self, stream_heaps: Any, stream_of: int, labels: int, walker: Any = None) -> None:
+        self.stream_heaps = stream_heaps
         self.walker = walker
         self.malloc: Any = None
         self.plain: Any = None
         self.is_open = False
-        self.gate = cupy_functions.new(self, desk, stream_of, labels, walker)
+        self.gate = cupy_functions.new(self, stream_heaps, stream_of, labels, walker)
 
     def __dealloc__(self) -> None:
         cupy_functions.delete(self.gate)
 
     def serve(self, size: Any) -> Any:
-        """CuPy's allocator: a MemoryPointer. CuPy does not look whether C gave it NULL, so this does."""
+        """CuPy's allocator: a MemoryPointer. CuPy does not check whether C returned NULL, so this does."""
         if not self.is_open:
             return self.plain(size)
         pointer = self.malloc(size)
         if pointer.ptr == 0 and size > 0:
-            return self.desk.recover(self, size) if self.is_open else self.plain(size)
+            return self.stream_heaps.recover(self, size) if self.is_open else self.plain(size)
         return pointer
 
     def functions(self) -> tuple[Any, ...]:
@@ -61,11 +61,11 @@ class CupyHook:
         cupy_functions.add(self.gate, allocator, device, stream)
 
     def move(self, device: int, old: int, stream: int) -> None:
-        """Let the heap of one stream, which is gone, serve another."""
+        """Let the heap of a destroyed stream serve another stream."""
         cupy_functions.move(self.gate, device, old, stream)
 
     def stream(self, device: int) -> int:
-        """CuPy's current stream: its handle; 0 the legacy default one, negative a default one of this thread alone."""
+        """CuPy's current stream: its handle; 0: the legacy default stream; negative: this thread's default stream."""
         return int(cupy_functions.stream(self.gate, device))
 
     def give_back(self, pointer: int, device: int, _stream: int) -> None:
@@ -73,7 +73,7 @@ class CupyHook:
         cupy_functions.give_back(self.gate, pointer, device)
 
     def count(self, _noted: int, held: int) -> None:
-        """How many frees wait; where none do, a request need not look after them."""
+        """Set how many frees wait; at 0 a request does not check for them."""
         self.gate.held = held
 
     @property
@@ -83,10 +83,10 @@ class CupyHook:
 
     @property
     def inside(self) -> int:
-        """Calls of CuPy's that are under way, in all threads."""
+        """Calls of CuPy that are running, in all threads."""
         return int(self.gate.inside)
 
     def end(self) -> None:
-        """Python ends: call none from here on, and let everything lie."""
+        """Python exits: make no more Python calls, and free nothing."""
         self.is_open = False
         cupy_functions.end(self.gate)

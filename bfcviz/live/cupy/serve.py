@@ -1,11 +1,8 @@
-"""CuPy, watched: served from instrumented heaps on the GPU, or observed while its own pool goes on.
+"""serve_cupy: CuPy's arrays on instrumented heaps of GPU memory.
 
 ::
 
-    with serve_cupy("8GiB", log=recording) as served:     # every split, merge and extension is seen
-        train()
-
-    with observe_cupy() as observed:                      # nothing is changed
+    with serve_cupy("8GiB", log=recording) as served:     # records every split, merge and extension
         train()
 """
 
@@ -25,39 +22,37 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
 from bfcviz.live.cupy import api
-from bfcviz.live.cupy.fallbacks import Desk
 from bfcviz.live.cupy.hook import CupyHook
-from bfcviz.live.cupy.observe import CupyObserved
-from bfcviz.live.observed.heap import log_and_labels
+from bfcviz.live.cupy.stream_heaps import CupyStreamHeaps
 from bfcviz.live.shared.compiled import require_compiled
 from bfcviz.live.shared.headroom import Share
-from bfcviz.live.shared.heap_maker import Maker
 from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.lent_heap import OPTIONS, LentHeap
+from bfcviz.live.shared.observed_heap import log_and_labels
+from bfcviz.live.shared.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.units import format_bytes
 
 _MEMORY: Final = {
     "device": "memory of the device",
-    "managed": "memory that device and host share",
+    "managed": "memory shared by device and host",
     "async": "the driver's own pool",
     "virtual": "virtual memory, in regions that grow in place",
 }
 
 
-class CupyHeap(LentHeap):
-    """A heap behind arrays."""
+class CupyHeap(ServedHeap):
+    """The heap behind CuPy's arrays."""
 
     is_serving = True
     users = "CuPy arrays"
-    advice = "leave serve_cupy's `with` and drop them first; without arrays the heap closes by itself"
+    advice = "leave serve_cupy's `with` and drop them first; without arrays the heap closes automatically"
 
 
 class CupyServed(HeapProvider):
     """What `serve_cupy` returns. As a context manager it serves all threads; it can be entered again.
 
     Attributes:
-        way: how CuPy is watched.
-        labels: where names are interned.
+        way: `serve`.
+        labels: the table of names.
     """
 
     way = "serve"
@@ -68,86 +63,86 @@ class CupyServed(HeapProvider):
         cuda: api.Cuda,
         make: Callable[[int, int], CupyHeap],
         capture: Capture,
-        words: str,
+        description: str,
     ) -> None:
         self.labels = capture.labels
-        self._says = words
+        self._description = description
         self._capture = capture
         self._cuda = cuda
-        self._desk = Desk(cuda, make)
-        self._hook = CupyHook(self._desk, cuda.stream_of(), capture.use(), capture.walker)
+        self._stream_heaps = CupyStreamHeaps(cuda, make)
+        self._hook = CupyHook(self._stream_heaps, cuda.stream_of(), capture.use(), capture.walker)
         self._hook.malloc = cuda.allocator_of(self._hook.functions())
-        self._hook.plain = cuda.get_allocator()  # a thread may ask in the midst of `__enter__`
-        self._desk.open(self._hook)
+        self._hook.plain = cuda.get_allocator()  # a thread may request memory during `__enter__`
+        self._stream_heaps.open(self._hook)
         self._before: Any = None
-        self._desk.require(cuda.device())
+        self._stream_heaps.require(cuda.device())
         self._serving(on=False)
         _hooks.add(self._hook)
 
     @property
-    def says(self) -> str:
-        """How CuPy is watched, in words."""
-        return self._says
+    def description(self) -> str:
+        """The way, and what it means."""
+        return self._description
 
     @property
     def heaps(self) -> list[BFCAllocator]:
-        """A heap for each stream of each device that came; more may come. The log that was given is the first one's."""
-        return list(self._desk.heaps.values())
+        """A heap for each stream used so far; more may come. The first one writes to the log that was given."""
+        return list(self._stream_heaps.heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed, None if none has."""
-        return self._desk.failure
+        """The numbers of the last failed request; None: none failed."""
+        return self._stream_heaps.failure
 
     def settle(self) -> None:
-        """Carry out the frees that need not wait for other streams any more."""
-        self._desk.let_go(0, 0, 0, 0)
+        """Carry out the deferred frees whose streams are done."""
+        self._stream_heaps.free_ready(0, 0, 0, 0)
 
-    # -- as CuPy's MemoryPool has them, of the current device ----------------------------------------------------
+    # -- the methods of CuPy's MemoryPool, for the current device -------------------------------------------------
 
     def free_all_blocks(self) -> int:
-        """Give the wholly free regions of this device back to it; returns how many bytes.
+        """Release the wholly free regions of this device; returns how many bytes.
 
-        CuPy's own `free_all_blocks` empties its own pool, which is not in use here.
+        CuPy's own `free_all_blocks` empties CuPy's pool, which is not in use here.
         """
-        return self._desk.trim(self._cuda.device())
+        return self._stream_heaps.trim(self._cuda.device())
 
     def used_bytes(self) -> int:
-        """Bytes that arrays have, with what is wasted in their chunks and what waits for other streams."""
-        return sum(heap.stats().bytes_in_use for heap in self._desk.heaps_of(self._cuda.device()))
+        """Bytes of the chunks in use: arrays, padding, and deferred frees."""
+        return sum(heap.stats().bytes_in_use for heap in self._stream_heaps.heaps_of(self._cuda.device()))
 
     def free_bytes(self) -> int:
-        """Bytes of the heaps that no array has."""
-        return sum(heap.stats().free_bytes for heap in self._desk.heaps_of(self._cuda.device()))
+        """Free bytes of the heaps."""
+        return sum(heap.stats().free_bytes for heap in self._stream_heaps.heaps_of(self._cuda.device()))
 
     def total_bytes(self) -> int:
-        """Bytes that the heaps got from the device."""
-        return sum(heap.stats().pool_bytes for heap in self._desk.heaps_of(self._cuda.device()))
+        """Bytes that the heaps allocated from the device."""
+        return sum(heap.stats().pool_bytes for heap in self._stream_heaps.heaps_of(self._cuda.device()))
 
-    # -- for the length of a `with` -----------------------------------------------------------------------------
+    # -- begin and end of the `with` ----------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._capture.use()
         before = self._cuda.get_allocator()
         self._cuda.set_allocator(self._hook.serve)
-        if before != self._hook.serve:  # as it still is where it could not be restored
+        if before != self._hook.serve:  # equal if it could not be restored before
             self._before = self._hook.plain = before
         self._hook.is_open = True
         self._serving(on=True)
 
     def _stop(self, error: BaseException | None) -> None:
-        self._hook.is_open = False  # whoever still asks it is passed on to what was there before
+        self._hook.is_open = False  # remaining callers get the previous allocator
         self._serving(on=False)
         if self._cuda.get_allocator() == self._hook.serve:
             self._cuda.set_allocator(self._before)
         try:
-            self._desk.wait()
+            self._stream_heaps.wait()
         except Exception:
-            if error is None:  # else it is the GPU's answer to everything since that one
+            if error is None:  # otherwise the GPU repeats the first error
                 raise
 
     def _serving(self, *, on: bool) -> None:
-        for heap in list(self._desk.heaps.values()):
+        for heap in list(self._stream_heaps.heaps.values()):
             heap.is_serving = on
 
 
@@ -162,30 +157,28 @@ def serve_cupy(
     capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
 ) -> CupyServed:
-    """Let CuPy's new arrays have their memory from instrumented heaps, for the length of a `with`, in all threads.
+    """Allocate CuPy's new arrays from instrumented heaps, within a `with`, in all threads.
 
-    Each stream of each device has a heap of its own (`cupy_desk`). Arrays may outlive the `with`, and keep their heaps.
-    Those that a captured graph works on must live as long as the graph.
+    Each stream of a device has its own heap. Arrays may outlive the `with`, and keep their heaps alive. Arrays that a
+    captured graph uses must live as long as the graph.
 
     Args:
-        limit: of the heaps of one device together, in bytes or as text. By default what is free, less what TensorFlow
-            leaves to CUDA's libraries and kernels (`live.headroom`).
-        fraction: the limit as a share of all memory of the device; give at most one of the three.
-        headroom: bytes, or text, to be left of what is free.
-        log: where the events of the first heap go, that of the stream that is current now; a recording brings its
-            labels along. Heaps of other streams have rings in memory.
-        labels: where the names that `labels.label` gives are interned.
+        limit: of the heaps of one device together, in bytes or as text. Default: see `shared.headroom`.
+        fraction: the limit as a share of the device's total memory; give at most one of the three.
+        headroom: bytes, or text, of the free memory to leave free.
+        log: receives the events of the current stream's heap; a recording includes its labels. Other heaps get rings.
+        labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames.
-        options: how the heaps behave.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+        options: of the heaps.
 
     Raises:
         MissingExtra: CuPy is not installed.
         LiveError: bfcviz is not compiled; CuPy has no GPU, no driver or the wrong build; the limit exceeds the device;
             `capture` is none of these; on entering: it is served already.
-        DeviceError: the driver refuses.
-        InvalidRequest: a limit, fraction or headroom that cannot be, or several of them.
-        ValueError: a limit that is no size.
+        DeviceError: the driver reports an error.
+        InvalidRequest: a limit, fraction or headroom is out of range, or several are given.
+        ValueError: a text is not a size.
     """
     require_compiled("Serving CuPy")
     _check_memory(memory)
@@ -199,64 +192,39 @@ def serve_cupy(
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda.sub_allocator(memory, device, stream, budget)
 
-    make = Maker(CupyHeap, "cupy", source, limit_of, logs, table, options)
-    return CupyServed(cuda, make, _capture(table, capture), _words(limit_of(cuda.device()), memory))
-
-
-def observe_cupy(
-    *,
-    log: EventLog | Recording | None = None,
-    labels: Labels | None = None,
-    capture: Chosen | Stacks = "label",
-) -> CupyObserved:
-    """Record what CuPy's own memory pools do, for the length of a `with`, and change nothing; see `CupyObserved`.
-
-    Args:
-        log: where the events of the device that is current now go; a recording brings its labels along. Other devices
-            have rings in memory.
-        labels: where the names that `labels.label` gives are interned.
-        capture: what is recorded with each allocation, as `serve_cupy` has it.
-
-    Raises:
-        MissingExtra: CuPy is not installed.
-        LiveError: it has no GPU, no driver or the wrong build, or `capture` is none of these, or a stack where bfcviz
-            is not compiled.
-    """
-    logs, table = log_and_labels(log, labels)
-    return CupyObserved(api.Cuda("observed"), logs, _capture(table, capture))
+    make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
+    return CupyServed(
+        cuda, make, api.capture_of(table, capture), _description(limit_of(cuda.device()), memory)
+    )
 
 
 def _check_memory(memory: str) -> None:
     if memory not in _MEMORY:
-        raise LiveError(f"memory={memory!r} was asked for; choose one of {', '.join(_MEMORY)}")
+        raise LiveError(f"memory={memory!r} was given; choose one of {', '.join(_MEMORY)}")
 
 
-def _words(limit: int, memory: Memory) -> str:
+def _description(limit: int, memory: Memory) -> str:
     return (
-        f"CuPy is served: new arrays have their memory from bfcviz's own heaps, one a stream, of at most "
-        f"{format_bytes(limit)} a device together ({_MEMORY[memory]}), so every split, merge and extension is seen"
+        f"CuPy is served: new arrays come from bfcviz's heaps, one per stream, of at most {format_bytes(limit)} per "
+        f"device together ({_MEMORY[memory]}); every split, merge and extension is recorded"
     )
 
 
-def _capture(labels: Labels, capture: Chosen | Stacks) -> Capture:
-    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
-
-
 _hooks: WeakSet[CupyHook] = WeakSet()
-_PATIENCE: Final = 5.0
-"""Seconds for calls that are under way when Python ends."""
+_EXIT_WAIT_S: Final = 5.0
+"""Seconds to wait for running calls when Python exits."""
 
 
 @atexit.register
 def _end() -> None:
-    """Python ends: CuPy may free its last arrays when there is no Python to run any more.
+    """Python exits: CuPy may free its last arrays when Python cannot run any more.
 
-    A daemon thread that wants the GIL back later is ended where it stands. Within a call of CuPy's, which is C++, that
-    would abort the process: so the calls under way come to their end first.
+    A daemon thread that requests the GIL later is killed. Within a call of CuPy, which is C++, that would abort the
+    process: so this waits until the running calls return.
     """
     hooks = list(_hooks)
     for hook in hooks:
         hook.end()
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _EXIT_WAIT_S
     while any(hook.inside for hook in hooks) and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -1,11 +1,11 @@
-"""NumPy's C functions for memory handlers (NEP 49), through the table it exports: no headers, no compiling."""
+"""NumPy's C functions for memory handlers (NEP 49), called through its exported table: needs no headers."""
 
 import ctypes
 from functools import cache
 from importlib import import_module
 from typing import Any
 
-# Places in the table, fixed by NumPy's ABI since 1.22: numpy/core/code_generators/numpy_api.py
+# Indices in the table, fixed by NumPy's ABI since 1.22: numpy/core/code_generators/numpy_api.py
 _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 
 
@@ -26,7 +26,7 @@ def _pointer(capsule: object, name: bytes | None) -> int:
 
 
 def set_handler(capsule: object) -> object:
-    """Let this context's new arrays have their memory from a handler; returns the capsule of the one before."""
+    """Set the handler of this context's new arrays; returns the capsule of the previous one."""
     function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table()[_SET_HANDLER])
     return function(capsule)
 
@@ -37,10 +37,10 @@ def get_handler() -> object:
 
 
 def default_handler() -> object:
-    """The capsule of the handler NumPy begins with, which lives as long as the process."""
+    """The capsule of NumPy's initial handler, which lives as long as the process."""
     return ctypes.cast(_table()[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
 
 
 def address_of(capsule: object) -> int:
-    """Where the C struct of a handler lies."""
+    """The address of a handler's C struct."""
     return _pointer(capsule, b"mem_handler")

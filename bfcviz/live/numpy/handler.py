@@ -1,4 +1,4 @@
-"""Handler: what NumPy holds in place of its own memory functions, for as long as any array came from them."""
+"""NumpyHandler: the memory handler (NEP 49) that NumPy calls; it lives as long as any of its arrays."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -6,11 +6,11 @@ from bfcviz.live.capture.stack_walker import Walker
 
 if TYPE_CHECKING:
     from bfcviz.allocator.bfc import BFCAllocator
-    from bfcviz.live.numpy import numpy_functions  # type: ignore[attr-defined]  # C: gate.pxd
+    from bfcviz.live.numpy import numpy_functions  # type: ignore[attr-defined]  # C: numpy_functions.pxd
 
 
-class Failure(NamedTuple):
-    """The last request answered with NULL, and the heap just after it; all but `number` in bytes."""
+class FailedRequest(NamedTuple):
+    """The last request that returned NULL, and the heap just after it; all but `number` in bytes."""
 
     number: int
     requested: int
@@ -19,15 +19,15 @@ class Failure(NamedTuple):
     largest_free_chunk: int
 
 
-class Handler:
-    """Passes NumPy's requests to a heap, and its frees to whose the memory is. Closed, until `is_open` is set.
+class NumpyHandler:
+    """Passes NumPy's requests to a heap, and its frees to the owner of the memory. Closed until `is_open` is set.
 
     Args:
         allocator: kept alive, with its memory, by every capsule and so by every array.
         plain: address of NumPy's own handler, for what is not served.
-        small: requests of fewer bytes are left to NumPy itself.
-        labels: number of the table its labels are in (`labels.use`), 0 where none are wanted.
-        walker: turns a label into that of label and stack, None where no stacks are wanted.
+        small: smaller requests, in bytes, go to NumPy itself.
+        labels: number of the label table (`labels.use`); 0: no labels.
+        walker: turns a label into a label with a stack; None: no stacks.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Handler:
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests are served; frees are at all times."""
+        """Whether new requests are served; frees always are."""
         return bool(self.gate.is_open)
 
     @is_open.setter
@@ -54,20 +54,20 @@ class Handler:
         self.gate.is_open = wanted
 
     def settle(self) -> None:
-        """Carry out frees that were put off, if there are any."""
+        """Carry out the deferred frees, if there are any."""
         numpy_functions.settle(self.gate)
 
     @property
     def passed(self) -> int:
-        """Requests left to NumPy itself while this was open: the small ones, and a forked process's."""
+        """Requests that NumPy itself served while this was open: small ones, and those of a forked process."""
         return self.gate.passed
 
-    def failure(self) -> Failure | None:
-        """The last request that failed, None while none has."""
-        last = Failure(*numpy_functions.failure(self.gate))
+    def failure(self) -> FailedRequest | None:
+        """The last request that failed; None: none has failed."""
+        last = FailedRequest(*numpy_functions.failure(self.gate))
         return last if last.number > 0 else None
 
 
 def set_label(value: int) -> None:
-    """Label this thread's allocations from now on: number of the table * 2^32 + number of the label."""
+    """Label this thread's allocations from now on: number of the label table * 2^32 + number of the label."""
     numpy_functions.set_label(value)

@@ -31,33 +31,33 @@ typedef struct bfc_handler {
     bfc_functions functions;
 } bfc_handler;
 
-/* A free that must wait, written into the freed memory. */
+/* A deferred free, written into the freed memory. */
 typedef struct bfc_late {
     struct bfc_late *next;
     size_t size;
 } bfc_late;
 
 typedef struct bfc_gate {
-    bfc_handler handler;        /* first: NumPy's pointer is ours */
+    bfc_handler handler;        /* first: NumPy's pointer to it points to the gate */
     const bfc_functions *plain; /* NumPy's own */
     bfc_hooks hooks;            /* of its heap */
-    bfc_walk *walk;             /* records Python stacks; NULL: not wanted */
-    size_t small;               /* requests below are NumPy's own */
-    uint32_t labels;            /* number of the table of labels this heap writes */
+    bfc_walk *walk;             /* records Python stacks; NULL: no stacks */
+    size_t small;               /* smaller requests go to NumPy itself */
+    uint32_t labels;            /* number of the label table of this heap */
     int forks;                  /* of its process; another number: this is a child */
     int open;                   /* whether new requests are served */
-    uint64_t passed;            /* requests left to NumPy itself, while open */
-    uint64_t failures;          /* requests answered NULL */
+    uint64_t passed;            /* requests that NumPy itself served, while open */
+    uint64_t failures;          /* requests that returned NULL */
     bfc_failure failure;        /* the last */
-    bfc_late *late;             /* frees that must wait, a stack */
+    bfc_late *late;             /* deferred frees, a stack */
 } bfc_gate;
 
-/* Set while this thread is in a heap: Python, which runs there on rare paths, may want or free memory. */
+/* Set while this thread runs in a heap. Python runs there on rare paths, and may request or free memory. */
 BFC_THREAD int bfc_inside = 0;
 
 static void bfc_give_back(bfc_gate *g, void *p, size_t size) {
     if (g->forks != bfc_fork_count) {
-        /* The books are the parent's: its chunks stay, others are NumPy's own. */
+        /* The heap belongs to the parent process: its chunks stay; other memory is NumPy's own. */
         if (!g->hooks.requested(g->hooks.heap, p)) g->plain->free(g->plain->context, p, size);
         return;
     }
@@ -110,8 +110,8 @@ static void *bfc_np_malloc(void *context, size_t size) {
 
 #define BFC_FORGET_FROM ((size_t)32 << 20) /* bytes */
 
-/* A chunk may have been used before. The pages of a large one go, and come back as zeros when they are
-   touched. */
+/* A chunk may hold old data. The pages of a large one are dropped; the kernel maps zero pages on the next
+   access. */
 static void bfc_clear(char *p, size_t size) {
 #if defined(__linux__)
     if (size >= BFC_FORGET_FROM) {
@@ -165,7 +165,7 @@ static void *bfc_np_realloc(void *context, void *old, size_t size) {
     return p;
 }
 
-/* `plain`: NumPy's own handler, for what is not served. `walk`: NULL where no stacks are wanted. */
+/* `plain`: NumPy's own handler, for what is not served. `walk`: NULL: no stacks. */
 static bfc_gate *bfc_gate_new(
     const bfc_hooks *hooks, const bfc_handler *plain, size_t small, uint32_t labels, bfc_walk *walk
 ) {
@@ -190,15 +190,16 @@ static void bfc_gate_delete(bfc_gate *g) {
     free(g);
 }
 
-/* The capsule by which NumPy knows a handler: every array keeps it, and it keeps `keeper`, gate and heap. */
-static void bfc_let_go(PyObject *capsule) { Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); }
+/* The capsule of a handler, as NumPy takes it. Every array keeps the capsule alive, and the capsule keeps
+   `owner` alive, with gate and heap. */
+static void bfc_drop_owner(PyObject *capsule) { Py_XDECREF((PyObject *)PyCapsule_GetContext(capsule)); }
 
-static PyObject *bfc_capsule(bfc_gate *g, PyObject *keeper) {
-    PyObject *capsule = PyCapsule_New(&g->handler, "mem_handler", bfc_let_go);
-    if (!capsule || PyCapsule_SetContext(capsule, keeper)) {
+static PyObject *bfc_capsule(bfc_gate *g, PyObject *owner) {
+    PyObject *capsule = PyCapsule_New(&g->handler, "mem_handler", bfc_drop_owner);
+    if (!capsule || PyCapsule_SetContext(capsule, owner)) {
         Py_XDECREF(capsule);
         return NULL;
     }
-    Py_INCREF(keeper);
+    Py_INCREF(owner);
     return capsule;
 }

@@ -29,7 +29,7 @@ cdef extern from "bfcviz/live/capture/thread_label.h":
     u64 label "bfc_label_get"() noexcept
     void set_label "bfc_label_set"(u64) noexcept
 
-# NULL where no stacks are wanted.
+# NULL: no stacks.
 cdef inline Walk *walk_of(object walker) except? NULL:
     return NULL if walker is None else (<Walker?>walker).walk
 

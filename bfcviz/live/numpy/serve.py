@@ -1,7 +1,7 @@
-"""serve_numpy: NumPy's arrays live on an instrumented heap of host memory.
+"""serve_numpy: NumPy's arrays on an instrumented heap of host memory.
 
-Arrays keep the handler that made them, and with it heap and memory, however long they live: after the `with`, in
-other threads, until Python ends. Whether memory is the heap's is known by its address; what is not goes to NumPy.
+An array keeps the handler that allocated it alive, and with it the heap and its memory: after the `with`, in other
+threads, until Python exits. Addresses tell which memory belongs to the heap; all other memory goes to NumPy.
 """
 
 import os
@@ -17,70 +17,70 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
 from bfcviz.live.numpy import api
-from bfcviz.live.numpy.handler import Handler
-from bfcviz.live.numpy.threads import Inheritance
+from bfcviz.live.numpy.handler import NumpyHandler
 from bfcviz.live.shared import system_memory
 from bfcviz.live.shared.compiled import require_compiled
 from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.lent_heap import OPTIONS, LentHeap
+from bfcviz.live.shared.served_heap import OPTIONS, ServedHeap
+from bfcviz.live.shared.thread_start import ThreadStartHook
 from bfcviz.units import format_bytes, parse_bytes
 
 
-class NumpyAllocator(LentHeap):
-    """The heap behind the arrays."""
+class NumpyHeap(ServedHeap):
+    """The heap behind NumPy's arrays."""
 
     users = "NumPy arrays"
-    advice = "leave serve_numpy's `with` and drop them first; without arrays the heap closes by itself"
+    advice = "leave serve_numpy's `with` and drop them first; without arrays the heap closes automatically"
 
 
-class Served(HeapProvider):
-    """What `serve_numpy` returns. As a context manager it serves this context, and threads and tasks begun in it.
+class NumpyServed(HeapProvider):
+    """What `serve_numpy` returns. As a context manager it serves this context, and threads and tasks started in it.
 
-    It can be entered again, and goes on with the same heap.
+    It can be entered again, and continues with the same heap.
 
     Attributes:
         allocator: the heap, with its log, labels and statistics.
         capture: what is recorded with each allocation.
-        way: how NumPy is watched.
+        way: `serve`.
     """
 
     way = "serve"
     title = "NumPy"
 
-    def __init__(self, allocator: NumpyAllocator, small: int, capture: Capture) -> None:
+    def __init__(self, allocator: NumpyHeap, small: int, capture: Capture) -> None:
         self.allocator = allocator
         self.capture = capture
         plain = api.address_of(api.default_handler())
-        self._handler = Handler(allocator, plain, small, capture.use(), capture.walker)
+        self._handler = NumpyHandler(allocator, plain, small, capture.use(), capture.walker)
         self._capsule = self._handler.capsule()
-        # Of the capsule alone: a cycle back to this object would keep the memory until garbage is collected.
-        self._inheritance = Inheritance(
+        # These reference the capsule only: a cycle to this object would keep the memory until a garbage collection.
+        self._thread_start = ThreadStartHook(
             partial(_is_here, self._capsule), partial(api.set_handler, self._capsule)
         )
         self._previous: object = None
         self._failures = 0
 
     @property
-    def heaps(self) -> list[NumpyAllocator]:
-        """What a `LiveDashboard` can watch: the heap."""
+    def heaps(self) -> list[NumpyHeap]:
+        """The heap; `LiveDashboard` can watch it."""
         return [self.allocator]
 
     @property
-    def says(self) -> str:
-        """How NumPy is watched, in words."""
+    def description(self) -> str:
+        """The way, and what it means."""
         return (
-            "NumPy is served: new arrays have their memory from bfcviz's own heap of at most "
-            f"{format_bytes(self.allocator.limit)}, so every split, merge and extension is seen"
+            f"NumPy is served: new arrays come from bfcviz's heap of at most {format_bytes(self.allocator.limit)}; "
+            "every split, merge and extension is recorded"
         )
 
     @property
     def left_to_numpy(self) -> int:
-        """Requests that were not served though made meanwhile: smaller than `small`, or of a forked process."""
+        """Requests that were not served while active: smaller than `small`, or of a forked process."""
         return self._handler.passed
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers behind NumPy's last MemoryError, None if there was none; the heap may have changed since."""
+        """The numbers of NumPy's last MemoryError; None: there was none. The heap may have changed since."""
         failure = self._handler.failure()
         if failure is None:
             return None
@@ -89,7 +89,7 @@ class Served(HeapProvider):
         return OutOfMemory.of(failure.requested, totals)
 
     def settle(self) -> None:
-        """Record frees that were put off."""
+        """Carry out the deferred frees."""
         self._handler.settle()
 
     def _start(self) -> None:
@@ -98,10 +98,10 @@ class Served(HeapProvider):
         self._failures = last.number if last else 0
         self.allocator.is_serving = self._handler.is_open = True
         self._previous = api.set_handler(self._capsule)
-        self._inheritance.begin()
+        self._thread_start.begin()
 
     def _stop(self, error: BaseException | None) -> None:
-        self._inheritance.end()
+        self._thread_start.end()
         if _is_here(self._capsule):
             api.set_handler(self._previous)
         self._previous = None
@@ -114,7 +114,7 @@ class Served(HeapProvider):
 
 @contextmanager
 def unserved() -> Iterator[None]:
-    """NumPy's own memory in this context, and for threads begun here: for whoever watches, in the midst of it."""
+    """Use NumPy's own memory in this context, and in threads started here: for the code that watches."""
     previous = api.set_handler(api.default_handler())
     try:
         yield
@@ -134,8 +134,8 @@ def serve_numpy(
     small: int | str = 0,
     capture: Chosen | Stacks = "label",
     options: AllocatorOptions = OPTIONS,
-) -> Served:
-    """Let NumPy's new arrays have their memory from an instrumented heap, for the length of a `with`.
+) -> NumpyServed:
+    """Allocate NumPy's new arrays from an instrumented heap, within a `with`.
 
     ::
 
@@ -143,32 +143,31 @@ def serve_numpy(
             train()
         served.allocator.stats()
 
-    Threads started inside by `threading`, and asyncio tasks begun inside, are served too; other processes are not.
+    It also serves threads started inside by `threading`, and asyncio tasks started inside; other processes it does not.
     It needs the compiled build of bfcviz.
 
     Args:
-        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. By default what
-            is available now, less an eighth of the machine's memory (`system_memory.default_limit`).
-        log: where events go; a recording brings its labels along. By default a ring in memory.
-        labels: where the names that `labels.label` gives are interned.
-        small: requests of less, in bytes or as text, are left to NumPy itself, unrecorded.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` that say which frames;
-            see `bfcviz.live.capture.stacks` for what each costs.
-        options: how the heap behaves.
+        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. Default: what is available now,
+            less an eighth of the machine's memory (`system_memory.default_limit`).
+        log: receives the events; a recording includes its labels. Default: a ring in memory.
+        labels: interns the names of `labels.label`.
+        small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+        options: the options of the heap.
 
     Raises:
-        InvalidRequest: a limit or `small` that cannot be.
-        ValueError: a text that is no size.
-        LiveError: bfcviz is not compiled; `capture` is nothing of that; on entering: NumPy is served already.
+        InvalidRequest: the limit or `small` is out of range.
+        ValueError: a text is not a size.
+        LiveError: bfcviz is not compiled; `capture` is none of these; on entering: NumPy is served already.
     """
     require_compiled("Serving NumPy")
     least = parse_bytes(small, "small")
     if not 0 <= least < 1 << 62:
-        raise InvalidRequest(f"small={small} was asked for; give a number of bytes from 0 to 2^62")
+        raise InvalidRequest(f"small={small} was given; give a number of bytes from 0 to 2^62")
     if isinstance(log, Recording):
         labels = log.labels if labels is None else labels
         log = log.log
-    allocator = NumpyAllocator(
+    allocator = NumpyHeap(
         HostSubAllocator(keep_available=system_memory.reserve()),
         system_memory.default_limit() if limit is None else parse_bytes(limit, "limit"),
         options,
@@ -176,12 +175,12 @@ def serve_numpy(
         log=log,
         labels=labels,
     )
-    return Served(allocator, least, Capture(allocator.labels, capture))
+    return NumpyServed(allocator, least, Capture(allocator.labels, capture))
 
 
 def _forget_parent() -> None:
-    """In a forked process: it is the parent that is served, the child may be by a heap of its own."""
-    Served._active = ()  # noqa: SLF001
+    """In a forked process: only the parent is served; the child may be served by a heap of its own."""
+    NumpyServed._active = ()  # noqa: SLF001
 
 
 os.register_at_fork(after_in_child=_forget_parent)

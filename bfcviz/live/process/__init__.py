@@ -1,1 +1,1 @@
-"""Recording a program that knows nothing of bfcviz, from its start."""
+"""Record a program that does not import bfcviz, from its start."""

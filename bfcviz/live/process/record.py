@@ -1,7 +1,7 @@
-"""Recording a process that knows nothing of it: what `bfcviz record` has done in the process it starts.
+"""Record this process from the inside: the part of `bfcviz record` that runs in the process it starts.
 
-One process is recorded: the first in which the framework was imported. Its children, whether forked, spawned or
-started as programs, run as ever; they leave word that they were not recorded.
+It records one process: the first that imports the framework. The children of that process, whether forked, spawned or
+started as programs, run normally; they report that they were not recorded.
 """
 
 import atexit
@@ -24,18 +24,18 @@ from bfcviz.live.process.startup.sitecustomize import UNWRITTEN, tell
 from bfcviz.live.shared.heap_provider import HeapProvider
 
 Order = Mapping[str, Any]
-"""What `bfcviz record` asks for: `folder`; `way` (None: the usual one) and its `options`; `told`, where reports go."""
+"""The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports."""
 
 CLAIM: Final = ".process"
-"""A file in a folder of TensorFlow's windows: the number of the one process that records there."""
+"""A file in a folder of TensorFlow's windows: the number of the process that records there."""
 
 
-class Recorded:
-    """This process while it is recorded; ended by Python's own end, or by `end`.
+class ProcessRecording:
+    """The recording of this process; ends when Python exits, or by `end`.
 
     Attributes:
-        source: what is served or observed.
-        recording: where it goes; None where the source sees to that.
+        source: serves or observes the framework.
+        recording: receives the events; None: the source writes its own files.
     """
 
     def __init__(self, order: Order, source: HeapProvider, recording: Recording | None) -> None:
@@ -49,14 +49,14 @@ class Recorded:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """Let the framework go, and mark the recording as complete; nothing in a forked process."""
+        """End serving or observing, and mark the recording as complete; does nothing in a forked process."""
         atexit.unregister(self.end)
         if os.getpid() != self._process:
             return
         marks.end(self.source)
         if api.get_handler() is not self._handler:
             tell(
-                self._order, "left out", "what was done outside the thread or task that first imported NumPy"
+                self._order, "left out", "allocations outside of the thread or task that first imported NumPy"
             )
         try:
             self.source.close()
@@ -67,7 +67,7 @@ class Recorded:
                 self._close(self.recording)
 
     def _close(self, recording: Recording) -> None:
-        """End the recording. Where it cannot be, `bfcviz record` says so: the program's output is its own."""
+        """Close the recording. `bfcviz record` reports an error here, so that the program's output stays unchanged."""
         try:
             recording.close()
         except (FileError, OSError) as error:
@@ -75,18 +75,18 @@ class Recorded:
 
 
 def begin(order: Order, framework: str) -> bool:
-    """Record this process from now on, until Python ends; False where another process is recorded already.
+    """Record this process from now on, until Python exits; False: another process is recorded already.
 
     Raises:
-        LiveError: bfcviz knows no such framework, way or option.
-        BfcvizError: it cannot be served or observed.
+        LiveError: the framework, way or option is unknown.
+        BfcvizError: the framework cannot be served or observed.
     """
     wish = resolve(framework, order["way"], order["options"])
     way = way_of(wish)
     if way.option("capture") is not None and "capture" not in wish.options:
         wish = wish._replace(options={**wish.options, "capture": "label"})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what bfcviz has to say is said by `bfcviz record`
+        warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
             recorded = _recorded(order, adapters.complete(wish)) if way.has_heaps else _files(order, wish)
         except (FolderTaken, FileExistsError):
@@ -96,17 +96,17 @@ def begin(order: Order, framework: str) -> bool:
     return True
 
 
-_current: list[Recorded] = []
-"""Kept, with the memory that the framework uses, until the process ends."""
+_current: list[ProcessRecording] = []
+"""Keeps the recording, and so the memory that the framework uses, until the process ends."""
 
 
-def _recorded(order: Order, wish: Wish) -> Recorded:
-    """Begin a recording, and what fills it; where that fails, nothing is left of either."""
+def _recorded(order: Order, wish: Wish) -> ProcessRecording:
+    """Begin a recording and its source; on failure remove both."""
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
     details = {**adapters.details_of(wish), "command": command, "process": os.getpid()}
     recording = Recording(order["folder"], [adapters.pool_of(wish)], details=details)
     try:
-        return Recorded(order, adapters.source_of(wish, recording), recording)
+        return ProcessRecording(order, adapters.source_of(wish, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -114,14 +114,14 @@ def _recorded(order: Order, wish: Wish) -> Recorded:
         raise
 
 
-def _files(order: Order, wish: Wish) -> Recorded:
-    """Begin what writes files of its own to the folder, for one process."""
+def _files(order: Order, wish: Wish) -> ProcessRecording:
+    """Begin a source that writes its own files to the folder, for one process."""
     folder = Path(order["folder"])
     claim = folder / CLAIM
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return Recorded(order, adapters.source_of(wish, folder=folder), None)
+        return ProcessRecording(order, adapters.source_of(wish, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

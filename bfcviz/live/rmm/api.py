@@ -1,4 +1,4 @@
-"""What bfcviz asks of RMM and of the CUDA bindings that come with it, checked before anything is changed."""
+"""The functions of RMM and of its CUDA bindings that bfcviz uses, checked before anything changes."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -6,24 +6,24 @@ from typing import Any, Final
 from bfcviz import native
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.errors import DeviceError, LiveError
-from bfcviz.live.shared.deferred_frees import Event, LateEvent
+from bfcviz.live.shared.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: a handle that means another stream in each thread."""
 
 LEGACY: Final = 1
-"""cudaStreamLegacy: it waits for all streams but non-blocking ones, so for the default streams of threads, too."""
+"""cudaStreamLegacy: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
 
 
 class Rmm:
     """RMM on a machine with a GPU.
 
     Args:
-        wish: what RMM was to be: `served` or `observed`.
+        wish: what to do with RMM, for errors: `served` or `observed`.
 
     Raises:
-        LiveError: it is not installed, too old, or CUDA does not start.
+        LiveError: RMM is not installed or too old, or CUDA does not start.
     """
 
     def __init__(self, wish: str) -> None:
@@ -33,17 +33,15 @@ class Rmm:
             self._runtime = import_module("cuda.bindings.runtime")
         except ImportError as error:
             raise LiveError(
-                f"RMM was to be {wish}, but cannot be imported ({error}): pip install rmm-cu12, or "
-                "rmm-cu13, of 2025 or later"
+                f"RMM cannot be {wish}: its import fails ({error}). pip install rmm-cu12, or rmm-cu13, of 2025 or later"
             ) from error
         gpu = import_module("rmm._cuda.gpu")
         try:
             self.devices = int(gpu.getDeviceCount())
         except Exception as error:
             raise LiveError(
-                f"RMM was to be {wish}, but CUDA does not start: {error}. It needs an NVIDIA GPU and its "
-                "driver. NumPy can "
-                "be served without: serve_numpy"
+                f"RMM cannot be {wish}: CUDA does not start: {error}. It needs an NVIDIA GPU and its driver. NumPy "
+                "needs no GPU: serve_numpy"
             ) from error
         self._gpu = gpu
 
@@ -57,60 +55,60 @@ class Rmm:
             return int(self.mr.available_device_memory()[1])
 
     def room(self, device: int) -> Room:
-        """What there is on a device now."""
+        """The memory of a device now."""
         with self.on(device):
             available, total = self.mr.available_device_memory()
         return Room(int(total), int(available), cuda_driver.load().attribute(CAPABILITY_MAJOR, device))
 
     def has_context(self, device: int) -> bool:
-        """Whether this process uses a device already; asking creates no context on it, as making it current does."""
+        """Whether this process uses a device already; the query creates no context, unlike making it current."""
         try:
             return cuda_driver.load().has_context(device)
         except DeviceError:
-            return True  # there is nothing to ask: as if it were in use
+            return True  # the query is not possible: assume that it is in use
 
     def on(self, device: int) -> "_On":
-        """Let a device be this thread's for the length of a `with`."""
+        """Make a device current in this thread within a `with`."""
         return _On(self._gpu, device)
 
     # -- streams ------------------------------------------------------------------------------------------------
 
-    def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far; while a capture forbids it, one recorded after it."""
+    def record(self, device: int, stream: int) -> StreamEvent:
+        """Record an event behind all work in a stream so far; if a capture forbids it, after the capture."""
         event = self._try_to_record(device, handle_of(stream))
         if event is not None:
             return event
-        handle = LEGACY if stream < 0 else stream  # a thread's own stream has no name for others
-        return LateEvent(lambda: self._try_to_record(device, handle))
+        handle = LEGACY if stream < 0 else stream  # other threads have no handle of a thread's own stream
+        return DelayedEvent(lambda: self._try_to_record(device, handle))
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device; raises LiveError while a graph is captured, which that would break."""
+        """Wait for all work on a device; raises LiveError during a graph capture, which waiting would break."""
         driver = cuda_driver.load()
         with self.on(device), driver.relaxed():
             if driver.is_capturing(LEGACY):
                 raise LiveError(
-                    f"device {device} cannot be waited for while a CUDA graph is captured: end the capture first"
+                    f"cannot wait for device {device} while a CUDA graph is captured: end the capture first"
                 )
             _check(self._runtime.cudaDeviceSynchronize())
 
-    def _try_to_record(self, device: int, handle: int) -> Event | None:
+    def _try_to_record(self, device: int, handle: int) -> StreamEvent | None:
         driver = cuda_driver.load()
         with self.on(device), driver.relaxed():
             if driver.is_capturing(handle):
                 return None
-            event = _Event(self._runtime)
+            event = _RmmEvent(self._runtime)
             event.record(handle)
         return event
 
 
 def number_of(stream: Any) -> int:
-    """A number for a stream: its handle, and for the default stream of this thread one below 0 of the thread's own."""
+    """The number of a stream: its handle; this thread's default stream has a negative number, unique to the thread."""
     handle = int(stream.__cuda_stream__()[1])
     return -1 - native.thread_number() if handle == PER_THREAD else handle
 
 
 def handle_of(number: int) -> int:
-    """The handle of a stream, in the thread it belongs to."""
+    """The handle of a stream number, valid in the thread of the stream."""
     return PER_THREAD if number < 0 else number
 
 
@@ -130,7 +128,7 @@ class _On:
             self._gpu.setDevice(self._before)
 
 
-class _Event:
+class _RmmEvent:
     """A CUDA event."""
 
     def __init__(self, runtime: Any) -> None:
@@ -141,13 +139,13 @@ class _Event:
         _check(self._runtime.cudaEventRecord(self._event, self._runtime.cudaStream_t(stream)))
 
     def query(self) -> bool:
-        """Whether what came before it is known to be done."""
+        """Whether all work before it is done."""
         with cuda_driver.load().relaxed():
             (status,) = self._runtime.cudaEventQuery(self._event)
         return int(status) == 0
 
     def synchronize(self) -> None:
-        """Wait until it is."""
+        """Wait until that work is done."""
         with cuda_driver.load().relaxed():
             _check(self._runtime.cudaEventSynchronize(self._event))
 

@@ -1,98 +1,27 @@
-"""RmmObserved: RMM keeps its own resources; what its logging adaptor writes is read as it comes."""
+"""observe_rmm: RMM keeps its own resources; read the log of its logging adaptor as it grows."""
 
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from bfcviz.errors import OutOfMemory
-from bfcviz.live.observed.heap import ObservedHeap, devices_in_order
+from bfcviz.errors import InvalidRequest, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import Recording
 from bfcviz.live.rmm.api import Rmm
+from bfcviz.live.rmm.log_file import UNIT, LogFile
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.observed_heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.shared.polling import Polling
-
-UNIT: Final = 256
-"""RMM's alignment: what is asked for is rounded up to it."""
-
-_DAY_NS: Final = 86_400_000_000_000
-
-
-class LogFile:
-    """One device's log, a CSV file that grows: `Thread,Time,Action,Pointer,Size,Stream`, without a date.
-
-    Args:
-        path: where RMM writes it.
-        heap: where it is written down.
-        offset_ns: what to add to the time of day to get the heap's.
-
-    Attributes:
-        out_of_memory: the last failure, None while there was none.
-        unreadable: lines that say nothing known.
-    """
-
-    def __init__(self, path: Path, heap: ObservedHeap, offset_ns: int) -> None:
-        self.heap = heap
-        self.out_of_memory: OutOfMemory | None = None
-        self.unreadable = 0
-        self._path = path
-        self._offset_ns = offset_ns
-        self._last_ns = -1
-        self._place = 0
-        self._rest = b""
-        self._streams: dict[str, int] = {"0": 0, "0x0": 0}
-
-    def read(self) -> None:
-        """Take over what was written since the last time, but for a line that is not whole yet."""
-        with self._path.open("rb") as file:
-            file.seek(self._place)
-            found = file.read()
-        self._place += len(found)
-        *lines, self._rest = (self._rest + found).split(b"\n")
-        for line in lines:
-            if line.strip() and not line.startswith(b"Thread,"):
-                self._take(line.decode("ascii", "replace").strip())
-
-    def _take(self, line: str) -> None:
-        try:
-            _, clock, action, pointer, size, stream = line.split(",")
-            when, number = self._time(clock), self._stream(stream)
-            if action == "allocate":
-                if int(size):
-                    self.heap.allocate(int(pointer, 16), int(size), int(size), 0, number, when)
-            elif action in ("free", "deallocate"):
-                self.heap.free(0 if pointer == "(nil)" else int(pointer, 16), when)
-            elif action == "allocate failure":
-                self._fail(int(size), number, when)
-            else:
-                self.unreadable += 1
-        except ValueError:
-            self.unreadable += 1
-
-    def _fail(self, requested: int, stream: int, when: int) -> None:
-        self.heap.oom(requested, 0, stream, when)
-        self.out_of_memory = OutOfMemory.of(requested, self.heap.stats())
-
-    def _time(self, clock: str) -> int:
-        """Nanoseconds of the heap; the clock begins anew at midnight."""
-        hours, minutes, seconds = clock.replace(".", ":").split(":", 2)
-        whole, _, micros = seconds.partition(":")
-        found = ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000_000 + int(micros or 0) * 1000
-        if found < self._last_ns - _DAY_NS // 2:
-            self._offset_ns += _DAY_NS
-        self._last_ns = found
-        return found + self._offset_ns
-
-    def _stream(self, handle: str) -> int:
-        """Streams are numbered as they come, the default one 0."""
-        return self._streams.setdefault(handle, min(len(self._streams) - 1, 0xFFFF))
 
 
 class RmmObserved(HeapProvider):
-    """What `observe_rmm` returns; observes devices for the length of a `with`.
+    """What `observe_rmm` returns; observes devices within a `with`.
 
-    An adaptor is made with its device current, which creates a context there (some 400 MiB). So only devices that were
-    named are observed, or else those that the process uses already.
+    An adaptor is made with its device current, which creates a context there (some 400 MiB). So it observes only the
+    devices that were given, or else those that the process uses already.
 
     Attributes:
         way: `observe`.
@@ -120,17 +49,16 @@ class RmmObserved(HeapProvider):
         self._polling = Polling(self._read, every_s, "bfcviz-rmm")
 
     @property
-    def says(self) -> str:
-        """Which way, and what that means."""
+    def description(self) -> str:
+        """The way, and what it means."""
         text = (
-            "RMM is observed: its resources stay, and a log of every request is read every so often; what "
-            "its pools got from "
-            "CUDA is not in there, so regions are the addresses seen in use"
+            "RMM is observed: its resources stay, and a log of every request is read at intervals. It does not contain "
+            "what RMM's pools allocate from CUDA, so regions are the addresses seen in use"
         )
         if self._unused:
             text += (
                 f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
-                "have it observed from the beginning"
+                "observe it from the start"
             )
         if words := "; ".join(
             filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))
@@ -142,12 +70,12 @@ class RmmObserved(HeapProvider):
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap for each device. The log that was given is the current device's."""
+        """A heap for each device. The current device writes to the log that was given."""
         return [log.heap for log in self.files.values()]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last failure, on the first device where there was one; None while there was none."""
+        """The numbers of the last failure, of the first device that had one; None: no failure."""
         return next((log.out_of_memory for log in self.files.values() if log.out_of_memory is not None), None)
 
     def settle(self) -> None:
@@ -183,13 +111,13 @@ class RmmObserved(HeapProvider):
         return [each for each in found if each not in self._unused]
 
     def _put_back(self) -> None:
-        """Each device's resource is what it was, unless somebody else changed it."""
+        """Restore each device's resource, unless other code has changed it since."""
         for device, before in self._before.items():
             if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
                 self._rmm.mr.set_per_device_resource(device, before)
 
     def _forget(self) -> None:
-        """Nothing is read any more."""
+        """Drop the adaptors and delete their logs."""
         self._before.clear()
         self._adaptors.clear()
         if self._folder is not None:
@@ -211,8 +139,46 @@ class RmmObserved(HeapProvider):
             self.files[device].read()
 
 
+def observe_rmm(
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    every_s: float = 0.1,
+    devices: Iterable[int] | None = None,
+) -> RmmObserved:
+    """Record the requests to RMM's own resources within a `with`, by a logging adaptor around them.
+
+    A thread reads the log every `every_s` seconds. Memory allocated before is unknown; if it is freed, that is counted,
+    and `description` says so.
+
+    Args:
+        log: receives the events of the current device; a recording includes its labels. Further devices get rings in
+            memory.
+        labels: the table of labels; RMM's log names no caller.
+        every_s: seconds between two readings.
+        devices: numbers of the devices to observe; each gets a CUDA context. Default: the current one and those that
+            this process uses already.
+
+    Raises:
+        LiveError: RMM is not installed or sees no GPU; on entering: it is observed already.
+        InvalidRequest: the time is out of range; on entering: there is no such device.
+    """
+    if not 0 < every_s < 1 << 31:
+        raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
+    rmm = Rmm("observed")
+    first: EventLog | None
+    first, table = log_and_labels(log, labels)
+
+    def make(device: int) -> ObservedHeap:
+        nonlocal first
+        given, first = first, None
+        return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
+
+    return RmmObserved(rmm, make, every_s, devices)
+
+
 def _now_of(heap: ObservedHeap) -> int:
-    """The heap's clock, in nanoseconds."""
+    """The heap's clock now, in nanoseconds."""
     heap.mark("RMM is observed from here")
     heap.settle()
     return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])

@@ -1,187 +1,73 @@
-"""RmmServed: what RMM gives to cuDF, CuPy and PyTorch comes from instrumented heaps."""
+"""serve_rmm: RMM's memory on instrumented heaps.
 
-import threading
+RMM serves cuDF and, where they are set up for it, CuPy (`rmm.allocators.cupy`) and PyTorch (`rmm.allocators.torch`).
+The heaps hold the memory of all of them.
+"""
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
-from weakref import ref
 
-from bfcviz import _forks
-from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
-from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.rmm.api import Rmm, number_of
-from bfcviz.live.shared.deferred_frees import Keeper
+from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory, cuda_sub_allocator
+from bfcviz.errors import BfcvizError, OutOfMemory
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.rmm.api import Rmm, handle_of
+from bfcviz.live.rmm.stream_heaps import RmmDevice, RmmHeap
+from bfcviz.live.shared.headroom import Share
 from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.lent_heap import LentHeap
+from bfcviz.live.shared.observed_heap import log_and_labels
+from bfcviz.live.shared.served_heap import OPTIONS, HeapFactory
 
 _kept: list[Any] = []
-"""What RMM holds bare pointers to, for as long as any buffer lives: for good."""
-
-
-class RmmHeap(LentHeap):
-    """A heap behind buffers."""
-
-    users = "RMM's buffers"
-    advice = "leave serve_rmm's `with` and drop them first"
-
-
-class _Thread:
-    """Goes with its thread."""
-
-
-class Device:
-    """One device's memory, as RMM asks for it: `allocate` and `free` are what its CallbackMemoryResource calls.
-
-    Memory belongs to the stream it was allocated for. Freed on another one, it is held back until that has done what it
-    was told so far: RMM promises no more than that.
-
-    Args:
-        device: its number.
-        rmm: RMM.
-        make: makes the heap of a stream, by its number.
-        capture: what is recorded with each allocation.
-    """
-
-    def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
-        self.heaps: dict[int, RmmHeap] = {}
-        self.failure: OutOfMemory | None = None
-        self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be waited for
-        self._device = device
-        self._make = make
-        self._capture = capture
-        self._owners: dict[int, int] = {}  # stream by address
-        self._rmm = rmm
-        self._threads: dict[int, ref[_Thread]] = {}  # by the number of their own default stream
-        self._thread = threading.local()
-        self._lock = _forks.keep(threading.RLock())
-        self._keeper = Keeper(self, lambda _: None, rmm)
-
-    def allocate(self, num_bytes: int, stream: Any) -> int:
-        """Memory for `num_bytes`; RMM makes a MemoryError of what this raises."""
-        if num_bytes == 0:
-            return 0
-        number = number_of(stream)
-        self._keeper.let_go(0, self._device, number)
-        heap = self.heap_of(number)
-        label = self._capture.number()
-        try:
-            address = heap.allocate(num_bytes, 256, label)
-        except OutOfMemory:
-            address = self._try_again(heap, num_bytes, label)
-        self._owners[address] = number
-        return address
-
-    def free(self, address: int, _num_bytes: int, stream: Any) -> None:
-        """Memory comes back. Raises nothing: there is C++ above that takes no exception here."""
-        owner = self._owners.pop(address, None)
-        if owner is None:
-            self.lost_frees += address != 0
-            return
-        try:
-            number = number_of(stream)
-            is_held = number != owner and self._keeper.hold_for(address, self._device, owner, [number])
-        except Exception:  # noqa: BLE001  CUDA fails: it stays in use, for somebody may still read it
-            self.lost_frees += 1
-            return
-        if not is_held:
-            self.give_back(address, self._device, owner)
-
-    def heap_of(self, number: int) -> RmmHeap:
-        """The heap of a stream, made where there is none."""
-        with self._lock:
-            if number not in self.heaps:
-                self.heaps[number] = self._inherit() or self._make(number)
-            if number < 0 and not hasattr(self._thread, "here"):
-                self._thread.here = here = _Thread()
-                self._threads[number] = ref(here)
-            return self.heaps[number]
-
-    def _inherit(self) -> RmmHeap | None:
-        """The heap of a thread that ended, with nothing in it; None where there is none."""
-        for number, thread in list(self._threads.items()):
-            if thread() is not None or self.heaps[number].stats().chunks_in_use:
-                continue
-            try:
-                self._rmm.synchronize(self._device)  # what that thread's own stream was told may not be done
-            except LiveError:  # a graph is captured: another time
-                return None
-            del self._threads[number]
-            heap = self.heaps.pop(number)
-            heap.trim()
-            return heap
-        return None
-
-    def settle(self) -> None:
-        """Carry out the frees that need not wait any more."""
-        self._keeper.let_go(0, self._device, 0)
-
-    def _try_again(self, heap: RmmHeap, num_bytes: int, label: int) -> int:
-        """Wait for what is held back, take the other streams' free regions, and ask once more."""
-        self._keeper.wait(0, self._device, 0)
-        for other in list(self.heaps.values()):
-            other.trim()
-        try:
-            return heap.allocate(num_bytes, 256, label)
-        except OutOfMemory as error:
-            others = [each for each in list(self.heaps.values()) if each is not heap]
-            self.failure = error.beside((each.name, each.stats()) for each in others)
-        raise self.failure.detached()
-
-    # -- for the keeper -----------------------------------------------------------------------------------------
-
-    def give_back(self, pointer: int, _device: int, stream: int) -> None:
-        """To the heap it came from."""
-        try:
-            self.heaps[stream].free(pointer)
-        except InvalidFree:
-            self.lost_frees += 1
-
-    def count(self, noted: int, held: int) -> None:
-        """All of this is Python: it asks each time."""
+"""Objects that RMM holds bare pointers to while any buffer lives: kept forever."""
 
 
 class RmmServed(HeapProvider):
-    """What `serve_rmm` returns; serves all devices and threads for the length of a `with`, and can be entered again.
+    """What `serve_rmm` returns; serves all devices and threads within a `with`, and can be entered again.
 
     Attributes:
         way: `serve`.
-        labels: where names are interned.
+        labels: the table of names.
     """
 
     way = "serve"
     title = "RMM"
-    says: Final = (
-        "RMM is served: its buffers, and those of whatever allocates through RMM, have their memory from "
-        "bfcviz's heaps, one "
-        "a stream; every request runs some Python"
+    description: Final = (
+        "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
+        "request runs some Python"
     )
 
     def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._rmm = rmm
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[int, RmmDevice] = {}
         self._resources: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
         current = rmm.device()
         for number in sorted(range(rmm.devices), key=lambda number: number != current):
-            device = self._devices[number] = Device(number, rmm, partial(make, number), capture)
+            device = self._devices[number] = RmmDevice(number, rmm, partial(make, number), capture)
             self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
             _kept.append((device, self._resources[number]))
         self._devices[current].heap_of(0)
 
     @property
     def heaps(self) -> list[RmmHeap]:
-        """A heap for each stream that came; more may come. The log that was given is the default stream's."""
+        """A heap for each stream used so far; more may come. The default stream writes to the log that was given."""
         return [heap for device in self._devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed, on the first device where one has; None if none has."""
+        """The numbers of the last failed request, of the first device that had one; None: none failed."""
         return next((each.failure for each in self._devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:
-        """Carry out the frees that need not wait for other streams any more."""
+        """Carry out the deferred frees whose streams are done."""
         for device in self._devices.values():
             device.settle()
 
@@ -201,3 +87,51 @@ class RmmServed(HeapProvider):
         except BfcvizError:
             if error is None:
                 raise
+
+
+def serve_rmm(
+    limit: int | str | None = None,
+    *,
+    fraction: float | None = None,
+    headroom: int | str | None = None,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    memory: Memory = "device",
+    capture: Chosen | Stacks = "label",
+    options: AllocatorOptions = OPTIONS,
+) -> RmmServed:
+    """Allocate RMM's memory from instrumented heaps, one per stream, within a `with`.
+
+    RMM calls Python for each request (CallbackMemoryResource), which NVIDIA intends for debugging, not for speed. When
+    memory runs out RMM raises MemoryError, with our numbers in its text.
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. Default: what is free when its first heap is made,
+            less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
+        fraction: the limit as a share of the device's total memory; give at most one of the three.
+        headroom: bytes, or text, of the free memory to leave free.
+        log: receives the events of the default stream's heap on the current device; a recording includes its labels.
+            Heaps of further streams get rings in memory.
+        labels: interns the names of `labels.label`.
+        memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
+        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+        options: the options of the heaps.
+
+    Raises:
+        LiveError: RMM is not installed, sees no GPU or less memory than the limit; on entering: it is served already.
+        InvalidRequest: a limit, fraction or headroom is out of range, or several are given.
+        ValueError: a text is not a size.
+    """
+    share = Share.parse(limit, fraction, headroom)
+    rmm = Rmm("served")
+    logs, table = log_and_labels(log, labels)
+    seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
+
+    def source(device: int, stream: int, budget: Budget) -> SubAllocator:
+        return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
+
+    def limit_of(device: int) -> int:
+        return share.of(device, rmm.room(device), memory)
+
+    make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
+    return RmmServed(rmm, make, Capture(table, seen))

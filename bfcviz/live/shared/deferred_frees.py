@@ -1,4 +1,4 @@
-"""Keeper: what the lanes ask Python for: more lanes, and frees that must wait until other streams are done."""
+"""DeferredFrees: delays a free until other streams that read the memory are done."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -8,31 +8,31 @@ from typing import Any, NamedTuple, Protocol
 from bfcviz import _forks
 
 
-class Event(Protocol):
-    """What a stream had to do when it was recorded; CUDA events of any framework are such."""
+class StreamEvent(Protocol):
+    """The work of a stream at the time of recording; CUDA events of every framework fit."""
 
     def query(self) -> bool:
-        """Whether all of it is done."""
+        """Whether all of the work is done."""
 
     def synchronize(self) -> None:
-        """Wait until it is."""
+        """Wait until the work is done."""
 
 
-class LateEvent:
-    """An event that cannot be recorded while a graph is captured: it is recorded once the capture is over.
+class DelayedEvent:
+    """An event that a graph capture forbids to record: it is recorded once the capture is over.
 
-    That is later than needed, never too early. Until then it has not passed, and waiting for it does nothing.
+    That is later than needed, never too early. Until then it counts as not done, and waiting for it does nothing.
 
     Args:
-        record: records an event; None while a capture forbids that.
+        record: records an event; returns None while a capture forbids it.
     """
 
-    def __init__(self, record: Callable[[], Event | None]) -> None:
+    def __init__(self, record: Callable[[], StreamEvent | None]) -> None:
         self._record = record
-        self._event: Event | None = None
+        self._event: StreamEvent | None = None
 
     def query(self) -> bool:
-        """Whether it is recorded and all of it is done."""
+        """Whether it is recorded and all of its work is done."""
         self._event = self._event or self._record()
         return self._event is not None and self._event.query()
 
@@ -46,41 +46,42 @@ class LateEvent:
 class Streams(Protocol):
     """The framework's streams."""
 
-    def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far."""
+    def record(self, device: int, stream: int) -> StreamEvent:
+        """Record an event behind all work in a stream so far."""
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device."""
+        """Wait for all work on a device."""
 
 
 class Owner(Protocol):
-    """Whose the memory is."""
+    """The owner of the memory."""
 
     def give_back(self, pointer: int, device: int, stream: int) -> None:
         """Free it now."""
 
     def count(self, noted: int, held: int) -> None:
-        """How many addresses further streams read, and how many frees wait."""
+        """Receive how many addresses other streams read, and how many frees wait."""
 
 
-class _Held(NamedTuple):
-    line: tuple[int, ...]
+class _DeferredFree(NamedTuple):
+    readers: tuple[int, ...]
     pointer: int
     device: int
     stream: int
-    events: tuple[Event, ...]
+    events: tuple[StreamEvent, ...]
 
 
-class Keeper:
-    """Holds memory back that a second stream still reads: its own stream would use it again at once.
+class DeferredFrees:
+    """Delays frees of memory that a second stream still reads: its own stream would reuse it at once.
 
-    Methods that lanes call take `(pointer, device, stream)`; several threads may be here, and a finalizer in the midst.
+    Methods that C functions call take `(pointer, device, stream)`. All methods are safe for several threads, and for a
+    finalizer that interrupts another call in the same thread.
 
     Args:
-        owner: whose memory it is.
-        more: makes spare lanes for a device.
-        streams: of the framework.
-        make_room: gives a device's unused memory back to it, where that can be; whether there was any.
+        owner: the owner of the memory.
+        more: makes spare heaps for a device.
+        streams: the streams of the framework.
+        make_room: returns unused memory to a device where possible; says whether there was any.
     """
 
     def __init__(
@@ -95,57 +96,56 @@ class Keeper:
         self._streams = streams
         self._make_room = make_room
         self._noted: dict[int, set[int]] = {}
-        # By the streams that are waited for: what one stream was told later it does later, so only the first is asked.
-        # A line is dropped once it is empty: programs make and drop streams by the thousand.
-        self._held: dict[tuple[int, ...], deque[_Held]] = {}
-        self._new: deque[_Held] = (
-            deque()
-        )  # in no line yet: a finalizer may add some while the lines are gone through
+        # By the streams to wait for. A stream works in order, so only the first event of a queue is queried.
+        # An empty queue is dropped: programs create and destroy streams by the thousand.
+        self._waiting: dict[tuple[int, ...], deque[_DeferredFree]] = {}
+        # In no queue yet: a finalizer may add some while the queues are iterated.
+        self._new: deque[_DeferredFree] = deque()
         self._is_sorting = False
         self._lock = _forks.keep(RLock())
 
-    def more(self, _pointer: int, device: int, _stream: int) -> bool:
-        """A stream came for which there is no lane."""
+    def add_heap(self, _pointer: int, device: int, _stream: int) -> bool:
+        """Add a heap for a new stream."""
         self._more(device)
         return True
 
     def note(self, pointer: int, _device: int, stream: int) -> bool:
-        """A stream reads memory that another one allocated (`record_stream`)."""
+        """Note that a stream reads memory of another stream (`record_stream`)."""
         with self._lock:
             self._noted.setdefault(pointer, set()).add(stream)
             self._count()
         return True
 
-    def hold(self, pointer: int, device: int, stream: int) -> bool:
-        """Memory is freed: whether it is held back."""
+    def defer(self, pointer: int, device: int, stream: int) -> bool:
+        """Defer a free if other streams read the memory; returns whether it is deferred."""
         with self._lock:
             readers = self._noted.pop(pointer, set()) - {stream}
             self._count()
-        return self.hold_for(pointer, device, stream, readers)
+        return self.defer_until(pointer, device, stream, readers)
 
-    def hold_for(self, pointer: int, device: int, stream: int, readers: Iterable[int]) -> bool:
-        """Hold memory back until these streams have done what they were told so far; False where there are none."""
+    def defer_until(self, pointer: int, device: int, stream: int, readers: Iterable[int]) -> bool:
+        """Defer a free until these streams have done their work so far; False: there is no such stream."""
         order = sorted(readers)
         try:
             events = tuple(self._streams.record(device, reader) for reader in order)
-        except Exception:  # noqa: BLE001  a stream that is gone, say: whatever it is, wait rather than corrupt
+        except Exception:  # noqa: BLE001  for example a destroyed stream: wait rather than corrupt
             self._streams.synchronize(device)
             return False
         if not events:
             return False
         with self._lock:
-            self._new.append(_Held((device, *order), pointer, device, stream, events))
+            self._new.append(_DeferredFree((device, *order), pointer, device, stream, events))
             self._count()
         return True
 
-    def let_go(self, _pointer: int, _device: int, _stream: int) -> bool:
-        """Carry out the frees that need not wait any more; whether there were any."""
-        done: list[_Held] = []
+    def free_ready(self, _pointer: int, _device: int, _stream: int) -> bool:
+        """Carry out the frees whose events are done; returns whether there were any."""
+        done: list[_DeferredFree] = []
         try:
             with self._lock:
                 try:
                     self._take_done(done)
-                finally:  # also where an event cannot be asked: of the others it is known
+                finally:  # also if one event cannot be queried: the others were
                     self._count()
         finally:
             for held in done:
@@ -153,29 +153,29 @@ class Keeper:
         return bool(done)
 
     def wait(self, pointer: int, device: int, stream: int) -> bool:
-        """Memory ran out: wait for all that is held back on the device; whether that was anything."""
+        """Out of memory: wait for all deferred frees of the device; returns whether there were any."""
         with self._lock:
-            lines = [*map(list, list(self._held.values())), list(self._new)]
+            queues = [*map(list, list(self._waiting.values())), list(self._new)]
             waiting = [
-                event for line in lines for held in line if held.device == device for event in held.events
+                event for queue in queues for held in queue if held.device == device for event in held.events
             ]
         for event in waiting:
             event.synchronize()
-        return self.let_go(pointer, device, stream)
+        return self.free_ready(pointer, device, stream)
 
     def recover(self, pointer: int, device: int, stream: int) -> bool:
-        """Memory ran out: whether there may be some now."""
+        """Out of memory: make room; returns whether there may be memory now."""
         waited = self.wait(pointer, device, stream)
         return self._make_room(device) or waited
 
     def _count(self) -> None:
-        waiting = sum(map(len, list(self._held.values()))) + len(self._new)
+        waiting = sum(map(len, list(self._waiting.values()))) + len(self._new)
         self._owner.count(len(self._noted), waiting)
 
-    def _take_done(self, done: list[_Held]) -> None:
-        """Move the frees that need not wait any more, and drop the lines that are empty then.
+    def _take_done(self, done: list[_DeferredFree]) -> None:
+        """Move the frees whose events are done, and drop empty queues.
 
-        Nothing is done where a finalizer comes here while this is under way in the same thread.
+        Does nothing if a finalizer calls it while it runs in the same thread.
         """
         if self._is_sorting:
             return
@@ -183,22 +183,22 @@ class Keeper:
         try:
             while self._new:
                 held = self._new.popleft()
-                self._held.setdefault(held.line, deque()).append(held)
-            for key, line in list(self._held.items()):
-                _take_done(line, done)
-                if not line:
-                    del self._held[key]
+                self._waiting.setdefault(held.readers, deque()).append(held)
+            for key, queue in list(self._waiting.items()):
+                _take_done(queue, done)
+                if not queue:
+                    del self._waiting[key]
         finally:
             self._is_sorting = False
 
 
-def _take_done(line: deque[_Held], done: list[_Held]) -> None:
-    """Move those that need not wait any more; where an event cannot be asked its memory stays in the line."""
+def _take_done(queue: deque[_DeferredFree], done: list[_DeferredFree]) -> None:
+    """Move the frees whose events are done; if an event cannot be queried its memory stays in the queue."""
     is_done = True
-    while line and is_done:
-        held = line.popleft()
+    while queue and is_done:
+        held = queue.popleft()
         is_done = False
         try:
             is_done = all(event.query() for event in held.events)
         finally:
-            (done.append if is_done else line.appendleft)(held)
+            (done.append if is_done else queue.appendleft)(held)

@@ -1,16 +1,15 @@
-"""How much of a GPU the heaps of a framework take: a limit, a fraction of it, or all that is free but a headroom.
+"""How much of a GPU the heaps of a framework take: a limit, a fraction, or all free memory less a headroom.
 
-Not all memory of a GPU comes from a framework's allocator: cuBLAS, cuDNN and NCCL take theirs from the driver, and
-kernels are loaded when they are first called. By default as much is left to them as TensorFlow leaves: 225 MiB where
-less than 2 GiB are free, else by compute capability 500 (up to 6), 1050 (7), 1536 (8) or 1800 MiB (9 and up). Source:
-MinSystemMemory in TensorFlow's gpu_device.cc.
+Not all memory of a GPU comes from a framework's allocator: cuBLAS, cuDNN and NCCL allocate from the driver, and kernels
+are loaded at their first call. The default headroom is that of TensorFlow: 225 MiB if less than 2 GiB are free, else by
+compute capability 500 (up to 6), 1050 (7), 1536 (8) or 1800 MiB (9 and up). Source: MinSystemMemory in TensorFlow's
+gpu_device.cc.
 """
 
 from typing import Final, NamedTuple, Self
 
 from bfcviz.allocator.sub_allocators.cuda.choice import Memory
 from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.live.shared.heap_maker import check_limit
 from bfcviz.units import GiB, MiB, format_bytes, parse_bytes
 
 CAPABILITY_MAJOR: Final = 75
@@ -22,14 +21,14 @@ _NEWER: Final = 1800
 
 
 def min_system_memory(available: int, major: int) -> int:
-    """Bytes that are kept back of so many free ones on a GPU of this compute capability."""
+    """Bytes that stay free of `available` ones on a GPU of this compute capability (major)."""
     if available < _SMALL:
         return 225 * MiB
     return next((mib for newest, mib in _KEPT_BACK if major <= newest), _NEWER) * MiB
 
 
 class Room(NamedTuple):
-    """What there is on a device: bytes in all, bytes free now, and its major compute capability."""
+    """Memory of a device: total bytes, bytes free now, and its major compute capability."""
 
     total: int
     available: int
@@ -37,12 +36,12 @@ class Room(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What the heaps of a device may take together; at most one of these is not None, and none means the default.
+    """What the heaps of a device may take together. At most one field is set; none set means the default.
 
     Attributes:
         limit: bytes.
-        fraction: of all memory of the device.
-        headroom: bytes to be left of what is free.
+        fraction: share of the device's total memory.
+        headroom: bytes of the free memory to leave free.
     """
 
     limit: int | None = None
@@ -51,11 +50,11 @@ class Share(NamedTuple):
 
     @classmethod
     def parse(cls, limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Self:
-        """From what a person gave.
+        """Read the arguments of a user.
 
         Raises:
-            InvalidRequest: several of them, or one that cannot be.
-            ValueError: text that is no size.
+            InvalidRequest: several are given, or one is out of range.
+            ValueError: a text is not a size.
         """
         given = {"limit": limit, "fraction": fraction, "headroom": headroom}
         names = [f"{name}={value!r}" for name, value in given.items() if value is not None]
@@ -69,10 +68,10 @@ class Share(NamedTuple):
         return cls(None if limit is None else parse_bytes(limit, "limit"), fraction, left)
 
     def of(self, device: int, room: Room, memory: Memory) -> int:
-        """Bytes of a device.
+        """The limit of a device in bytes.
 
         Raises:
-            InvalidRequest: a limit that cannot be.
+            InvalidRequest: the limit is out of range.
             LiveError: the device has less.
         """
         if self.limit is not None or self.fraction is not None:
@@ -84,7 +83,25 @@ class Share(NamedTuple):
             return room.available - kept if kept < room.available else max(room.available, 1)
         if self.headroom >= room.available:
             raise LiveError(
-                f"a headroom of {format_bytes(self.headroom)} was to be left free on device {device}, which has "
+                f"a headroom of {format_bytes(self.headroom)} was given for device {device}, which has "
                 f"{format_bytes(room.available)} free of {format_bytes(room.total)}: give a smaller one"
             )
         return room.available - self.headroom
+
+
+def check_limit(limit: int | None, total: int, device: int, memory: Memory) -> None:
+    """Check that heaps of at most `limit` bytes fit a device of `total` bytes.
+
+    Raises:
+        InvalidRequest: the limit is out of range.
+        LiveError: the limit exceeds the device, and the memory cannot.
+    """
+    if limit is None:
+        return
+    if not 1 <= limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {limit} bytes was given; give one from 1 to 2^62")
+    if limit > total and memory != "managed":
+        raise LiveError(
+            f"heaps of at most {format_bytes(limit)} were requested, and device {device} has "
+            f"{format_bytes(total)}: give a lower limit or none, or memory='managed', which may exceed the device"
+        )

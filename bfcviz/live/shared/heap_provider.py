@@ -12,39 +12,39 @@ from bfcviz.units import format_bytes
 
 
 class HeapProvider(ABC):
-    """Base of what the modules of `bfcviz.live` make of a framework; it can be entered again after it ended.
+    """Base of everything that serves or observes a framework; it can be entered again after it ended.
 
-    A subclass begins in `_start`, ends in `_stop`, and may leave a failed `_start` by raising.
+    A subclass begins in `_start` and ends in `_stop`. A failed `_start` raises.
 
     Attributes:
         way: how the framework is watched.
-        title: what people call the framework.
-        is_shared: whether several of a class may be active at once; the same one never is twice.
+        title: the framework's name for people.
+        is_shared: whether several of a class may be active at once. One object never is active twice.
     """
 
     way: ClassVar[WayName]
     title: ClassVar[str]
     is_shared: ClassVar[bool] = False
     _active: ClassVar[tuple["HeapProvider", ...]] = ()
-    """Those of a class whose `with` has begun; each class has its own."""
+    """The active objects of a class; each class has its own."""
 
     @property
     @abstractmethod
-    def says(self) -> str:
+    def description(self) -> str:
         """How the framework is watched and what that means, in a sentence."""
 
     @property
     @abstractmethod
     def heaps(self) -> list[Any]:
-        """The heaps there are now, each something that `LiveDashboard` can watch; more may come.
+        """The heaps so far, each of which `LiveDashboard` can watch; more may come.
 
-        The log that was given is the first one's.
+        The first heap writes to the log that was given.
         """
 
     @property
     @abstractmethod
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers of the last request that failed; None: none has. The heap may have changed since."""
+        """The numbers of the last failed request; None: none failed. The heap may have changed since."""
 
     @property
     def logs(self) -> list[Any]:
@@ -62,15 +62,15 @@ class HeapProvider(ABC):
         return any(each is self for each in self._active)
 
     def new_heaps(self, known: Iterable[Any]) -> list[Any]:
-        """The heaps that are not among the known ones."""
+        """The heaps that are not in `known`."""
         before = {id(heap) for heap in known}
         return [heap for heap in self.heaps if id(heap) not in before]
 
     def settle(self) -> None:  # noqa: B027  most have nothing to do
-        """Record what was put off."""
+        """Record deferred events."""
 
     def close(self) -> None:
-        """End, as leaving the `with` does; does nothing where it has not begun or has ended."""
+        """End, as leaving the `with` does; does nothing if it is not active."""
         if self.is_active:
             self.__exit__(None, None, None)
 
@@ -91,7 +91,7 @@ class HeapProvider(ABC):
         self._stop(error)
 
     def _refuse_second(self) -> None:
-        """Refuse to begin beside one that is active; raises LiveError."""
+        """Raise LiveError if another one is active and only one may be."""
         if self.is_active or (self._active and not self.is_shared):
             done = "served" if self.way == "serve" else "observed"
             heaps = ", ".join(map(_described, self._active[-1].heaps)) or "files of its own"
@@ -99,14 +99,14 @@ class HeapProvider(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Begin to serve or observe; what raises must put everything back."""
+        """Begin to serve or observe; if it raises it must first restore everything."""
 
     @abstractmethod
     def _stop(self, error: BaseException | None) -> None:
-        """End it; `error` is what the `with` ends by."""
+        """End it; `error` is the exception that ends the `with`."""
 
 
 def _described(heap: Any) -> str:
-    """A heap by its name and limit."""
+    """The name and limit of a heap."""
     limit = heap.limit
     return str(heap.name) if limit is None else f"{heap.name} of at most {format_bytes(limit)}"

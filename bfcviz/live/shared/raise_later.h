@@ -1,10 +1,10 @@
-/* What becomes of an exception that Python raised inside a C function whose caller does not expect one. */
+/* Exceptions that Python raised inside a C function whose caller does not expect one. */
 #pragma once
 
 #include <Python.h>
 
-/* What was raised here, by the handler of a signal say, is not the caller's to see now: it comes a moment
-   later. */
+/* Raise the exception again a moment later in this thread, outside of this call. Example: a signal handler
+   raised it. */
 static inline void bfc_raise_later(void) {
     PyObject *kind, *value, *trace;
     PyErr_Fetch(&kind, &value, &trace);
@@ -14,7 +14,7 @@ static inline void bfc_raise_later(void) {
     Py_XDECREF(trace);
 }
 
-/* An error is printed. Ctrl-C and the like are no errors, and end the program a moment later. */
+/* Print an error. Ctrl-C and the like are no errors: raise them again a moment later. */
 static inline void bfc_report(PyObject *where) {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_WriteUnraisable(where);

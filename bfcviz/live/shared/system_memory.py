@@ -1,4 +1,4 @@
-"""How much memory this machine has, has left, and lets this process use. Sizes in bytes."""
+"""Memory of this machine: total, available, and the limits of this process. Sizes in bytes."""
 
 import os
 from collections.abc import Iterator
@@ -13,25 +13,25 @@ _LIMITS: Final = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "m
 
 
 def total_memory() -> int:
-    """Memory of the machine, or what a control group (a container) lets this process have of it."""
+    """Memory of the machine, or the limit of this process's control group (a container) if that is lower."""
     return min([_installed_memory(), *(limit for limit, _ in _group_limits())])
 
 
 def reserve() -> int:
-    """What a region for a heap must leave available on the machine."""
+    """Bytes that a region of a heap must leave available on the machine."""
     return total_memory() // 32
 
 
 def available_memory() -> int:
-    """What can be allocated now without swapping: the kernel's MemAvailable, within the control group's limit."""
+    """Bytes that can be allocated now without swapping: MemAvailable, within the control group's limit."""
     left = [max(limit - used, 0) for limit, used in _group_limits()]
     return min([pages.available_memory(), total_memory(), *left])
 
 
 def default_limit() -> int:
-    """A limit for a heap of host memory that leaves the machine room.
+    """A default limit for a heap of host memory.
 
-    An eighth of all memory stays for the rest of this process and for others; of little available memory, half.
+    An eighth of all memory stays for the rest of this process and for others; if little is available, half of that.
     """
     available = available_memory()
     limit = max(available - total_memory() // 8, available // 2)
@@ -43,7 +43,7 @@ def _installed_memory() -> int:
 
 
 def _group_limits() -> Iterator[tuple[int, int]]:
-    """Limit, and memory used of it that could not be reclaimed, of each control group this process is in."""
+    """Limit and unreclaimable use of each control group of this process."""
     for folder in _group_folders():
         for limit_name, used_name in _LIMITS:
             limit = _number(folder / limit_name)
@@ -53,7 +53,7 @@ def _group_limits() -> Iterator[tuple[int, int]]:
 
 
 def _group_folders() -> Iterator[Path]:
-    """The folders of this process's memory control groups, from its own up to the root."""
+    """The folders of this process's memory control groups, from the innermost to the root."""
     for controllers, path in _group_paths():
         if controllers in ("", "memory"):
             inside = Path(path.lstrip("/"))
@@ -80,7 +80,7 @@ def _page_cache(folder: Path) -> int:
 
 
 def _number(file: Path) -> int | None:
-    """A number in a file; None where the file is absent or says `max`."""
+    """The number in a file; None: the file is absent or contains `max`."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What bfcviz asks of PyTorch, checked before anything is changed. Much of it has no public name: it stands here."""
+"""The PyTorch functions that bfcviz uses, checked before anything changes; all uses of PyTorch's private names."""
 
 import ctypes
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
-from bfcviz.live.shared.deferred_frees import Event
+from bfcviz.live.shared.deferred_frees import StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
@@ -24,7 +24,7 @@ OWN_ERROR: Final = (
     ("libc10.so", f"_ZN3c105ErrorC1ENS_14SourceLocationEN{_STRING}E"),
     ("libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"),
 )
-"""What it takes to throw c10::OutOfMemoryError, by library and symbol: see torch_error.h."""
+"""The symbols needed to throw c10::OutOfMemoryError, with their libraries: see torch_error.h."""
 
 
 def torch_with_cuda(wish: str) -> Any:
@@ -36,26 +36,25 @@ def torch_with_cuda(wish: str) -> Any:
     try:
         torch = import_module("torch")
     except ImportError as error:
-        raise LiveError(f"PyTorch was to be {wish}, but is not installed: pip install torch") from error
+        raise LiveError(f"PyTorch cannot be {wish}, it is not installed: pip install torch") from error
     if not torch.cuda.is_available():
         raise LiveError(
-            f"PyTorch {torch.__version__} was to be {wish}, but sees no CUDA device: no GPU, no driver, or "
-            "a build without "
-            "CUDA; torch.cuda.is_available() is False. NumPy can be served without one: serve_numpy"
+            f"PyTorch {torch.__version__} cannot be {wish}: it sees no CUDA device: no GPU, no driver, or a build "
+            "without CUDA; torch.cuda.is_available() is False. NumPy needs no GPU: serve_numpy"
         )
     return torch
 
 
 def allocator_of(torch: Any, functions: tuple[int, int, int]) -> Any:
-    """PyTorch's own object around alloc, free and record_stream; kept for good, for it keeps no copy of its own.
+    """PyTorch's own object around alloc, free and record_stream; kept forever, because PyTorch keeps no copy.
 
     Raises:
-        LiveError: this PyTorch takes no allocator.
+        LiveError: this PyTorch accepts no allocator.
     """
     make = getattr(torch._C, "_cuda_customAllocator", None)  # noqa: SLF001
     if make is None:
         raise LiveError(
-            f"PyTorch {torch.__version__} takes no allocator (since 2.0 it does): observe it, observe_torch"
+            f"PyTorch {torch.__version__} accepts no allocator (since 2.0 it does): observe it with observe_torch"
         )
     alloc, free, record = functions
     made = make(alloc, free)
@@ -68,7 +67,7 @@ _kept: list[Any] = []
 
 
 def replace(torch: Any, allocator: Any) -> None:
-    """Let an allocator be PyTorch's only one, for good.
+    """Replace PyTorch's allocator, until the process ends.
 
     Raises:
         LiveError: CUDA memory was used before.
@@ -78,14 +77,13 @@ def replace(torch: Any, allocator: Any) -> None:
         memory.change_current_allocator(memory._CUDAAllocator(allocator))  # noqa: SLF001
     except RuntimeError as error:
         raise LiveError(
-            "PyTorch's allocator was to be replaced, but it has been used already, and PyTorch swaps none "
-            "in use: do so "
-            "before the first CUDA tensor, or give mechanism='pool', which can begin at any time"
+            "PyTorch's allocator cannot be replaced: it has been used already, and PyTorch does not change one in use. "
+            "Replace it before the first CUDA tensor, or give mechanism='pool', which can begin at any time"
         ) from error
 
 
 def total_memory(torch: Any, device: int) -> int:
-    """Bytes a device has. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
+    """Total bytes of a device. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
@@ -95,12 +93,12 @@ def import_symbolizer() -> None:
     A snapshot would import it in the thread that reads the history. That import takes seconds and breaks an import of
     torch._dynamo in another thread, which `torch.optim.Adam` does.
     """
-    with suppress(Exception):  # whatever fails here fails in a snapshot too, or is not needed
+    with suppress(Exception):  # an error here also occurs in a snapshot, or does not matter
         import_module("torch._inductor.codecache")
 
 
 def keeps_history(torch: Any) -> bool:
-    """Whether somebody has a memory history kept; False where this PyTorch does not say."""
+    """Whether PyTorch records a memory history already; False if this version cannot tell."""
     ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)  # noqa: SLF001
     return bool(ask()) if ask is not None else False
 
@@ -112,21 +110,21 @@ def backend(torch: Any) -> str:
 
 
 def refuse_async(torch: Any, wish: str, instead: str) -> None:
-    """Raises LiveError where PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
+    """Raise LiveError if PyTorch uses the driver's allocator, which has neither memory pools nor a history."""
     if backend(torch) == "cudaMallocAsync":
         raise LiveError(
-            f"PyTorch was to be {wish}, but PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
+            f"PyTorch cannot be {wish}: PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
             "backend:cudaMallocAsync: memory then comes from the CUDA driver, and PyTorch has no memory pools and no "
             f"history for it. Start the program without that setting{instead}"
         )
 
 
 def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
-    """Address of a C function that throws what PyTorch turns into its OutOfMemoryError, or at least a RuntimeError.
+    """Address of a C function whose C++ exception PyTorch turns into OutOfMemoryError, or else into RuntimeError.
 
     Args:
         torch: the module.
-        make: makes such a function of the addresses of OWN_ERROR.
+        make: makes such a function from the addresses of OWN_ERROR.
     """
     try:
         return make(tuple(_address(torch, library, symbol) for library, symbol in OWN_ERROR))
@@ -136,8 +134,8 @@ def thrower(torch: Any, make: Callable[[tuple[int, ...]], int]) -> int:
         return _address(torch, _CPP, _THROWER)
     except (OSError, AttributeError) as error:
         raise LiveError(
-            "PyTorch's allocator was to be replaced, but no libstdc++.so.6 was found, whose exceptions tell it "
-            "that memory has run out: give mechanism='pool'"
+            "PyTorch's allocator cannot be replaced: libstdc++.so.6 was not found, whose exceptions report to PyTorch "
+            "that memory ran out. Give mechanism='pool'"
         ) from error
 
 
@@ -152,13 +150,13 @@ class TorchStreams:
     def __init__(self, torch: Any) -> None:
         self._cuda = torch.cuda
 
-    def record(self, device: int, stream: int) -> Event:
-        """An event behind all that was put into a stream so far."""
+    def record(self, device: int, stream: int) -> StreamEvent:
+        """Record an event behind all work in a stream so far."""
         with self._cuda.device(device):
-            event: Event = self._cuda.Event()
+            event: StreamEvent = self._cuda.Event()
             event.record(self._cuda.ExternalStream(stream, device=device))  # type: ignore[attr-defined]
         return event
 
     def synchronize(self, device: int) -> None:
-        """Wait for everything on a device."""
+        """Wait for all work on a device."""
         self._cuda.synchronize(device)

@@ -1,4 +1,7 @@
-"""How PyTorch's caching allocator cuts its memory: what its history leaves out (c10/cuda/CUDACachingAllocator.cpp)."""
+"""Rules: how PyTorch's caching allocator rounds and splits blocks; its history omits this.
+
+Source: c10/cuda/CUDACachingAllocator.cpp.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +14,12 @@ SMALL: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that sizes depend on.
+    """The settings that block sizes depend on.
 
     Attributes:
-        expandable: segments grow in place; then anything is split that leaves `UNIT` bytes.
-        max_split: blocks of so many bytes and more are never split; None: there is no such size.
-        divisions: how many steps there are between powers of two, from 1 MiB to 32 GiB; empty: sizes are multiples of
-            `UNIT`.
+        expandable: segments grow in place; then every block is split that leaves at least `UNIT` bytes.
+        max_split: blocks of at least so many bytes are never split; None: no such limit.
+        divisions: steps between powers of two, from 1 MiB to 32 GiB; empty: sizes are multiples of `UNIT`.
     """
 
     expandable: bool = False
@@ -26,7 +28,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """The rules in a snapshot's `allocator_settings`; PyTorch's defaults where it has none."""
+        """The rules in a snapshot's `allocator_settings`; PyTorch's defaults if it has none."""
         steps = settings.get("roundup_power2_divisions") or {}
         divisions = (
             tuple(int(steps[key]) for key in sorted(steps, key=int)) if isinstance(steps, Mapping) else ()
@@ -50,7 +52,7 @@ class Rules:
         return -(-requested // step) * step if step else power << 1
 
     def block(self, requested: int, free: int) -> int:
-        """Bytes of the block that serves a request, cut from a free one of `free` bytes; 0: that is not known."""
+        """Bytes of the block that serves a request, cut from a free one of `free` bytes; 0: unknown."""
         rounded = self.round_up(requested)
         rest = free - rounded
         if rest <= 0:

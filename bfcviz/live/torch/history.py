@@ -1,14 +1,14 @@
-"""DeviceHistory: what PyTorch remembers of one device's memory, taken over into an ObservedHeap.
+"""DeviceHistory: PyTorch's memory history of one device, transferred into an ObservedHeap.
 
 ::
 
     history, a ring   [ ... old | read before | new ..... ]                of this reading
     next time         [           ... | new ..... | . . snapshot | newer . . . ]
-    segments                                        ^ the whole state, told with this reading
+    segments                                        ^ the whole state, which comes with this reading
 
-PyTorch copies its history first and then the state, which leaves a `snapshot` entry for the next reading to find. New
-entries are carried out one by one; at that entry the state says whether this was all there was, and what differs is
-mended. Where entries were overwritten unread, all begins anew from the state.
+PyTorch copies its history first and then the state; the latter leaves a `snapshot` entry that the next reading finds.
+New entries are carried out one by one. At the `snapshot` entry the state shows whether entries were missed, and
+differences are corrected. If entries were overwritten unread, the heap is set to the state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,32 +17,32 @@ from pathlib import PureWindowsPath
 from typing import Any, Final
 
 from bfcviz.errors import OutOfMemory, PoolTotals
-from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.shared.observed_heap import ObservedHeap
 from bfcviz.live.torch.blocks import Rules
 from bfcviz.live.torch.segments import Segments, bytes_in_use
 
 Entry = Mapping[str, Any]
 
 _TAIL: Final = 8
-"""Entries that are compared to find where the last reading ended."""
+"""Entries to compare, to find where the last reading ended."""
 
 _OWN: Final = ("/torch/", "\\torch\\", "<frozen ")
-"""Python files like these say little about who wanted the memory."""
+"""Frames of these Python files do not name the caller of interest."""
 
 
 class DeviceHistory:
-    """One device.
+    """The history of one device.
 
     Args:
-        heap: where it is written down.
-        number: of the device.
-        offset_ns: what to add to PyTorch's clock to get the heap's.
+        heap: receives the events.
+        number: number of the device.
+        offset_ns: PyTorch's clock plus this is the heap's clock.
         named: whether allocations get labels.
 
     Attributes:
         lost: readings before which entries were overwritten unread.
-        mended: blocks in which the state differed from what the entries said, the first reading apart.
-        out_of_memory: the last failure, None while there was none.
+        mended: blocks in which the state differed from the entries, except at the first reading.
+        out_of_memory: the last failure; None: there was none.
     """
 
     def __init__(self, heap: ObservedHeap, number: int, offset_ns: int, *, named: bool = True) -> None:
@@ -56,7 +56,7 @@ class DeviceHistory:
         self._rules = Rules()
         self._segments = Segments(heap)
         self._state: Sequence[Entry] | None = None  # of the last reading
-        self._is_ahead = False  # the heap is at that state, which is a little later than what was read
+        self._is_ahead = False  # the heap has that state, which is a little later than the entries read
         self._tail: list[tuple[Any, ...]] = []
         self._seen = 0
         self._labels: dict[tuple[Any, ...], int] = {}
@@ -64,16 +64,16 @@ class DeviceHistory:
 
     @property
     def unmapped(self) -> int:
-        """Bytes that PyTorch unmapped in a part of an expandable segment; they are still drawn, as free."""
+        """Bytes that PyTorch unmapped in parts of expandable segments; they are still drawn, as free."""
         return self._segments.unmapped
 
     def read(self, trace: Sequence[Entry], segments: Sequence[Entry], settings: Mapping[str, Any]) -> None:
-        """Take over what is new in a reading.
+        """Transfer the new entries of a reading.
 
         Args:
             trace: the device's history, the oldest entry first.
-            segments: all of the device's, a little later.
-            settings: the allocator's.
+            segments: all segments of the device, a little later.
+            settings: the allocator's settings.
         """
         self._rules = Rules.of(settings)
         if not self._go_on(trace):
@@ -87,12 +87,12 @@ class DeviceHistory:
         self._seen = len(trace)
 
     def _go_on(self, trace: Sequence[Entry]) -> bool:
-        """Carry out what is new; False where that cannot be told, or some of it is gone."""
+        """Carry out the new entries; False: they cannot be found, or some were overwritten."""
         start = self._find_new(trace)
         if self._state is None or start is None:
             return False
         snapshot = self._find_state(trace, start)
-        if self._is_ahead:  # what came before the state is in it
+        if self._is_ahead:  # the state contains the entries before it
             if snapshot is None:
                 return False
             self._is_ahead, start, snapshot = False, snapshot + 1, None
@@ -105,17 +105,17 @@ class DeviceHistory:
         return True
 
     def _find_state(self, trace: Sequence[Entry], start: int) -> int | None:
-        """The `snapshot` entry of the last state; somebody else's would tell of other bytes in use."""
+        """The `snapshot` entry of the last state; one of other code would show different bytes in use."""
         active = bytes_in_use(self._state or ())
         found = (at for at in range(start, len(trace)) if trace[at]["action"] == "snapshot")
         return next((at for at in found if trace[at]["size"] == active), None)
 
     def _find_new(self, trace: Sequence[Entry]) -> int | None:
-        """Where the entries begin that were not seen yet; None where some are gone."""
+        """The index of the first unread entry; None: some were overwritten."""
         tail = self._tail
         if not tail:
             return 0
-        # A ring that is not full yet has it where it was.
+        # In a ring that is not full yet, it is at the same place.
         for at in chain((self._seen,), range(len(trace), 0, -1)):
             if 0 < at <= len(trace) and _key(trace[at - 1]) == tail[-1]:
                 begin = max(at - len(tail), 0)
@@ -123,7 +123,7 @@ class DeviceHistory:
                     return at
         return None
 
-    # -- one entry after the other ------------------------------------------------------------------------------
+    # -- one entry at a time ------------------------------------------------------------------------------------
 
     def _carry_out(self, entry: Entry) -> None:
         action, address, size = entry["action"], entry.get("addr", 0), entry["size"]
@@ -151,27 +151,27 @@ class DeviceHistory:
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _stream(self, handle: int) -> int:
-        """Streams are numbered as they come, the default one 0."""
+        """The number of a stream, in order of first use; 0: the default stream."""
         if handle == 0:
             return 0
         return self._streams.setdefault(handle, min(len(self._streams) + 1, 0xFFFF))
 
     def _label_of(self, entry: Entry) -> int:
-        """The label of whoever wanted the memory: its own words, or the innermost frame that is not PyTorch's."""
+        """The label of an allocation: its metadata, or the innermost frame outside of PyTorch."""
         frames = entry.get("frames") or []
-        said = entry.get("user_metadata") or ""
-        key = (said, *((frame["filename"], frame["line"], frame["name"]) for frame in frames))
+        metadata = entry.get("user_metadata") or ""
+        key = (metadata, *((frame["filename"], frame["line"], frame["name"]) for frame in frames))
         if key not in self._labels:
-            self._labels[key] = self._intern(said, frames)
+            self._labels[key] = self._intern(metadata, frames)
         return self._labels[key]
 
-    def _intern(self, said: str, frames: Sequence[Entry]) -> int:
-        if not self._named or not (frames or said):
+    def _intern(self, metadata: str, frames: Sequence[Entry]) -> int:
+        if not self._named or not (frames or metadata):
             return 0
         known = [frame for frame in frames if frame["filename"] != "??"]
         python = [frame for frame in known if frame["filename"].endswith((".py", ">"))]
         theirs = [frame for frame in python if not any(part in frame["filename"] for part in _OWN)]
-        name = said or next((_function(frame) for frame in theirs or python or known or frames), "")
+        name = metadata or next((_function(frame) for frame in theirs or python or known or frames), "")
         stack = "\n".join(_words(frame) for frame in known)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
 

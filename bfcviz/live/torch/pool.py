@@ -1,4 +1,4 @@
-"""The memory pool through which PyTorch's own caching allocator gets its segments from us."""
+"""TorchPool: the memory pool by which PyTorch's own caching allocator gets its segments from our heaps."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,21 +8,20 @@ from bfcviz.errors import LiveError
 
 
 class TorchPool:
-    """A MemPool of all devices and threads; PyTorch's own caching allocator asks us for its segments.
+    """A MemPool of all devices and threads; PyTorch's own caching allocator gets its segments from our heaps.
 
-    `torch.cuda.use_mem_pool` would route the calling thread alone, and so not what autograd's threads allocate.
+    `torch.cuda.use_mem_pool` would route only the calling thread, and not the threads of autograd.
     """
 
     def __init__(self, torch: Any, allocator: Any) -> None:
         make = getattr(torch.cuda, "MemPool", None)
         self._api = torch._C  # noqa: SLF001
-        # Before 2.8 it has another name, and a pool's segments come from us for one thread alone.
+        # Before 2.8 it has another name, and a pool serves one thread only.
         self._end: Any = getattr(self._api, "_cuda_endAllocateToPool", None)
         if make is None or self._end is None or not hasattr(self._api, "_cuda_beginAllocateToPool"):
             raise LiveError(
-                f"PyTorch {torch.__version__} has no memory pools to serve it by (since 2.8 it does): give "
-                "mechanism='replace' "
-                "before CUDA is first used, or observe it: observe_torch"
+                f"PyTorch {torch.__version__} has no memory pools for this (since 2.8 it does): give "
+                "mechanism='replace' before the first use of CUDA, or observe it: observe_torch"
             )
         self._torch = torch
         self._make: Callable[[], Any] = partial(make, allocator)
@@ -31,21 +30,21 @@ class TorchPool:
         self._unlocked = _Unlocked(torch)
 
     def begin(self) -> None:
-        """From here on all that is allocated comes from it."""
+        """Allocate everything from the pool from now on."""
         self._unlocked.begin()
         self._open()
 
     def end(self) -> None:
-        """Nothing new does. What PyTorch caches of it goes with torch.cuda.empty_cache(), once no tensor is in it."""
+        """Allocate nothing more from the pool. torch.cuda.empty_cache() frees its cached segments without tensors."""
         self._close()
         self._unlocked.end()
 
     def renew(self) -> None:
-        """Let PyTorch give back all that no tensor uses, and go on with a new pool.
+        """Let PyTorch free all segments without tensors, and continue with a new pool.
 
-        PyTorch gives no segment of a pool back as long as the pool is in use, and puts memory off that
-        `record_stream` was called on. No other thread may allocate meanwhile: PyTorch forgets an empty pool although a
-        thread may be getting a segment for it, as PyTorch's lock is released there, and would crash.
+        PyTorch frees no segment of a pool in use, and defers frees of memory that `record_stream` was called on. No
+        other thread may allocate meanwhile: PyTorch deletes an empty pool even if another thread is allocating a
+        segment for it, because its lock is released there, and would crash.
         """
         new = self._make()
         self._close()
@@ -66,9 +65,9 @@ class TorchPool:
 
 
 class _Unlocked:
-    """Lets PyTorch ask for segments without its own lock, by its setting for that.
+    """Lets PyTorch allocate segments without holding its own lock, by its setting for that.
 
-    A heap that grows may have to wait for Python's lock, and whoever holds that may wait for PyTorch's.
+    A heap that grows may have to wait for the GIL, and the thread that holds the GIL may wait for PyTorch's lock.
     """
 
     _SETTING = "release_lock_on_cudamalloc"
@@ -80,12 +79,12 @@ class _Unlocked:
         self._is_wanted = self._set is not None and self._settings.get(self._SETTING) is False
 
     def begin(self) -> None:
-        self._say("True")
+        self._apply("True")
 
     def end(self) -> None:
-        self._say("False")
+        self._apply("False")
 
-    def _say(self, value: str) -> None:
-        if self._is_wanted:  # what is not named again falls back to its default
+    def _apply(self, value: str) -> None:
+        if self._is_wanted:  # settings that are not repeated fall back to their defaults
             named = self._settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
             self._set(",".join(filter(None, (named, f"{self._SETTING}:{value}"))))

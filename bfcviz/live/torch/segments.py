@@ -1,10 +1,10 @@
-"""Segments: PyTorch's segments and blocks as regions and chunks of an ObservedHeap, and how they are compared."""
+"""Segments: PyTorch's segments and blocks as regions and chunks of an ObservedHeap, and their comparison."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.shared.observed_heap import ObservedHeap
 
 Row = Mapping[str, Any]
 
@@ -17,11 +17,11 @@ class Spans:
 
     @property
     def total(self) -> int:
-        """Bytes in all of them."""
+        """Total bytes of the spans."""
         return sum(stop - start for start, stop in self._spans)
 
     def add(self, start: int, stop: int) -> None:
-        """Put [start, stop) into the set."""
+        """Add [start, stop) to the set."""
         touching = [span for span in self._spans if span[0] <= stop and start <= span[1]]
         apart = [span for span in self._spans if span not in touching]
         low = min([start, *(low for low, _ in touching)])
@@ -29,7 +29,7 @@ class Spans:
         self._spans = sorted([*apart, (low, high)])
 
     def discard(self, start: int, stop: int) -> None:
-        """Take [start, stop) out of the set, where it is in it."""
+        """Remove [start, stop) from the set, as far as it is in it."""
         self._spans = [
             (low, high)
             for first, last in self._spans
@@ -43,22 +43,22 @@ class Spans:
 
 
 class Segments:
-    """What is granted and in use, by address, as the events written so far say.
+    """Grants and blocks in use, by address, according to the events written so far.
 
-    An expandable segment may unmap a part of itself. A region cannot: it stays whole, and the part is counted in
-    `unmapped`, in bytes, until it is mapped again.
+    An expandable segment may unmap a part of itself. A region cannot: it stays whole, and `unmapped` counts the bytes
+    of the part until it is mapped again.
     """
 
     def __init__(self, heap: ObservedHeap) -> None:
         self._heap = heap
         self._granted: dict[int, int] = {}  # start -> stop
         self._starts: list[int] = []  # ascending
-        self._used: dict[int, tuple[int, int]] = {}  # address -> bytes, and bytes asked for
-        self._holes = Spans()  # what is unmapped; in a grant, and in no block
+        self._used: dict[int, tuple[int, int]] = {}  # address -> bytes, and bytes requested
+        self._holes = Spans()  # unmapped parts: in a grant, and in no block
 
     @property
     def unmapped(self) -> int:
-        """See above."""
+        """Unmapped bytes of all grants."""
         return self._holes.total
 
     def allocate(
@@ -67,16 +67,16 @@ class Segments:
         """A block came into use."""
         requested = min(requested, size)
         self._used[address] = size, requested
-        self._holes.discard(address, address + size)  # a block is mapped, whether or not that was told
+        self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
     def free(self, address: int, time: int | None = None) -> None:
-        """A block came back."""
+        """A block was freed."""
         self._used.pop(address, None)
         self._heap.free(address, time)
 
     def grant(self, address: int, size: int, *, grows: bool, time: int | None = None) -> None:
-        """PyTorch got memory; where it `grows`, part of an expandable segment."""
+        """PyTorch allocated memory; `grows`: as part of an expandable segment."""
         self._holes.discard(address, address + size)
         for start, stop in self._not_granted(address, address + size):
             before = self._ending_at(start) if grows else None
@@ -86,7 +86,7 @@ class Segments:
             self._heap.grant(start, stop - start, join=before is not None, time=time)
 
     def release(self, address: int, size: int, time: int | None = None) -> None:
-        """PyTorch gave memory back: a grant, or a part of one."""
+        """PyTorch released memory: a grant, or a part of one."""
         stop = address + size
         grants = self._grants_in(address, stop)
         if not grants:
@@ -102,7 +102,7 @@ class Segments:
     def mend(
         self, segments: Sequence[Row], label_of: Callable[[Row], int], stream_of: Callable[[int], int]
     ) -> int:
-        """Bring it to a state that is known; returns how many blocks and segments differed."""
+        """Change it to a known state; returns how many blocks and segments differed."""
         blocks = {at: (block, segment) for segment in segments for at, block in _blocks_in_use(segment)}
         wrong = [at for at, known in self._used.items() if at not in blocks or known != _sizes(blocks[at][0])]
         for at in wrong:
@@ -124,11 +124,13 @@ class Segments:
         missing = [at for at in blocks if at not in self._used]
         for at in missing:
             block, segment = blocks[at]
-            self.allocate(at, *_sizes(block), label_of(_who(block)), stream_of(segment["stream"]), None)
+            self.allocate(
+                at, *_sizes(block), label_of(_with_frames(block)), stream_of(segment["stream"]), None
+            )
         return len(set(wrong) | set(missing)) + len(gone) + len(new)
 
     def _not_in(self, spans: Sequence[tuple[int, int]]) -> Spans:
-        """What is granted and lies in none of these, which are disjoint and ascend."""
+        """The granted addresses outside of these spans, which are disjoint and ascending."""
         found = []
         for first in self._starts:
             start, stop = first, self._granted[first]
@@ -141,7 +143,7 @@ class Segments:
         return Spans(found)
 
     def _grants_in(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The grants that have a part in [start, stop)."""
+        """The grants that overlap [start, stop)."""
         first = max(bisect_right(self._starts, start) - 1, 0)
         found = [(at, self._granted[at]) for at in self._starts[first : bisect_left(self._starts, stop)]]
         return [(low, high) for low, high in found if high > start]
@@ -153,9 +155,8 @@ class Segments:
     def _not_granted(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The parts of [start, stop) that lie in no grant."""
         parts = []
-        for known in self._starts[
-            max(bisect_right(self._starts, start) - 1, 0) : bisect_left(self._starts, stop)
-        ]:
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        for known in self._starts[first : bisect_left(self._starts, stop)]:
             if known > start:
                 parts.append((start, known))
             start = max(start, self._granted[known])
@@ -163,7 +164,7 @@ class Segments:
 
 
 def bytes_in_use(segments: Sequence[Row]) -> int:
-    """Bytes of all blocks in use, those that wait for another stream included."""
+    """Bytes of all blocks in use, including those that wait for another stream."""
     return sum(int(block["size"]) for segment in segments for _, block in _blocks_in_use(segment))
 
 
@@ -179,8 +180,8 @@ def _sizes(block: Row) -> tuple[int, int]:
     return block["size"], min(block.get("requested_size", block["size"]), block["size"])
 
 
-def _who(block: Row) -> Row:
-    """A block with the frames of whoever wanted it, wherever this version of PyTorch keeps them."""
+def _with_frames(block: Row) -> Row:
+    """The part of a block that has the frames of its allocation; versions of PyTorch differ."""
     history = block.get("history")
     return block if "frames" in block or not history else history[0]
 

@@ -1,4 +1,17 @@
-"""TorchServed: PyTorch's CUDA memory comes from instrumented heaps."""
+"""serve_torch: PyTorch's CUDA memory on instrumented heaps.
+
+Mechanism `pool`: a memory pool, which can begin at any time. PyTorch's caching allocator stays in between, so chunks
+are its segments of 2 MiB and more. PyTorch frees no segment while a pool is in use, also not in
+`torch.cuda.empty_cache()`, and does not reuse memory that `record_stream` was called on. `empty_cache()` of what
+`serve_torch` returns frees both: it ends the pool and begins another. When memory runs out PyTorch raises its
+OutOfMemoryError.
+
+Mechanism `replace`: the heaps replace PyTorch's allocator and record every tensor. This must begin before the first use
+of CUDA and stays until the process ends. CUDA graphs must not be captured, because a heap cannot keep the memory that
+they used. `record_stream` defers frees by events. When memory runs out torch.OutOfMemoryError is raised, too: PyTorch
+would take a NULL for an address, so C code throws a C++ exception through it. A PyTorch built differently from its
+wheels raises a RuntimeError.
+"""
 
 import atexit
 from collections.abc import Iterator
@@ -6,38 +19,44 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, cast
 
 from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.allocator.sub_allocators.cuda.choice import Memory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.shared.deferred_frees import Keeper
+from bfcviz.live.shared.compiled import require_compiled
+from bfcviz.live.shared.deferred_frees import DeferredFrees
 from bfcviz.live.shared.headroom import Share
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.observed_heap import log_and_labels
+from bfcviz.live.shared.served_heap import OPTIONS
 from bfcviz.live.torch import api
-from bfcviz.live.torch.heaps import SPARE, DeviceMemory, Heaps, TorchHeap
-from bfcviz.live.torch.lanes import Lanes
+from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap
 from bfcviz.live.torch.pool import TorchPool
 from bfcviz.live.torch.sharing import refuse_to_share
+from bfcviz.live.torch.stream_table import StreamTable
 from bfcviz.units import format_bytes
 
 Mechanism = Literal["pool", "replace"]
 
-_SAYS: Final = {
-    "pool": "PyTorch is served by bfcviz through a memory pool: its own caching allocator stays, and every segment it "
-    "asks for is a chunk of bfcviz's heap; tensors are inside those. PyTorch keeps a pool's segments: in the with "
-    "torch.cuda.empty_cache() gives nothing back, and memory that record_stream was called on is not used again. "
-    "empty_cache() of this object gives both back",
-    "replace": "PyTorch is served by bfcviz's heap in place of its own allocator, every tensor from a chunk of its "
-    "own, until the process ends: PyTorch swaps no allocator in use. It has no memory statistics and snapshots then: "
+_DESCRIPTIONS: Final = {
+    "pool": "PyTorch is served by bfcviz through a memory pool: its own caching allocator stays, and each of its "
+    "segments is a chunk of bfcviz's heap, with tensors inside. PyTorch keeps a pool's segments: within the with "
+    "torch.cuda.empty_cache() frees nothing, and memory that record_stream was called on is not reused. "
+    "empty_cache() of this object frees both",
+    "replace": "PyTorch is served by bfcviz's heap instead of its own allocator, each tensor in its own chunk, until "
+    "the process ends: PyTorch cannot change an allocator in use. PyTorch then has no memory statistics and snapshots: "
     "use memory_allocated() and memory_reserved() of this object",
 }
 
 
 class TorchServed(HeapProvider):
-    """What `serve_torch` returns; serves for the length of a `with`, all threads and devices.
+    """What `serve_torch` returns; serves all threads and devices within a `with`.
 
     Attributes:
         way: `serve`.
-        labels: where names are interned.
+        labels: the table of names.
     """
 
     way = "serve"
@@ -57,38 +76,38 @@ class TorchServed(HeapProvider):
         self.labels = capture.labels
         self._capture = capture
         self._mechanism = mechanism
-        self._lanes = Lanes(next(TorchServed._numbers), capture.use())
-        self._heaps = Heaps(self._lanes, share, log, capture.labels, options, memory)
+        self._table = StreamTable(next(TorchServed._numbers), capture.use())
+        self._heaps = Heaps(self._table, share, log, capture.labels, options, memory)
         self._torch: Any = None
-        self._keeper: Keeper | None = None
+        self._deferred: DeferredFrees | None = None
         self._pool: TorchPool | None = None
         self._failures = 0
 
     @property
-    def says(self) -> str:
-        """Which way, and what that means."""
-        return _SAYS[self._mechanism]
+    def description(self) -> str:
+        """The way, and what it means."""
+        return _DESCRIPTIONS[self._mechanism]
 
     @property
     def heaps(self) -> list[TorchHeap]:
-        """A heap for each stream that came; more may come. The log that was given is the first one's."""
+        """A heap for each stream used so far; more may come. The first one writes to the log that was given."""
         return self._heaps.in_use()
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """The numbers behind the last request that failed; the heap may have changed since."""
+        """The numbers of the last failed request; the heap may have changed since."""
         return self._heaps.out_of_memory()
 
     def settle(self) -> None:
-        """Carry out the frees that need not wait for other streams any more."""
-        if self._keeper is not None:
-            self._keeper.let_go(0, 0, 0)
+        """Carry out the deferred frees whose streams are done."""
+        if self._deferred is not None:
+            self._deferred.free_ready(0, 0, 0)
 
     def empty_cache(self) -> None:
-        """Give what no tensor uses back to the heaps, and their wholly free regions to the device.
+        """Free the segments without tensors, and release the heaps' wholly free regions to the device.
 
-        In the `with` of a pool torch.cuda.empty_cache() gives nothing back; this ends the pool and begins another. Call
-        it while no other thread allocates CUDA memory and no graph is captured: PyTorch does not survive that.
+        Within a pool torch.cuda.empty_cache() frees nothing; this ends the pool and begins another. Call it while no
+        other thread allocates CUDA memory and no graph is captured: otherwise PyTorch crashes.
         """
         if self._pool is not None:
             self._pool.renew()
@@ -98,13 +117,13 @@ class TorchServed(HeapProvider):
         self._heaps.trim_all()
 
     def memory_allocated(self, device: int | None = None) -> int:
-        """Bytes that tensors have of a device, by default of the current one; like torch.cuda.memory_allocated()."""
+        """Bytes of tensors on a device, default: the current one; like torch.cuda.memory_allocated()."""
         if self._mechanism == "pool" and self._torch is not None:
             return int(self._torch.cuda.memory_allocated(device))
         return sum(heap.stats().bytes_in_use for heap in self._heaps_of(device))
 
     def memory_reserved(self, device: int | None = None) -> int:
-        """Bytes that the heaps have of a device, by default of the current one, in use or free."""
+        """Bytes of the heaps on a device, in use or free; default: the current device."""
         return sum(heap.stats().pool_bytes for heap in self._heaps_of(device))
 
     def _heaps_of(self, device: int | None) -> list[TorchHeap]:
@@ -113,11 +132,13 @@ class TorchServed(HeapProvider):
         return self._heaps.of(device)
 
     def _refuse_second(self) -> None:
-        if TorchServed._replaced is not self:  # one that replaced the allocator may be entered within itself
+        if (
+            TorchServed._replaced is not self
+        ):  # after `replace`, the same object may be entered again inside itself
             super()._refuse_second()
         if TorchServed._replaced not in (None, self):
             raise LiveError(
-                "PyTorch's allocator was replaced in this process before, and stays so: enter that service again"
+                "PyTorch's allocator was replaced before, until this process ends: enter the same object again"
             )
 
     def _start(self) -> None:
@@ -133,31 +154,31 @@ class TorchServed(HeapProvider):
         if self._pool is not None:
             self._pool.end()
             self._pool = None
-            self._lanes.stop(self._keeper)
+            self._table.stop(self._deferred)
         try:
             self.settle()
         except RuntimeError:
-            if error is None:  # else it is the GPU's answer to everything since that one
+            if error is None:  # otherwise the GPU repeats the first error
                 raise
         for note in notes:
             cast("RuntimeError", error).add_note(f"bfcviz, {note}")
 
     def _notes(self) -> list[str]:
-        """What is to be said of a failure."""
+        """Notes to add to an error when memory ran out."""
         notes = [f"of the heap PyTorch was served from: {self.out_of_memory}"]
         cached = 0 if self._pool is None else self._heaps.requested_in_use() - self._allocated_by_pytorch()
         if cached > 0:
             notes.append(
                 f"of PyTorch's cache: {format_bytes(cached)} of the heaps are in segments without tensors, or wait for "
-                "other streams; empty_cache() of what serve_torch returned gives them back"
+                "other streams; empty_cache() of what serve_torch returned frees them"
             )
-        return notes + [f"of where its memory comes from: {cause}" for cause in self._heaps.errors()]
+        return notes + [f"of the source of its memory: {cause}" for cause in self._heaps.errors()]
 
     def _allocated_by_pytorch(self) -> int:
         cuda = self._torch.cuda
         return sum(int(cuda.memory_allocated(device)) for device in range(cuda.device_count()))
 
-    # -- how it begins ------------------------------------------------------------------------------------------
+    # -- start -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         torch = self._torch
@@ -165,18 +186,20 @@ class TorchServed(HeapProvider):
             self._heaps.budget(device)
         throws = 0
         if self._mechanism == "replace":
-            throws = api.thrower(torch, self._lanes.thrower)
+            throws = api.thrower(torch, self._table.thrower)
         else:
             api.refuse_async(
                 torch, "served by a pool", ", or give mechanism='replace' before CUDA is first used"
             )
             torch.cuda.init()
-        allocator = api.allocator_of(torch, self._lanes.functions())
-        atexit.unregister(self._lanes.end)
-        atexit.register(self._lanes.end)
+        allocator = api.allocator_of(torch, self._table.functions())
+        atexit.unregister(self._table.end)
+        atexit.register(self._table.end)
         refuse_to_share(torch, Heaps.contain)
-        if is_new := self._keeper is None:
-            self._keeper = Keeper(self._lanes, self._heaps.add, api.TorchStreams(torch), self._heaps.trim)
+        if is_new := self._deferred is None:
+            self._deferred = DeferredFrees(
+                self._table, self._heaps.add, api.TorchStreams(torch), self._heaps.trim
+            )
         if self._mechanism == "replace":
             self._replace(allocator, throws)
         if is_new:
@@ -186,16 +209,84 @@ class TorchServed(HeapProvider):
                     self._heaps.add(device)
         if self._mechanism == "pool":
             pool = TorchPool(torch, allocator)
-            self._lanes.serve(throws, self._keeper)
+            self._table.serve(throws, self._deferred)
             pool.begin()
             self._pool = pool
 
     def _replace(self, allocator: Any, throws: int) -> None:
-        """From here on PyTorch may ask, whatever else goes wrong; a NULL it would take for an address."""
-        self._lanes.serve(throws, self._keeper)
+        """Serve first, then replace: PyTorch may allocate at once, and would take a NULL for an address."""
+        self._table.serve(throws, self._deferred)
         try:
             api.replace(self._torch, allocator)
         except BaseException:
-            self._lanes.stop(self._keeper)
+            self._table.stop(self._deferred)
             raise
         TorchServed._replaced = self
+
+
+def serve_torch(
+    limit: int | str | None = None,
+    *,
+    log: EventLog | Recording | None = None,
+    labels: Labels | None = None,
+    mechanism: Mechanism = "pool",
+    fraction: float | None = None,
+    headroom: int | str | None = None,
+    memory: Memory = "device",
+    capture: Literal["nothing", "label"] = "label",
+    options: AllocatorOptions = OPTIONS,
+) -> TorchServed:
+    """Allocate PyTorch's CUDA memory from instrumented heaps, one per stream, within a `with`.
+
+    ::
+
+        with serve_torch(log=recording) as served:
+            train()
+
+    Args:
+        limit: of each device's heaps together, in bytes or as text. Default: what is free, less TensorFlow's reserve
+            for CUDA's libraries and kernels (`shared.headroom`).
+        log: receives the events of the first stream's heap; a recording includes its labels. Default, and for the heaps
+            of further streams: a ring in memory.
+        labels: interns the names of `labels.label`.
+        mechanism: `pool`, or `replace`; see above.
+        fraction: the limit as a share of the device's total memory; give at most one of the three.
+        headroom: bytes, or text, of the free memory to leave free.
+        memory: `device`, `managed`, which may exceed the device, or `virtual`, whose regions grow in place.
+        capture: what is recorded with each allocation: `nothing`, or the current `label`.
+        options: the options of the heaps.
+
+    Raises:
+        ValueError: a text is not a size.
+        InvalidRequest: the mechanism or memory is unknown, or the memory is `async`, which belongs to one stream.
+        LiveError: bfcviz is not compiled; stacks are requested, which PyTorch's functions cannot read; on entering:
+            PyTorch is not installed, sees no GPU, has less than the limit, or cannot be served by this mechanism now.
+    """
+    require_compiled("Serving PyTorch")
+    _check(mechanism, memory)
+    share = _share(limit, fraction, headroom)
+    log, labels = log_and_labels(log, labels)
+    captured = Capture(labels, capture)
+    if captured.walker is not None:
+        raise LiveError(
+            "PyTorch cannot be served with Python stacks: it allocates without the GIL, where no stack can be read. "
+            "Give capture='label', or observe it: observe_torch"
+        )
+    return TorchServed(share, mechanism, log, captured, options, GpuMemory(memory))
+
+
+def _check(mechanism: str, memory: str) -> None:
+    if mechanism not in ("pool", "replace"):
+        raise InvalidRequest(f"mechanism={mechanism!r} was given to serve PyTorch; give 'pool' or 'replace'")
+    if memory not in ("device", "managed", "virtual"):
+        raise InvalidRequest(
+            f"memory={memory!r} was given to serve PyTorch; give 'device', 'managed' or 'virtual'. A heap is made "
+            "before its stream is known, and 'async' memory belongs to one stream"
+        )
+
+
+def _share(limit: int | str | None, fraction: float | None, headroom: int | str | None) -> Share:
+    share = Share.parse(limit, fraction, headroom)
+    if share.limit is not None and not 1 <= share.limit <= 1 << 62:
+        raise InvalidRequest(f"a limit of {share.limit} bytes was given; give one from 1 to 2^62")
+    return share

@@ -1,7 +1,7 @@
-"""Sharing a served tensor with another process is refused: the other process would read wrong addresses.
+"""Refuse to share a served tensor with another process: that process would read wrong addresses.
 
-torch.multiprocessing sends a handle of CUDA's for the memory a segment begins in, and the tensor's offset from the
-segment's start. CUDA's handle means the whole allocation, which is our region, with many segments in it.
+torch.multiprocessing sends a CUDA handle for the memory where the segment starts, and the tensor's offset from the
+segment's start. CUDA's handle stands for the whole allocation: our region, which contains many segments.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from bfcviz.errors import LiveError
 
 
 def refuse_to_share(torch: Any, is_served: Callable[[int], bool]) -> None:
-    """Let PyTorch raise LiveError where served memory is about to be shared; for good, as tensors outlive a `with`.
+    """Make PyTorch raise LiveError when served memory is shared; until the process ends, as tensors outlive a `with`.
 
     Args:
         torch: the module.
-        is_served: whether an address is in memory of ours.
+        is_served: whether an address is in a heap of ours.
     """
     storage = getattr(torch, "UntypedStorage", None)
     share = getattr(storage, "_share_cuda_", None)
@@ -28,9 +28,9 @@ def refuse_to_share(torch: Any, is_served: Callable[[int], bool]) -> None:
         address = self.data_ptr()
         if is_served(address):
             raise LiveError(
-                f"a CUDA tensor at 0x{address:x} was to be shared with another process, but bfcviz serves its memory: "
-                "CUDA shares whole allocations, and the other process would read the wrong addresses. Send a copy "
-                "(tensor.cpu()), or watch PyTorch without serving it: observe_torch"
+                f"a CUDA tensor at 0x{address:x} cannot be shared with another process, because bfcviz serves its "
+                "memory: CUDA shares whole allocations, and the other process would read the wrong addresses. Send a "
+                "copy (tensor.cpu()), or watch PyTorch without serving it: observe_torch"
             )
         return share(self, *arguments, **options)
 

@@ -1,6 +1,6 @@
 /* Throws PyTorch's c10::OutOfMemoryError from C, which becomes torch.OutOfMemoryError in Python.
 
-   No library exports a function for that. This does what a C++ compiler makes of
+   No library exports a function for that. This does what a C++ compiler generates for
    `throw c10::OutOfMemoryError(...)`, by the rules of the Itanium C++ ABI: memory for the exception, the
    constructor of its base c10::Error (it has none of its own, and no members), the table of its virtual
    functions, the throw. */
@@ -14,7 +14,7 @@ typedef struct bfc_source_location { /* c10::SourceLocation */
     uint32_t line;
 } bfc_source_location;
 
-/* What that takes: torch_api.OWN_ERROR names the symbols, in this order. */
+/* The functions that it calls: api.OWN_ERROR names the symbols, in this order. */
 typedef struct bfc_cpp {
     void *(*allocate)(size_t);                               /* __cxa_allocate_exception */
     void (*raise)(void *, void *, void (*)(void *));         /* __cxa_throw */
@@ -39,7 +39,7 @@ static inline void bfc_throw_out_of_memory(const char *text) {
     bfc_cpp_functions.raise(error, bfc_cpp_functions.table[1], (void (*)(void *))bfc_cpp_functions.table[2]);
 }
 
-/* The function above, with what it takes from here on. */
+/* The function above; it calls these functions from now on. */
 static inline bfc_thrower bfc_out_of_memory_thrower(bfc_cpp functions) {
     bfc_cpp_functions = functions;
     return bfc_throw_out_of_memory;

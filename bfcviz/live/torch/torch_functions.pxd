@@ -20,19 +20,19 @@ cdef extern from "bfcviz/live/torch/torch_functions.h":
     void *bfc_torch_alloc(Py_ssize_t, int, void *) nogil
     void bfc_torch_free(void *, size_t, int, void *) nogil
     void bfc_torch_record(void *, void *) nogil
-    void bfc_lane_give_back(void *, int, void *) nogil
-    int bfc_lane_add(const Hooks *, object, int, u32, u32)
-    void bfc_lanes_serve(u32, Thrower, object)
-    list lanes_of "bfc_lanes_of"(u32)
-    void count "bfc_lanes_count"(int noted, int held)
-    void end "bfc_lanes_end"()
+    void bfc_torch_heap_give_back(void *, int, void *) nogil
+    int bfc_torch_heap_add(const Hooks *, object, int, u32, u32)
+    void bfc_torch_heaps_serve(u32, Thrower, object)
+    list heaps_of "bfc_torch_heaps_of"(u32)
+    void count "bfc_torch_heaps_count"(int noted, int held)
+    void end "bfc_torch_heaps_end"()
 
 cdef inline tuple functions():
     return <size_t>&bfc_torch_alloc, <size_t>&bfc_torch_free, <size_t>&bfc_torch_record
 
 cdef inline int add(object allocator, int device, u32 service, u32 labels) except -1:
     hooks = allocator.hooks()
-    if bfc_lane_add(unpack(hooks), allocator, device, service, labels):
+    if bfc_torch_heap_add(unpack(hooks), allocator, device, service, labels):
         raise MemoryError()
     return 0
 
@@ -47,9 +47,9 @@ cdef inline size_t thrower(tuple parts) except 0:
     cpp.table = <void **><size_t>table
     return <size_t>bfc_out_of_memory_thrower(cpp)
 
-cdef inline void serve(u32 service, size_t thrower, object keeper):
-    bfc_lanes_serve(service, <Thrower>thrower, keeper)
+cdef inline void serve(u32 service, size_t thrower, object deferred):
+    bfc_torch_heaps_serve(service, <Thrower>thrower, deferred)
 
 cdef inline void give_back(size_t pointer, int device, size_t stream) noexcept:
     with nogil:
-        bfc_lane_give_back(<void *>pointer, device, <void *>stream)
+        bfc_torch_heap_give_back(<void *>pointer, device, <void *>stream)

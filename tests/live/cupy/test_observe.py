@@ -12,7 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.live.capture.labels import label
-from bfcviz.live.cupy.serve import observe_cupy
+from bfcviz.live.cupy.observe import observe_cupy
 
 pytestmark = needs_cupy
 __all__ = ["gpu"]
@@ -132,13 +132,13 @@ def test_what_it_cannot_know_is_counted(gpu):
         pool.grant(BASE, 2 * MIB)  # so the pool gave the first one back
     doubts = source.heaps[0].inconsistencies
     assert (doubts.unknown_frees, doubts.unseen_releases) == (1, 1)
-    assert "not seen" in source.says
+    assert "not recorded" in source.description
 
 
 def test_an_allocator_that_is_no_pool_is_told_of(gpu):
-    assert "no method of a memory pool" not in observed().says
+    assert "not a memory pool" not in observed().description
     with cupy.cuda.using_allocator(lambda size: None):
-        assert "no method of a memory pool" in observed().says
+        assert "not a memory pool" in observed().description
 
 
 def test_each_device_has_its_own(gpu):

@@ -84,7 +84,7 @@ def test_it_can_be_entered_again_and_goes_on_with_the_same_heap(gpu):
     assert in_use(source) == [0]
 
 
-def test_somebody_elses_allocator_is_left_in_place(gpu):
+def test_an_allocator_of_other_code_is_left_in_place(gpu):
     before = cupy.cuda.get_allocator()
 
     def other(size):
@@ -96,7 +96,7 @@ def test_somebody_elses_allocator_is_left_in_place(gpu):
     cupy.cuda.set_allocator(before)
 
 
-def test_whoever_kept_our_allocator_is_passed_on_to_what_was_there_before(gpu):
+def test_after_the_with_our_allocator_passes_requests_to_the_previous_one(gpu):
     asked = []
 
     def before(size):
@@ -300,12 +300,12 @@ def test_a_limit_above_the_device_is_refused(gpu):
         served("65MiB")
     with pytest.raises(InvalidRequest, match="a limit of 0 bytes was given"):
         served(0)
-    with pytest.raises(LiveError, match="memory='pinned' was asked for; choose one of device, managed"):
+    with pytest.raises(LiveError, match=r"'pinned' .* device, managed"):
         served(memory="pinned")
     assert served("1GiB", memory="managed").heaps
 
 
-def test_an_error_of_the_driver_reaches_whoever_asked(gpu):
+def test_an_error_of_the_driver_reaches_the_caller(gpu):
     class Broken(PythonSubAllocator):
         def allocate(self, alignment, num_bytes):
             raise OSError("the driver is gone")

@@ -20,7 +20,7 @@ from heaps import new_heap
 asked = {}
 class Source(HeapProvider):
     way, title = "observe", "stand-in"
-    heaps = says = out_of_memory = None
+    heaps = description = out_of_memory = None
     def __init__(self, log=None, **options):
         asked.update(options)
         self.heaps = [new_heap(log=log.log, labels=log.labels), new_heap()]
@@ -28,7 +28,9 @@ class Source(HeapProvider):
     def _stop(self, error): self.heaps[0].mark("exit"); print("exited")
 def broken(**options): raise LiveError("no GPU")
 def stand_in(framework, **functions):
-    sys.modules["bfcviz.live." + framework] = types.SimpleNamespace(**functions)
+    for name, function in functions.items():
+        module = types.SimpleNamespace(**{name: function})
+        sys.modules["bfcviz.live." + framework + "." + name.split("_")[0]] = module
 """
 
 

@@ -13,13 +13,14 @@ from processes import run_code
 import bfcviz
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
 from bfcviz.live.numpy import api
 from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.live.rmm import entry as live_rmm
-from bfcviz.live.rmm.entry import serve_rmm
+from bfcviz.live.rmm import serve as rmm_serve
+from bfcviz.live.rmm.serve import serve_rmm
 from bfcviz.live.shared import compiled
-from bfcviz.live.torch.entry import serve_torch
+from bfcviz.live.torch.serve import serve_torch
 
 __all__ = ["gpu"]
 
@@ -72,7 +73,7 @@ def test_rmm_is_served_without_stacks(monkeypatch):
     rmm.put(monkeypatch)
     monkeypatch.setattr(driver, "load", lambda: driver.Driver(FakeCuda(devices=2)))
     monkeypatch.setattr(
-        live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
+        rmm_serve, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
     )
     before = dict(rmm.resources)
     with pytest.raises(LiveError, match=f"Recording Python stacks {REFUSED}"):

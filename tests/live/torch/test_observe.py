@@ -14,15 +14,15 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.observed.heap import ObservedHeap
+from bfcviz.live.shared.observed_heap import ObservedHeap
 from bfcviz.live.torch.blocks import Rules
-from bfcviz.live.torch.entry import observe_torch
 from bfcviz.live.torch.history import DeviceHistory
+from bfcviz.live.torch.observe import observe_torch
 from bfcviz.live.torch.segments import bytes_in_use
 
 MIB = 1 << 20
 REAL = [
-    ("torch_cs336_ctx128_fullstep", 0),  # begins in the midst, 430 segments go back
+    ("torch_cs336_ctx128_fullstep", 0),  # begins during a step, 430 segments are released
     ("torch_octree_nca_67k", 0),
     ("torch_code_location_2.6M", 0),  # expandable segments
     ("torch_code_location_2.6M", 1),  # which give some back, and still run out of memory
@@ -347,7 +347,7 @@ def test_it_observes_from_the_state_it_finds(torch):
     own = {"filename": "??", "name": "c10", "line": 0}
     frames = [own, {"filename": "/home/me/train.py", "name": "step", "line": 9}]
     old, first = entry("alloc", 0, 512), entry("snapshot", size=512, time_us=6)
-    theirs = entry("snapshot", size=99, time_us=5)  # somebody else's
+    theirs = entry("snapshot", size=99, time_us=5)  # of other code
     new = entry("alloc", 512, 1024, frames=frames, time_us=7)
     torch.snapshots = [
         shown(old, blocks=[512]),
@@ -364,7 +364,7 @@ def test_it_observes_from_the_state_it_finds(torch):
     assert torch.history is None
     label = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
     assert label == ("step (train.py)", {"stack": "step (/home/me/train.py:9)"})
-    assert "keeps its own allocator" in source.says
+    assert "PyTorch is observed" in source.description
     assert source.out_of_memory is None
     assert (source.devices[0].lost, source.devices[0].mended) == (0, 0)
 
@@ -412,7 +412,7 @@ def test_entered_twice_it_refuses_and_goes_on(torch):
     assert torch.history is None
 
 
-def test_a_history_that_somebody_keeps_goes_on(torch):
+def test_a_history_of_other_code_continues(torch):
     torch.history = {"theirs": True}
     with observe_torch(every_s=1000):
         assert torch.history == {"theirs": True}
@@ -441,8 +441,8 @@ def test_the_devices_that_are_named_are_observed(torch):
     torch.devices, torch.device = 4, 3
     with observe_torch(every_s=1000, devices=[1, 3, 1]) as source:
         assert [heap.name for heap in source.heaps] == ["torch cuda:3", "torch cuda:1"]
-    for devices, says in (([4], "device 4 was to be observed; there are 4"), ([], "no device was named")):
-        with pytest.raises(InvalidRequest, match=says):
+    for devices, facts in (([4], "device 4 .* 4, counted from 0"), ([], "no device .* 4, counted from 0")):
+        with pytest.raises(InvalidRequest, match=facts):
             observe_torch(devices=devices).__enter__()
         assert torch.history is None
 
@@ -455,7 +455,7 @@ def test_what_was_lost_is_said(torch):
     ]
     with observe_torch(every_s=1000) as source:
         source.settle()
-    assert "1 times entries were overwritten before they were read" in source.says
+    assert "overwritten" in source.description
     assert [size for _, size, _ in chunks(source.heaps[0])] == [1024]
 
 
@@ -464,13 +464,13 @@ def test_the_thread_reads_by_itself_and_its_end_is_said(torch):
     source = observe_torch(every_s=0.001)
     with pytest.raises(RuntimeError, match="the driver is gone"), source:  # noqa: PT012
         source._polling._periodic.thread.join()
-        assert "It ended early: the driver is gone" in source.says
+        assert "It ended early: the driver is gone" in source.description
     assert torch.history is None
 
 
 def test_what_cannot_be_observed_is_refused(torch):
     torch.current_allocator = object()
-    with pytest.raises(LiveError, match="its allocator tells no history: it has been replaced"):
+    with pytest.raises(LiveError, match=r"history.* replaced"):
         observe_torch().__enter__()
     torch.current_allocator, torch.backend = None, "cudaMallocAsync"
     with pytest.raises(LiveError, match="backend:cudaMallocAsync"):

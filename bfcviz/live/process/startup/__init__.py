@@ -1,4 +1,4 @@
-"""A folder that `bfcviz record` puts on PYTHONPATH: Python runs the `sitecustomize` in it as it begins.
+"""A folder that `bfcviz record` puts on PYTHONPATH: Python runs its `sitecustomize` at startup.
 
-Never imported as a package: what lies here must run in a Python that has no bfcviz.
+It is not imported as a package then: the code here must run in a Python without bfcviz.
 """

@@ -1,8 +1,8 @@
-"""Run by every Python that `bfcviz record` starts, before the program: recording begins when NumPy was imported.
+"""Every Python that `bfcviz record` starts runs this first: it begins to record after the framework's import.
 
-Not before: a program may set what NumPy reads as it is imported, and one that never imports it is left alone. Whatever
-goes wrong here is told to `bfcviz record`, and the program runs as it would without. Only the standard library is
-used, for this Python may lack bfcviz.
+Not before: a program may set variables that the framework reads on import, and a program that never imports it stays
+unchanged. Errors here are reported to `bfcviz record`, and the program runs as it would without. This uses only the
+standard library, because this Python may lack bfcviz.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  cheaper than importing pathlib
 ORDER = "BFCVIZ_RECORD"
 LOST = ".lost"
-"""Ends the name of a file that stands for a word which could not be written."""
+"""The suffix of an empty file that stands for a report which could not be written."""
 
 UNWRITTEN = "unwritten"
-"""The fact that a recording could not be written, where all else went well."""
+"""The fact that a recording could not be written, without other errors."""
 
 
 def tell(order: dict[str, Any], fact: str, why: str = "") -> None:
-    """Leave word with `bfcviz record`, if it is still there."""
+    """Report a fact to `bfcviz record`."""
     line = json.dumps({"fact": fact, "python": sys.executable, "why": why}) + "\n"
     place = os.path.join(order["told"], str(os.getpid()))  # noqa: PTH118
     try:
         with open(place, "a", encoding="utf-8") as file:  # noqa: PTH123
             file.write(line)
-    except OSError:  # a full disk still takes an empty file, which says that there was more to say
+    except OSError:  # a full disk still takes an empty file, which stands for the lost report
         try:  # noqa: SIM105  contextlib need not be imported here
             open(place + LOST, "a").close()  # noqa: PTH123
         except OSError:
@@ -44,7 +44,7 @@ def tell(order: dict[str, Any], fact: str, why: str = "") -> None:
 
 
 def wanted(order: dict[str, Any]) -> str:
-    """The module after whose import recording begins."""
+    """The module whose import starts the recording."""
     if order["framework"]:
         return str(order["framework"])
     has_gpu = os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")  # noqa: PTH110
@@ -54,14 +54,14 @@ def wanted(order: dict[str, Any]) -> str:
     return "numpy"
 
 
-def borrowed(home: str) -> Any:
+def import_record(home: str) -> Any:
     """bfcviz.live.process.record, from this Python or, where it has none, from the one that `bfcviz record` runs in."""
-    if sys.version_info < (3, 11):  # noqa: UP036  it is a stranger's Python
+    if sys.version_info < (3, 11):  # noqa: UP036  the program may run in an older Python
         raise ImportError("bfcviz needs Python 3.11 or later, this is {}.{}".format(*sys.version_info))
     path = list(sys.path)
     sys.path.append(home)
     try:
-        return importlib.import_module("bfcviz.live.process.record")  # only now: it imports NumPy
+        return importlib.import_module("bfcviz.live.process.record")  # only here: it imports NumPy
     finally:
         sys.path[:] = path
 
@@ -70,23 +70,23 @@ def begin(order: dict[str, Any], framework: str) -> None:
     """Record this process from now on."""
     tell(order, "imported")
     try:
-        is_mine = borrowed(order["home"]).begin(order, framework)
-    except Exception as error:  # noqa: BLE001  the program must not notice
+        is_mine = import_record(order["home"]).begin(order, framework)
+    except Exception as error:  # noqa: BLE001  the program must not fail
         is_of_disk = isinstance(error, OSError) or type(error).__name__ == "FileError"
         tell(order, UNWRITTEN if is_of_disk else "unable", f"{type(error).__name__}: {error}")
     else:
         tell(order, "recorded" if is_mine else "other")
 
 
-class Awaiting:
-    """Stands first among Python's finders, until the module was imported; then calls `then`, once."""
+class ImportHook:
+    """The first of Python's finders until the module is imported; then calls `then`, once."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self.name = name
         self.then = then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec that others find, with a loader that says when it is done."""
+        """The spec that the other finders find, with a loader that reports when it is done."""
         if name != self.name:
             return None
         for finder in sys.meta_path:
@@ -94,19 +94,19 @@ class Awaiting:
             spec: ModuleSpec | None = find and find(name, path, target)
             if spec:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, self.done)  # type: ignore[assignment]
+                    spec.loader = NotifyingLoader(spec.loader, self.done)  # type: ignore[assignment]
                 return spec
         return None
 
     def done(self) -> None:
-        """The module is there."""
+        """The module is imported."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
             self.then()
 
 
-class Loader:
-    """Another loader, whose place it leaves to that one before any of the module's code can look."""
+class NotifyingLoader:
+    """Wraps a loader; restores that loader in the module before the module's code runs."""
 
     def __init__(self, loader: Any, done: Callable[[], None]) -> None:
         self._loader = loader
@@ -116,7 +116,7 @@ class Loader:
         return getattr(self._loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill the module, and say so."""
+        """Run the module, then report it."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -124,8 +124,8 @@ class Loader:
         self._done()
 
 
-def give_way() -> None:
-    """Run the sitecustomize that this one hides, if there is one; leave no trace on the path."""
+def run_hidden_sitecustomize() -> None:
+    """Run the sitecustomize that this one hides, if there is one; remove this folder from the path."""
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != HERE]  # noqa: PTH100
     mine = sys.modules.pop("sitecustomize")
     try:
@@ -137,16 +137,16 @@ def give_way() -> None:
 
 
 def main() -> None:
-    """What happens as Python begins."""
+    """Run when Python starts."""
     order = json.loads(os.environ.get(ORDER, "null"))
-    if order and os.path.isdir(order["told"]):  # noqa: PTH112  else `bfcviz record` is done, and a daemon came late
+    if order and os.path.isdir(order["told"]):  # noqa: PTH112  else `bfcviz record` has ended, and a daemon started late
         framework = wanted(order)
         tell(order, "began", framework)
         if framework in sys.modules:
             begin(order, framework)
         else:
-            sys.meta_path.insert(0, Awaiting(framework, lambda: begin(order, framework)))
-    give_way()
+            sys.meta_path.insert(0, ImportHook(framework, lambda: begin(order, framework)))
+    run_hidden_sitecustomize()
 
 
 if __name__ == "sitecustomize":

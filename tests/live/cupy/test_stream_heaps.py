@@ -1,4 +1,4 @@
-"""CuPy served from our heaps, one a stream: whose memory is whose, and when it may be handed on."""
+"""CuPy served from our heaps, one per stream: which heap owns memory, and when it may be reused."""
 
 import gc
 import os
@@ -37,7 +37,7 @@ def test_each_stream_has_a_heap_of_its_own(gpu):
 
 
 class Users:
-    """Whose work may still be under way in memory: of a GPU that is busy for ever, until somebody waits."""
+    """Whose work may still be under way in memory: of a GPU that stays busy until the program waits."""
 
     def __init__(self, gpu):
         self.gpu, self.held, self.last, self.waits = gpu, [], {}, 0
@@ -54,7 +54,7 @@ class Users:
 
     def free(self, number, stream):
         array = self.held[number]
-        self.last[array.data.ptr] = (array.size, stream)  # whoever frees it was the last to use it
+        self.last[array.data.ptr] = (array.size, stream)  # the stream that frees it used it last
         del self.held[number]
 
 
@@ -112,8 +112,8 @@ def test_of_many_that_wait_for_one_stream_only_the_first_is_asked(gpu):
         assert in_use(source) == [0, 0]
 
 
-def calls_of_keeper(function):
-    """How many of the keeper's functions were called: a cost that no other process changes."""
+def calls_of_deferred_frees(function):
+    """The number of calls in deferred_frees: a cost that other processes do not change."""
     calls = []
     sys.setprofile(
         lambda frame, event, _: calls.append(frame.f_code.co_filename) if event == "call" else None
@@ -122,7 +122,7 @@ def calls_of_keeper(function):
         function()
     finally:
         sys.setprofile(None)
-    return sum(path.endswith("keeper.py") for path in calls)
+    return sum(path.endswith("deferred_frees.py") for path in calls)
 
 
 def test_streams_that_are_gone_cost_a_request_nothing(gpu):
@@ -137,7 +137,7 @@ def test_streams_that_are_gone_cost_a_request_nothing(gpu):
         gpu.busy = {0x55}
         with gpu.on(stream=0x55):
             del array  # waits, so that each request looks after what waits
-        assert 0 < calls_of_keeper(lambda: cupy.empty(10)) < 20
+        assert 0 < calls_of_deferred_frees(lambda: cupy.empty(10)) < 20
         gpu.busy = set()
 
 
@@ -149,7 +149,7 @@ def test_a_finalizer_that_frees_while_frees_are_let_go_loses_none(gpu):
         arrays.pop()
         ask = Event.query
 
-        def query(event):  # as a collection in the midst of it
+        def query(event):  # like a garbage collection during the query
             if arrays:
                 arrays.pop()
                 cupy.empty(10)
@@ -252,12 +252,12 @@ def test_where_the_gpu_answers_nothing_any_more_the_allocator_is_restored_all_th
 
 def test_heaps_may_come_while_they_are_looked_at(gpu):
     with served() as source:
-        desk = source._desk
+        stream_heaps = source._stream_heaps
         came = [(0, number) for number in range(1, 10_000)]
-        for look in (desk.wait, desk._raise_error, lambda: source._serving(on=True)):
-            assert_survives_growth(desk.heaps, heap_of(source), look, came)
+        for look in (stream_heaps.wait, stream_heaps._raise_error, lambda: source._serving(on=True)):
+            assert_survives_growth(stream_heaps.heaps, heap_of(source), look, came)
             for key in came:
-                del desk.heaps[key]
+                del stream_heaps.heaps[key]
 
 
 def test_the_default_stream_has_two_names(gpu):
@@ -429,7 +429,7 @@ def test_many_threads(gpu):
 
 
 class Yielding(PythonSubAllocator):
-    """Lets other threads have the GIL in the midst of each grant and release; addresses only."""
+    """Lets other threads have the GIL during each grant and release; addresses only."""
 
     def __init__(self, number):
         super().__init__()

@@ -1,4 +1,4 @@
-"""JAX, observed: it lets no allocator in and tells of no single allocation, so its totals are asked for and noted."""
+"""observe_jax: poll JAX's memory totals and record them as marks; JAX reports no single allocation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -8,20 +8,20 @@ from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.observed.heap import ObservedHeap, log_and_labels
 from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.shared.observed_heap import ObservedHeap, log_and_labels
 from bfcviz.live.shared.polling import Polling
 
 _LIMITS: Final = ("bytes_limit", "bytes_reservable_limit")
 
 
 class JaxObserved(HeapProvider):
-    """What `observe_jax` returns; observes for the length of a `with`.
+    """What `observe_jax` returns; observes within a `with`.
 
     Attributes:
         way: `observe`.
-        says: which way, and what that means.
-        latest: by device name, the totals of the last reading, as JAX tells them.
+        description: the way, and what it means.
+        latest: by device name, the totals of the last reading, as JAX reports them.
     """
 
     way = "observe"
@@ -41,28 +41,26 @@ class JaxObserved(HeapProvider):
         self._polling = Polling(self._read, every_s, "bfcviz-jax")
 
     @property
-    def says(self) -> str:
-        """Which way, and what that means."""
+    def description(self) -> str:
+        """The way, and what it means."""
         text = (
-            "JAX is observed by its totals (memory_stats), which are in the trace as marks whenever they "
-            "change; it tells of "
-            "no chunk, so there is no map. A profile of a window has every allocation: jax.profiler.trace, "
-            "then bfcviz.open"
+            "JAX is observed by its totals (memory_stats); the trace has a mark at each change. JAX reports no chunks, "
+            "so there is no map. A profile of a window has every allocation: jax.profiler.trace, then bfcviz.open"
         )
         return text if self._polling.error is None else f"{text}. It ended early: {self._polling.error}"
 
     @property
     def heaps(self) -> list[ObservedHeap]:
-        """A heap without chunks for each device, and its marks. The log that was given is the first device's."""
+        """A heap without chunks for each device, with the marks. The first device writes to the log that was given."""
         return list(self._heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
-        """None: JAX says in its own error what failed, and nowhere else."""
+        """None: JAX reports a failure only in its own error."""
         return None
 
     def settle(self) -> None:
-        """Ask for the totals now."""
+        """Read the totals now."""
         self._polling.now()
 
     def _start(self) -> None:
@@ -89,55 +87,52 @@ def observe_jax(
     labels: Labels | None = None,
     every_s: float = 0.1,
 ) -> JaxObserved:
-    """Note what JAX says of its devices' memory, `every_s` seconds after the last time; nothing of it is changed.
+    """Record JAX's totals of its devices' memory every `every_s` seconds within a `with`; changes nothing.
 
-    What is noted are totals at those moments, as MARK events: the label is JAX's name for it (`bytes_in_use`,
-    `peak_bytes_in_use`, `largest_free_block_bytes`, ...), the value its number. What happens between two readings is
-    not seen, but for the peaks that JAX keeps.
+    Each total that changed becomes a MARK event: the label is JAX's name (`bytes_in_use`, `peak_bytes_in_use`,
+    `largest_free_block_bytes`, ...), the value its number. Changes between two readings are not recorded, except for
+    the peaks that JAX keeps.
 
     Args:
-        devices: those to observe, JAX's objects or their numbers (`id`); by default all of this process that tell of
-            their memory.
-        log: where the marks of the first device go; a recording brings its labels along. Further devices have rings in
+        devices: the devices to observe, as JAX's objects or numbers (`id`); default: all devices of this process that
+            report their memory.
+        log: receives the marks of the first device; a recording includes its labels. Further devices get rings in
             memory.
-        labels: where the names are interned.
+        labels: interns the names.
         every_s: seconds between two readings.
 
     Raises:
-        LiveError: JAX is not installed, or a device tells nothing of its memory, as CPUs do not.
-        InvalidRequest: a time that cannot be, or a device of a number that there is not.
+        LiveError: JAX is not installed, or a device does not report its memory, as CPUs do not.
+        InvalidRequest: the time is out of range, or there is no device of this number.
     """
     if not 0 < every_s < 1 << 31:
         raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
     try:
         jax = import_module("jax")
     except ImportError as error:
-        raise LiveError("JAX was to be observed, but is not installed: pip install 'jax[cuda12]'") from error
-    there = jax.local_devices()
-    asked = list(there) if devices is None else [_device(each, there) for each in devices]
-    telling = [device for device in asked if device.memory_stats()]
-    if not telling or (devices is not None and len(telling) < len(asked)):
-        silent = ", ".join(name_of(device) for device in asked if device not in telling) or "none"
+        raise LiveError("JAX cannot be observed, it is not installed: pip install 'jax[cuda12]'") from error
+    local = jax.local_devices()
+    asked = list(local) if devices is None else [_device(each, local) for each in devices]
+    reporting = [device for device in asked if device.memory_stats()]
+    if not reporting or (devices is not None and len(reporting) < len(asked)):
+        silent = ", ".join(name_of(device) for device in asked if device not in reporting) or "none"
         raise LiveError(
-            f"JAX was to be observed, but tells nothing of the memory of these devices: {silent}. GPUs and "
-            "TPUs tell; a CPU's "
-            "memory_stats() is None. NumPy can be served without a GPU: serve_numpy"
+            f"JAX cannot be observed: these devices do not report their memory: {silent}. GPUs and TPUs do; a CPU's "
+            "memory_stats() is None. NumPy needs no GPU: serve_numpy"
         )
-    return JaxObserved(telling, *log_and_labels(log, labels), every_s)
+    return JaxObserved(reporting, *log_and_labels(log, labels), every_s)
 
 
 def _device(asked: Any, there: Sequence[Any]) -> Any:
-    """A device by its number, or as it was given; the first of that number that tells of its memory."""
+    """A device by its number, or as given; of several with this number the first that reports its memory."""
     if not isinstance(asked, int):
         return asked
     found = [each for each in there if each.id == asked]
     if not found:
-        raise InvalidRequest(
-            f"device {asked} was to be observed; JAX has {', '.join(map(name_of, there))} here"
-        )
+        raise InvalidRequest(f"device {asked} does not exist; JAX has {', '.join(map(name_of, there))} here")
     return next((each for each in found if each.memory_stats()), found[0])
 
 
 def name_of(device: Any) -> str:
-    """What a device is called: `gpu:0`."""
+    """The name of a device: `gpu:0`."""
     return f"{device.platform}:{device.id}"

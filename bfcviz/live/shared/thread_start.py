@@ -1,11 +1,11 @@
-"""Threads are served from their start, if whoever started them was: NumPy's handler belongs to a context."""
+"""ThreadStartHook: a new thread inherits serving from the thread that starts it; NumPy's handler is per context."""
 
 import threading
 from collections.abc import Callable
 
 
-class Inheritance:
-    """While on, `prepare` is called in each new thread whose starter `is_wanted` at that moment."""
+class ThreadStartHook:
+    """While active, a new thread calls `prepare` first if `is_wanted` was true in the thread that started it."""
 
     def __init__(self, is_wanted: Callable[[], bool], prepare: Callable[[], object]) -> None:
         self._is_wanted = is_wanted
@@ -14,7 +14,7 @@ class Inheritance:
         self._original = threading.Thread.start
 
     def begin(self) -> None:
-        """Stand in for `threading.Thread.start`."""
+        """Replace `threading.Thread.start`."""
         self._original = original = threading.Thread.start
 
         def start(thread: threading.Thread) -> None:
@@ -23,7 +23,7 @@ class Inheritance:
             self._wrap(thread)
             try:
                 original(thread)
-            except BaseException:  # it runs already, or there can be no more
+            except BaseException:  # it runs already, or no thread can start
                 del thread.run
                 raise
 
@@ -31,7 +31,7 @@ class Inheritance:
         threading.Thread.start = start  # type: ignore[method-assign, assignment]
 
     def end(self) -> None:
-        """Put back what was there; where somebody else stands in by now, only pass on."""
+        """Restore the original; if other code has replaced it since, only pass calls on."""
         if threading.Thread.start is self._start:
             threading.Thread.start = self._original  # type: ignore[method-assign]
         self._start = None
@@ -40,7 +40,7 @@ class Inheritance:
         run = thread.run
 
         def prepared() -> None:
-            del thread.run  # a thread that refers to itself would be freed late
+            del thread.run  # a thread that references itself would be freed late
             self._prepare()
             run()
 

@@ -10,7 +10,8 @@ from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.live.cupy import api
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 
@@ -100,8 +101,10 @@ with serve_cupy("8MiB") as source:
     del kept, dropped
     print(heap.stats().chunks_in_use)
 """
-    told = "LiveError memory was asked of CuPy in a forked process, where CUDA cannot be used True\n0\n"
-    assert run_code(BEGIN + code, **HERE) == told
+    printed = run_code(BEGIN + code, **HERE)
+    assert printed.startswith("LiveError ")
+    assert "forked process" in printed
+    assert printed.endswith(" True\n0\n")
 
 
 without_gpu = pytest.mark.skipif(
@@ -113,18 +116,14 @@ without_gpu = pytest.mark.skipif(
 @pytest.mark.parametrize(("watch", "word"), [(serve_cupy, "served"), (observe_cupy, "observed")])
 def test_no_gpu_or_driver(watch, word):
     before = cupy.cuda.get_allocator()
-    with pytest.raises(
-        LiveError, match=rf"CuPy \S+ was to be {word}, but CUDA does not start: cuda.*a driver for CUDA 1"
-    ):
+    with pytest.raises(LiveError, match=rf"CuPy \S+ cannot be {word}: .*cuda.* driver for CUDA 1"):
         watch()
     assert cupy.cuda.get_allocator() == before
 
 
 def test_cupy_that_is_not_installed_or_broken(monkeypatch):
     monkeypatch.setattr(api, "find_spec", lambda name: None)
-    with pytest.raises(
-        MissingExtra, match=r"CuPy was to be served, which needs cupy: pip install 'bfcviz\[cuda12\]'"
-    ):
+    with pytest.raises(MissingExtra, match=r"pip install 'bfcviz\[cuda12\]'"):
         serve_cupy()
     monkeypatch.undo()
 
@@ -132,15 +131,13 @@ def test_cupy_that_is_not_installed_or_broken(monkeypatch):
         raise ImportError("libnvrtc.so.12: cannot open shared object file\nmore")
 
     monkeypatch.setattr(api, "import_module", broken)
-    with pytest.raises(
-        LiveError, match=r"cannot be imported \(ImportError: libnvrtc\.so\.12: cannot open.*one build"
-    ):
+    with pytest.raises(LiveError, match=r"ImportError: libnvrtc\.so\.12: .*cupy-cuda12x or"):
         serve_cupy()
 
 
 def test_a_build_for_other_gpus(monkeypatch):
     monkeypatch.setattr(cupy.cuda.runtime, "is_hip", True)
-    with pytest.raises(LiveError, match="build for ROCm, and bfcviz knows CUDA: install cupy-cuda12x"):
+    with pytest.raises(LiveError, match=r"ROCm.* cupy-cuda12x"):
         serve_cupy()
 
 

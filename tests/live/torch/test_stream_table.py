@@ -18,9 +18,9 @@ from processes import needs_compiled, run_code, run_python
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.schema import Kind
 from bfcviz.live.capture import labels as names
-from bfcviz.live.shared.deferred_frees import Keeper
+from bfcviz.live.shared.deferred_frees import DeferredFrees
 from bfcviz.live.torch import api
-from bfcviz.live.torch.lanes import Lanes
+from bfcviz.live.torch.stream_table import StreamTable
 
 pytestmark = needs_compiled
 
@@ -61,26 +61,26 @@ class FakeStreams:
 
 
 class Service:
-    """Lanes of heaps of pretended memory, called as PyTorch would."""
+    """StreamTable of heaps of pretended memory, called as PyTorch would."""
 
     def __init__(self, spare=2, limit=MIB, more=True, thrower=0):
         self.heaps = []
         self.limit = limit
         self.streams = FakeStreams()
-        self.lanes = Lanes(next(NUMBERS), 7)
-        self.keeper = Keeper(self.lanes, self.add if more else lambda _: None, self.streams)
-        alloc, free, record = self.lanes.functions()
+        self.table = StreamTable(next(NUMBERS), 7)
+        self.deferred = DeferredFrees(self.table, self.add if more else lambda _: None, self.streams)
+        alloc, free, record = self.table.functions()
         self.alloc_function, self.free_function, self.record = ALLOC(alloc), FREE(free), RECORD(record)
         for _ in range(spare):
             self.add(0)
-        self.lanes.serve(thrower, self.keeper)
+        self.table.serve(thrower, self.deferred)
 
     def add(self, device):
         # At addresses of its own, as real memory is.
         source = SimulatedSubAllocator(base=0x10_0000_0000 * next(NUMBERS))
         heap = new_heap(self.limit, source)
         self.heaps.append(heap)
-        self.lanes.add(heap, device)
+        self.table.add(heap, device)
 
     def alloc(self, size, device=0, stream=0):
         return self.alloc_function(size, device, stream or None)
@@ -89,14 +89,14 @@ class Service:
         self.free_function(address, size, device, stream or None)
 
     def in_use(self):
-        return [(lane.device, lane.stream) for lane in self.lanes.in_use()]
+        return [(stream_heap.device, stream_heap.stream) for stream_heap in self.table.in_use()]
 
 
 @pytest.fixture
 def service():
     made = Service()
     yield made
-    made.lanes.stop(made.keeper)
+    made.table.stop(made.deferred)
 
 
 def test_every_stream_of_every_device_has_a_heap(service):
@@ -106,7 +106,10 @@ def test_every_stream_of_every_device_has_a_heap(service):
     assert len(set(addresses)) == 5
     assert None not in addresses
     assert sorted(service.in_use()) == [(0, 0), (0, 5), (0, 9), (1, 0)]
-    found = {(lane.device, lane.stream): lane.allocator for lane in service.lanes.in_use()}
+    found = {
+        (stream_heap.device, stream_heap.stream): stream_heap.allocator
+        for stream_heap in service.table.in_use()
+    }
     assert {key: heap.stats().chunks_in_use for key, heap in found.items()} == {
         (0, 0): 1, (0, 5): 2, (0, 9): 1, (1, 0): 1,
     }  # fmt: skip
@@ -114,7 +117,7 @@ def test_every_stream_of_every_device_has_a_heap(service):
 
 
 def test_ctrl_c_while_python_is_asked_reaches_the_program(service, monkeypatch):
-    monkeypatch.setattr(service.keeper, "more", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(service.deferred, "add_heap", lambda *_: signal.raise_signal(signal.SIGINT))
     for _ in range(2):
         service.alloc(1000, stream=next(NUMBERS))
     interrupted = []
@@ -133,11 +136,11 @@ def test_an_error_while_python_is_asked_is_printed(service, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", lambda told: printed.append(told.exc_value))
 
     def fail(*_):
-        raise OSError("no memory to be had")
+        raise OSError("no memory left")
 
-    monkeypatch.setattr(service.keeper, "more", fail)
+    monkeypatch.setattr(service.deferred, "add_heap", fail)
     assert [service.alloc(1000, stream=stream) is None for stream in (1, 2, 3)] == [False, False, True]
-    assert [str(each) for each in printed] == ["no memory to be had"]
+    assert [str(each) for each in printed] == ["no memory left"]
 
 
 def test_what_one_stream_frees_no_other_gets(service):
@@ -160,18 +163,18 @@ def test_what_one_stream_frees_no_other_gets(service):
 
 def test_memory_comes_home_after_the_service(service):
     address = service.alloc(100, stream=3)
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
     assert service.alloc(100, stream=3) is None
     other = Service()
     theirs = other.alloc(100, stream=3)
     service.free(address, stream=3)
-    assert service.lanes.in_use()[0].allocator.stats().chunks_in_use == 0
+    assert service.table.in_use()[0].allocator.stats().chunks_in_use == 0
     other.free(theirs, stream=8)  # RMM frees on whatever stream
-    assert other.lanes.in_use()[0].allocator.stats().chunks_in_use == 0
+    assert other.table.in_use()[0].allocator.stats().chunks_in_use == 0
 
 
 def test_after_the_service_a_request_makes_no_heap(service):
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
     assert service.alloc(1000, stream=99) is None
     assert len(service.heaps) == 2
 
@@ -181,7 +184,7 @@ def test_out_of_memory_is_null_and_known(service):
     assert service.alloc(500 * KIB) is None
     assert service.alloc(0) is None
     service.free(None)
-    number, *numbers = service.lanes.in_use()[0].failure
+    number, *numbers = service.table.in_use()[0].failure
     assert number > 0
     assert numbers == [500 * KIB, MIB, MIB, 0]
     service.free(held)
@@ -192,19 +195,19 @@ def test_a_stream_without_a_heap_gets_nothing():
     service = Service(spare=1, more=False)
     assert service.alloc(100, stream=1) is not None
     assert service.alloc(100, stream=2) is None
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
 
 
 def test_allocations_carry_the_threads_label():
     service = Service(spare=0)
     heap = new_heap()
-    service.lanes = Lanes(next(NUMBERS), names.use(heap.labels))
-    service.lanes.add(heap, 0)
-    service.lanes.serve(0, service.keeper)
+    service.table = StreamTable(next(NUMBERS), names.use(heap.labels))
+    service.table.add(heap, 0)
+    service.table.serve(0, service.deferred)
     with names.label("encoder"):
         service.alloc(100)
     service.alloc(100)
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
     events = heap.log.copy(0, heap.log.head)
     found = events[events["kind"] == Kind.ALLOCATE]["label"]
     assert [heap.labels.name(number) for number in found] == ["encoder", ""]
@@ -261,10 +264,10 @@ def test_an_event_that_cannot_be_asked_loses_no_memory(service, monkeypatch):
     first.done = third.done = True
     monkeypatch.setattr(broken, "query", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        service.keeper.let_go(0, 0, 0)
+        service.deferred.free_ready(0, 0, 0)
     assert service.heaps[0].stats().chunks_in_use == 1
     monkeypatch.setattr(broken, "query", lambda: True)
-    assert service.keeper.let_go(0, 0, 0)
+    assert service.deferred.free_ready(0, 0, 0)
     assert service.heaps[0].stats().chunks_in_use == 0
 
 
@@ -310,19 +313,19 @@ def test_threads_allocate_without_python():
     for heap in service.heaps:
         assert heap.stats().chunks_in_use == 0
         heap.check_invariants()
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
 
 
 def test_memory_may_be_freed_when_python_has_ended():
     code = """
     import atexit, ctypes
-    import test_lanes
-    service = test_lanes.Service()
+    import test_stream_table
+    service = test_stream_table.Service()
     address = service.alloc(100)
     atexit.register(service.free, address)
     print(service.in_use())
     """
-    path = "import sys; from pathlib import Path; import shared; sys.path.append(str(shared.ROOT / 'tests/live'))"
+    path = "import sys; from pathlib import Path; import shared; sys.path.append(str(shared.ROOT / 'tests/live/torch'))"
     assert run_code(path + "\n" + "\n".join(line.strip() for line in code.splitlines())) == "[(0, 0)]\n"
 
 
@@ -383,8 +386,8 @@ def c10(tmp_path):
 def test_where_memory_runs_out_pytorchs_own_error_is_thrown(c10):
     torch, library = c10
     service = Service()
-    service.lanes.serve(api.thrower(torch, service.lanes.thrower), service.keeper)
-    alloc = service.lanes.functions()[0]
+    service.table.serve(api.thrower(torch, service.table.thrower), service.deferred)
+    alloc = service.table.functions()[0]
     for size, expected in ((1000, 1), (2 * MIB, 4), (2 * MIB, 4), (1000, 1)):
         text = ctypes.create_string_buffer(500)
         assert library.call(alloc, size, text) == expected
@@ -394,7 +397,7 @@ def test_where_memory_runs_out_pytorchs_own_error_is_thrown(c10):
             )
             assert text.value.endswith(b" in bfcviz")
         assert library.living() == 0
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
 
 
 @needs_gxx
@@ -402,10 +405,10 @@ def test_another_pytorchs_error_is_a_runtime_error(c10):
     torch, library = c10
     Path(torch.__file__).with_name("lib").joinpath("libc10_cuda.so").unlink()
     service = Service()
-    service.lanes.serve(api.thrower(torch, service.lanes.thrower), service.keeper)
+    service.table.serve(api.thrower(torch, service.table.thrower), service.deferred)
     text = ctypes.create_string_buffer(500)
-    assert library.call(service.lanes.functions()[0], 2 * MIB, text) == 3
-    service.lanes.stop(service.keeper)
+    assert library.call(service.table.functions()[0], 2 * MIB, text) == 3
+    service.table.stop(service.deferred)
 
 
 @needs_gxx
@@ -419,13 +422,13 @@ def test_where_memory_runs_out_a_cpp_exception_can_be_thrown(tmp_path):
     service = Service(thrower=thrower)
     for size, expected in ((1000, 1), (2 * MIB, 3), (1000, 1), (0, 2)):
         text, left = ctypes.create_string_buffer(500), ctypes.c_int()
-        assert caller.call(service.lanes.functions()[0], size, text, left) == expected
+        assert caller.call(service.table.functions()[0], size, text, left) == expected
         assert left.value == 1  # the caller's own destructors ran
         if expected == 3:
             assert text.value.startswith(
                 b"CUDA out of memory. bfcviz's heap of cuda:0 was asked for 2097152 bytes"
             )
-    service.lanes.stop(service.keeper)
+    service.table.stop(service.deferred)
 
 
 # -- the end of the process -----------------------------------------------------------------------------------------
@@ -454,22 +457,22 @@ ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.live.shared.deferred_frees import Keeper
-from bfcviz.live.torch.lanes import Lanes
+from bfcviz.live.shared.deferred_frees import DeferredFrees
+from bfcviz.live.torch.stream_table import StreamTable
 
 class Refusing(PythonSubAllocator):
     def allocate(self, alignment, num_bytes):
         return None
 
-lanes = Lanes(1, 7)
-lanes.add(BFCAllocator(Refusing(), 1 << 20), 0)
+table = StreamTable(1, 7)
+table.add(BFCAllocator(Refusing(), 1 << 20), 0)
 thrower = ctypes.CDLL("libstdc++.so.6")._ZSt21__throw_runtime_errorPKc
 throws = ctypes.cast(thrower, ctypes.c_void_p).value if int(sys.argv[3]) else 0
-lanes.serve(throws, Keeper(lanes, lambda device: None, None))
-atexit.register(lanes.end)
+table.serve(throws, DeferredFrees(table, lambda device: None, None))
+atexit.register(table.end)
 spinning = ctypes.CDLL(sys.argv[1])
 spinning.spin.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-spinning.spin(lanes.functions()[0], int(sys.argv[2]))
+spinning.spin(table.functions()[0], int(sys.argv[2]))
 while spinning.requests() < 100:
     threading.Event().wait(0.001)
 """

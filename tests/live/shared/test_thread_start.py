@@ -1,4 +1,4 @@
-"""Threads that use NumPy at once: who is served, that nobody waits for ever, and that the books balance."""
+"""Threads that use NumPy at once: which are served, that none waits forever, and that the totals are right."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

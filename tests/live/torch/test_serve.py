@@ -16,11 +16,11 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
-from bfcviz.live.shared.deferred_frees import Keeper
+from bfcviz.live.shared.deferred_frees import DeferredFrees
 from bfcviz.live.shared.headroom import Room
-from bfcviz.live.torch import entry as live_torch
-from bfcviz.live.torch import serve as torch_served
-from bfcviz.live.torch.entry import serve_torch
+from bfcviz.live.torch import serve as torch_serve
+from bfcviz.live.torch.heaps import GpuMemory
+from bfcviz.live.torch.serve import serve_torch
 
 pytestmark = needs_compiled
 
@@ -31,8 +31,8 @@ def torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", fake)
     room = lambda device: Room(fake.total, fake.free, 8)  # noqa: E731
     fake.host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
-    monkeypatch.setattr(live_torch, "_memory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
-    monkeypatch.setattr(torch_served.TorchServed, "_replaced", None)
+    monkeypatch.setattr(torch_serve, "GpuMemory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
+    monkeypatch.setattr(torch_serve.TorchServed, "_replaced", None)
     return fake
 
 
@@ -41,7 +41,7 @@ def torch(monkeypatch):
 
 def test_segments_are_chunks_of_our_heap(torch):
     with serve_torch(log=EventLog(1 << 10)) as served:
-        assert (served.way, "memory pool" in served.says) == ("serve", True)
+        assert (served.way, "memory pool" in served.description) == ("serve", True)
         (heap,) = served.heaps
         assert (heap.name, heap.limit) == ("torch cuda:0", torch.total)
         with label("encoder"):
@@ -115,7 +115,7 @@ def test_what_ends_the_with_is_not_hidden_by_a_gpu_that_answers_nothing_any_more
     def fail(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(Keeper, "let_go", fail)
+    monkeypatch.setattr(DeferredFrees, "free_ready", fail)
     with pytest.raises(ZeroDivisionError), serve_torch():
         print(1 // 0)
     with pytest.raises(RuntimeError, match="illegal memory"), serve_torch():
@@ -250,7 +250,7 @@ def test_by_default_memory_is_left_to_cudas_libraries(torch):
 def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
     cuda = FakeCuda(memory=1 << 30, devices=2)
     monkeypatch.setattr(cuda_driver, "load", lambda: driver)
-    driver, memory = cuda_driver.Driver(cuda), live_torch._Gpu("device")
+    driver, memory = cuda_driver.Driver(cuda), GpuMemory("device")
     assert [memory.room(device)[:2] for device in (0, 1)] == [(1 << 30, 1 << 30)] * 2
     assert not any(driver.has_context(device) for device in (0, 1))
     address = memory.source(1, Budget(1 << 30)).allocate(256, 64 * MIB)
@@ -280,7 +280,7 @@ def test_managed_memory_may_exceed_the_device(torch):
 def test_served_memory_is_not_shared_with_other_processes(torch):
     others = torch.UntypedStorage(0x1000)
     with serve_torch():
-        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # in the midst of a segment
+        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # inside of a segment
         assert others._share_cuda_() == ("handle", 0x1000)
         with pytest.raises(LiveError, match="shared with another process"):
             served._share_cuda_()
@@ -299,14 +299,14 @@ def test_served_memory_is_not_shared_with_other_processes(torch):
 def test_replaced_it_serves_every_tensor_for_good(torch):
     served = serve_torch("8MiB", mechanism="replace")
     with served:
-        assert "until the process ends" in served.says
+        assert "until the process ends" in served.description
         first = torch.empty(1000)
     second = torch.empty(1000)
     heap = served.heaps[0]
     assert [heap.requested_size(address) for address in (first, second)] == [1000, 1000]
     with served:  # again: nothing is to be done
         torch.delete(first, 1000)
-    with pytest.raises(LiveError, match="was replaced in this process before"):
+    with pytest.raises(LiveError, match="was replaced before"):
         serve_torch().__enter__()
     torch.delete(second, 1000)
     assert heap.stats().chunks_in_use == 0
@@ -349,7 +349,7 @@ def test_an_allocator_in_use_cannot_be_replaced(torch):
 
 
 def test_stacks_cannot_be_seen(torch):
-    with pytest.raises(LiveError, match="without Python's lock, where there is no stack to be seen"):
+    with pytest.raises(LiveError, match="capture='label'"):
         serve_torch(capture="stack")
     with serve_torch(capture="nothing") as served, label("encoder"):
         torch.empty(1)
@@ -384,17 +384,17 @@ def test_the_drivers_allocator_can_be_replaced(torch):
 
 def test_a_limit_above_the_device_is_refused(torch):
     for mechanism in ("pool", "replace"):
-        with pytest.raises(LiveError, match=r"at most 65\.0 MiB were asked for, and device 0 has 64\.0 MiB"):
+        with pytest.raises(LiveError, match=r"65\.0 MiB .* 64\.0 MiB"):
             serve_torch("65MiB", mechanism=mechanism).__enter__()
     assert (torch.current_allocator, torch.pools, torch.made) == (None, {}, [])
 
 
 def test_an_older_pytorch_says_what_it_lacks(torch):
     del torch.cuda.MemPool
-    with pytest.raises(LiveError, match=r"no memory pools to serve it by \(since 2\.8 it does\)"):
+    with pytest.raises(LiveError, match=r"no memory pools .*2\.8"):
         serve_torch().__enter__()
     del torch._C._cuda_customAllocator
-    with pytest.raises(LiveError, match="takes no allocator"):
+    with pytest.raises(LiveError, match="accepts no allocator"):
         serve_torch().__enter__()
 
 

@@ -1,4 +1,4 @@
-"""RMM on our heaps, and RMM's own log read as it grows; with a stand-in for RMM."""
+"""RMM served from instrumented heaps; with a stand-in for RMM."""
 
 import contextlib
 import gc
@@ -7,44 +7,22 @@ import threading
 import weakref
 
 import pytest
-from fake_cuda import GLOBAL, RELAXED, FakeCuda
-from fake_rmm import CallbackMemoryResource, FakeRmm, LoggingResourceAdaptor, Status
-from fake_torch import HostMemory
+from fake_cuda import GLOBAL, RELAXED
+from fake_rmm import CallbackMemoryResource, Status
 from heaps import KIB, assert_model_agrees, assert_survives_growth
 from processes import needs_compiled
 
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
-from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
-from bfcviz.live.observed.heap import ObservedHeap
-from bfcviz.live.rmm import entry as live_rmm
-from bfcviz.live.rmm.entry import observe_rmm, serve_rmm
-from bfcviz.live.rmm.observe import LogFile
-
-
-@pytest.fixture
-def rmm(monkeypatch):
-    fake = FakeRmm()
-    fake.put(monkeypatch)
-    fake.driver = cuda_driver.Driver(FakeCuda(devices=2))
-    monkeypatch.setattr(cuda_driver, "load", lambda: fake.driver)
-    monkeypatch.setattr(
-        live_rmm, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)
-    )
-    return fake
-
-
-# -- served ---------------------------------------------------------------------------------------------------------
+from bfcviz.live.rmm.serve import serve_rmm
 
 
 def test_buffers_are_chunks_of_our_heap(rmm):
     before = rmm.resources[0]
     with serve_rmm(log=EventLog(1 << 10)) as served:
-        assert (served.way, "RMM is served" in served.says) == ("serve", True)
+        assert (served.way, "RMM is served" in served.description) == ("serve", True)
         with label("join"):
             first = rmm.buffer(1000)
         second = rmm.buffer(300)
@@ -250,140 +228,16 @@ def test_it_can_be_entered_again_but_not_twice(rmm):
             serve_rmm().__enter__()
     with served:
         rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
-    assert rmm.resources[0] is theirs  # somebody else's by now: left alone
+    assert rmm.resources[0] is theirs  # changed by other code: left alone
 
 
-# -- observed -------------------------------------------------------------------------------------------------------
-
-
-def test_the_log_is_read_as_it_grows(rmm):
-    before = rmm.resources[0]
-    with observe_rmm(log=EventLog(1 << 10), every_s=1000) as source:
-        assert isinstance(rmm.resources[0], LoggingResourceAdaptor)
-        (heap,) = source.heaps
-        assert (source.way, heap.name, heap.limit) == ("observe", "rmm:0", 1 << 30)
-        buffer = rmm.buffer(1000, 7)
-        source.settle()
-        assert heap.stats().bytes_in_use == 1024
-        rmm.drop(buffer)
-    assert rmm.resources[0] is before
-    assert heap.stats().bytes_in_use == 0
-    events = heap.log.copy(0, heap.log.head)
-    (event,) = events[events["kind"] == Kind.ALLOCATE]
-    assert (event["requested"], event["stream"]) == (1000, 1)
-    assert "a log of every request is read" in source.says
-    assert source.out_of_memory is None
-
-
-def test_a_failed_request_is_an_event(rmm):
-    rmm.resources[0] = CallbackMemoryResource(
-        lambda n, s: (_ for _ in ()).throw(MemoryError(n)), lambda *a: None
-    )
-    with observe_rmm(every_s=1000) as source, pytest.raises(MemoryError):
-        rmm.buffer(5000)
-    assert (source.out_of_memory.requested, source.out_of_memory.rounded) == (5000, 5120)
-
-
-def test_what_was_there_before_is_said(rmm):
-    old = rmm.buffer(1000)
-    with observe_rmm(every_s=1000) as source:
-        rmm.drop((rmm.resources[0], *old[1:]))
-    found = source.heaps[0].inconsistencies
-    assert (found.unknown_frees, found.left_out) == (1, 1)
-    assert found.words() in source.says
-    with source:  # it goes on with the same heap
-        rmm.buffer(1000)
-    assert source.heaps[0].stats().num_allocs == 1
-
-
-def test_where_one_device_cannot_be_observed_none_is(rmm):
-    rmm.devices, before = 2, dict(rmm.resources)
-    make = rmm.mr.LoggingResourceAdaptor
-    rmm.mr.LoggingResourceAdaptor = lambda *arguments: make(*arguments) if rmm.device == 0 else 1 // 0
-    source = observe_rmm(devices=[0, 1])
-    with pytest.raises(ZeroDivisionError):
-        source.__enter__()
-    assert rmm.resources == before
-    rmm.mr.LoggingResourceAdaptor = make
-    with source:
-        rmm.buffer(1000)
-
-
-@pytest.fixture
-def driver(monkeypatch):
-    """A machine with four GPUs, of which the process uses one."""
-    library = FakeCuda(devices=4)
-    made = Driver(library)
-    with made.on(0):
-        pass
-    monkeypatch.setattr(cuda_driver, "load", lambda: made)
-    return made
-
-
-def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, driver):
-    rmm.devices = 4
-    with driver.on(2):
-        pass
-    with observe_rmm(every_s=1000) as source:
-        assert [heap.name for heap in source.heaps] == ["rmm:0", "rmm:2"]
-        assert "Device 1, 3 was not in use" in source.says
-    assert rmm.contexts == {0, 2}
-
-
-def test_the_devices_that_are_named_are_observed(rmm, driver):
-    rmm.devices = 4
-    with observe_rmm(every_s=1000, devices=[3]) as source:
-        assert [heap.name for heap in source.heaps] == ["rmm:3"]
-        assert "not in use" not in source.says
-    assert rmm.contexts == {0, 3}
-    with pytest.raises(InvalidRequest, match="device 4 was to be observed; there are 4"):
-        observe_rmm(devices=[4]).__enter__()
-
-
-def test_observing_twice_is_refused(rmm):
-    with observe_rmm(), pytest.raises(LiveError, match="RMM is observed already"):
-        observe_rmm().__enter__()
-
-
-LINES = """Thread,Time,Action,Pointer,Size,Stream
-13395,16:53:04.281065,allocate,0x7f0000064000,100,0
-13395,16:53:04:281072,allocate,0x7f0000065000,300,0x1
-13395,23:59:59.281076,deallocate,0x7f0000064000,100,0
-13395,00:00:01.281178,allocate failure,(nil),20000,0
-13395,00:00:02,resize,0x0,1,0
-what is this
-13395,00:00:03.000000,free,0x7f00000"""
-
-
-def test_lines_of_all_versions_are_read(tmp_path):
-    path = tmp_path / "rmm.dev0.csv"
-    path.write_text(LINES)
-    log = LogFile(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
-    log.read()
-    with path.open("a") as file:  # the last line becomes whole
-        file.write("65000,300,0x1\n")
-    log.read()
-    events = log.heap.log.copy(0, log.heap.log.head)
-    kinds = events["kind"].tolist()
-    assert [kinds.count(kind) for kind in (Kind.ALLOCATE, Kind.FREE, Kind.OOM)] == [2, 2, 1]
-    day, second = 86_400, 1_000_000_000
-    seconds = (events["time"][events["kind"] == Kind.FREE] // second).tolist()
-    assert seconds == [day - 1, day + 3]
-    assert log.unreadable == 2
-    assert log.heap.stats().bytes_in_use == 0
-
-
-# -- what is refused ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("begin", [serve_rmm, observe_rmm])
-def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch, begin):
+def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch):
     rmm.devices = 0
-    with pytest.raises(LiveError, match=r"CUDA does not start: cudaErrorInsufficientDriver"):
-        begin()
+    with pytest.raises(LiveError, match="cudaErrorInsufficientDriver"):
+        serve_rmm()
     monkeypatch.setitem(sys.modules, "rmm", None)
     with pytest.raises(LiveError, match="pip install rmm-cu12"):
-        begin()
+        serve_rmm()
 
 
 def test_what_cannot_be_is_refused(rmm):
@@ -393,6 +247,3 @@ def test_what_cannot_be_is_refused(rmm):
     with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
         serve_rmm("2GiB")
     serve_rmm("2GiB", memory="managed")
-    for every_s in (0, float("nan")):
-        with pytest.raises(InvalidRequest):
-            observe_rmm(every_s=every_s)

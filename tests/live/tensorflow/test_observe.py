@@ -10,7 +10,7 @@ from importers.profile_maker import PlaneMaker, memory
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.importers.tensorflow.profiler_windows import open_windows
-from bfcviz.live.tensorflow import windows
+from bfcviz.live.tensorflow.observe import observe_tensorflow
 
 
 class AlreadyExistsError(Exception):
@@ -60,7 +60,7 @@ def names(folder):
 
 
 def test_windows_land_whole_and_are_opened(profiler, tmp_path):
-    with windows(tmp_path / "run", window_s=0.001, every_s=0.001) as source:
+    with observe_tensorflow(tmp_path / "run", window_s=0.001, every_s=0.001) as source:
         for _ in range(3):
             profiler.stopped.acquire()
     assert source.count >= 3
@@ -69,13 +69,13 @@ def test_windows_land_whole_and_are_opened(profiler, tmp_path):
     found = list(open_windows(tmp_path / "run"))
     assert [each.path.name for each in found] == names(tmp_path / "run")
     assert all(len(each.trace) > 0 and each.error is None for each in found)
-    assert "in windows of 0.001 s, one every 0.001 s" in source.says
+    assert "0.001 s" in source.description
     assert (source.way, source.heaps, source.out_of_memory) == ("observe", [], None)
 
 
 def test_the_end_cuts_a_window_short_and_numbers_go_on(profiler, tmp_path):
     for _ in range(2):
-        with windows(tmp_path, window_s=1000, every_s=1000):
+        with observe_tensorflow(tmp_path, window_s=1000, every_s=1000):
             pass
     count = len(names(tmp_path))
     assert names(tmp_path) == [f"window-{number + 1:06}" for number in range(count)]
@@ -83,17 +83,17 @@ def test_the_end_cuts_a_window_short_and_numbers_go_on(profiler, tmp_path):
 
 def test_where_the_profiler_is_in_use_a_window_is_left_out(profiler, tmp_path):
     profiler.busy = 2
-    with windows(tmp_path, window_s=0.001, every_s=0.001) as source:
+    with observe_tensorflow(tmp_path, window_s=0.001, every_s=0.001) as source:
         profiler.stopped.acquire()
     assert source.missed == 2
-    assert "2 were left out, for the profiler was in use" in source.says
+    assert "2 were left out" in source.description
 
 
 def test_what_ends_it_early_is_said(profiler, tmp_path):
     profiler.busy = RuntimeError("no profiler")
-    with windows(tmp_path) as source:
+    with observe_tensorflow(tmp_path) as source:
         source._periodic.thread.join()
-    assert "It ended early: no profiler" in source.says
+    assert "It ended early: no profiler" in source.description
     assert names(tmp_path) == []
 
 
@@ -105,7 +105,7 @@ def test_each_window_is_given_once_as_it_lands(profiler, tmp_path):
 
     thread = threading.Thread(target=follow)
     thread.start()
-    with windows(tmp_path / "run", window_s=0.001, every_s=0.001):
+    with observe_tensorflow(tmp_path / "run", window_s=0.001, every_s=0.001):
         profiler.stopped.acquire()
         profiler.stopped.acquire()
     ended.set()
@@ -115,7 +115,7 @@ def test_each_window_is_given_once_as_it_lands(profiler, tmp_path):
 
 def test_a_window_without_memory_events_says_so(profiler, tmp_path):
     profiler.has_memory = False
-    with windows(tmp_path, window_s=1000, every_s=1000):
+    with observe_tensorflow(tmp_path, window_s=1000, every_s=1000):
         while profiler.folder is None:
             threading.Event().wait(0.001)
     (tmp_path / "window-7").mkdir()
@@ -129,9 +129,9 @@ def test_a_window_without_memory_events_says_so(profiler, tmp_path):
 def test_what_cannot_be_is_refused(profiler, monkeypatch, tmp_path):
     for seconds, every_s in ((0, 1), (2, 1), (float("nan"), 1)):
         with pytest.raises(InvalidRequest):
-            windows(tmp_path, window_s=seconds, every_s=every_s)
-    with windows(tmp_path) as source, pytest.raises(LiveError, match="observed already"):
+            observe_tensorflow(tmp_path, window_s=seconds, every_s=every_s)
+    with observe_tensorflow(tmp_path) as source, pytest.raises(LiveError, match="observed already"):
         source.__enter__()
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(LiveError, match="pip install tensorflow"):
-        windows(tmp_path).__enter__()
+        observe_tensorflow(tmp_path).__enter__()

@@ -13,7 +13,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture import stacks
 from bfcviz.live.capture.labels import label
-from bfcviz.live.cupy.serve import observe_cupy, serve_cupy
+from bfcviz.live.cupy.observe import observe_cupy
+from bfcviz.live.cupy.serve import serve_cupy
 
 pytestmark = [needs_cupy, needs_compiled]
 __all__ = ["gpu"]
@@ -43,12 +44,12 @@ def test_stacks_are_recorded_if_wanted(gpu, watch):
     told = str(source.heaps[0].labels[number])
     assert "test_stacks_are_recorded_if_wanted" in told
     assert "_creation" not in told  # CuPy's own frames are left out
-    with pytest.raises(LiveError, match="capture='all' was asked for"):
+    with pytest.raises(LiveError, match="capture='all'"):
         watch(capture="all")
 
 
 def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(gpu, monkeypatch):
-    tell, came = stacks._Teller.__call__, []
+    tell, came = stacks._StackNamer.__call__, []
 
     def busy(teller, frame, known):
         if not came:
@@ -58,12 +59,12 @@ def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(g
                 came.append(cupy.empty(1000))
         return tell(teller, frame, known)
 
-    monkeypatch.setattr(stacks._Teller, "__call__", busy)
+    monkeypatch.setattr(stacks._StackNamer, "__call__", busy)
     with served(capture="stack") as source:
         with gpu.on(stream=0x55):
             array = cupy.empty(1000)
-        assert source._desk.heaps[0, 0x55].requested_size(array.data.ptr) == 8000
-        assert source._desk.heaps[0, 0x66].requested_size(came[1].data.ptr) == 8000
+        assert source._stream_heaps.heaps[0, 0x55].requested_size(array.data.ptr) == 8000
+        assert source._stream_heaps.heaps[0, 0x66].requested_size(came[1].data.ptr) == 8000
 
 
 def test_a_recording_takes_it_all(gpu, tmp_path):
@@ -86,5 +87,5 @@ def test_a_dashboard_watches_it(gpu):
         dashboard.close()
         del array
     assert source.way == "serve"
-    assert "CuPy is served" in source.says
-    assert "64.0 MiB" in source.says
+    assert "CuPy is served" in source.description
+    assert "64.0 MiB" in source.description

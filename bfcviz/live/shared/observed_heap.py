@@ -1,4 +1,4 @@
-"""ObservedHeap: another allocator's heap as it is seen from outside, written down as the events of ours."""
+"""ObservedHeap: another allocator's heap, recorded from the outside as bfcviz events."""
 
 import operator
 import threading
@@ -23,36 +23,36 @@ from bfcviz.events.storage.recording import Recording
 
 @dataclass(frozen=True)
 class ObservedOptions:
-    """What is known of the allocator that is observed: sizes are rounded up to multiples of `unit` bytes."""
+    """Options of the observed allocator: it rounds sizes up to multiples of `unit` bytes."""
 
     unit: int = 1
     observed: bool = True
 
 
 class ObservedHeap:
-    """Writes events for what is said to have happened elsewhere; a LiveDashboard can watch it like a heap.
+    """Writes events for reported allocations and frees; a LiveDashboard can watch it like a heap.
 
     ::
 
         heap = ObservedHeap(log, labels, name="cupy")
-        heap.grant(0x7000, 1 << 20)                 # where that is known
+        heap.grant(0x7000, 1 << 20)                 # if grants are known
         heap.allocate(0x7000, 512, requested=400, label=3, stream=1)
         heap.free(0x7000)
 
-    A `Ledger` derives the events. What cannot be true, such as a free of what was never allocated or an allocation over
-    memory in use, is left out and counted in `inconsistencies`.
+    A `Ledger` derives the events. Impossible reports, such as a free without an allocation or an allocation over memory
+    in use, are left out and counted in `inconsistencies`.
 
-    Any number of threads may report; also a finalizer in the midst of a report, whose own is carried out just after.
+    Any number of threads may report. A finalizer may report during another report; its own is carried out just after.
 
     Args:
-        log: where events go, a ring in memory by default; a recording brings its labels along. It has no other writer.
-        labels: the table of the label numbers given.
-        name: what this memory is called.
-        limit: bytes the allocator may get at most, where that is known.
+        log: receives the events; default: a ring in memory. A recording includes its labels. It has no other writer.
+        labels: the table of the label numbers.
+        name: the name of this memory.
+        limit: most bytes that the allocator may get; None: unknown.
         unit: sizes are rounded up to multiples of it, in bytes.
 
     Attributes:
-        limit: in bytes, None where it is not known.
+        limit: in bytes; None: unknown.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ObservedHeap:
         self._lock = _forks.keep(threading.RLock())
         self._busy = False
 
-    # -- what happened ------------------------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------------------
 
     def allocate(
         self,
@@ -89,15 +89,15 @@ class ObservedHeap:
         """Memory [address, address + size) came into use.
 
         Args:
-            address: where it begins.
+            address: its start.
             size: bytes, rounded up to the unit.
-            requested: bytes asked for; by default `size`.
-            label: what it is for: text or the number of a label.
+            requested: bytes requested; default: `size`.
+            label: text, or the number of a label.
             stream: number of its stream, below 2^16.
-            time: nanoseconds since the log's start; by default now. Times never go back.
+            time: nanoseconds since the log's start; default: now. Times never decrease.
 
         Raises:
-            InvalidRequest: numbers no memory can have.
+            InvalidRequest: a number is out of range.
         """
         size, asked = operator.index(size), operator.index(size if requested is None else requested)
         rounded = -(-size // self.options.unit) * self.options.unit
@@ -111,52 +111,52 @@ class ObservedHeap:
         self._report(time, partial(self._ledger.allocate, address, rounded, asked, number, stream))
 
     def free(self, address: int, time: int | None = None) -> None:
-        """The memory that begins at an address is not in use any more; 0 is nothing."""
+        """The memory at an address was freed; address 0 does nothing."""
         if address != 0:
             self._report(time, partial(self._ledger.free, operator.index(address)))
 
     def grant(self, address: int, size: int, *, join: bool = False, time: int | None = None) -> None:
-        """The allocator got [address, address + size) from whatever is below it.
+        """The allocator got [address, address + size) from its sub-allocator.
 
-        With `join` it lengthens the grant that ends where it begins; both then go back as one.
+        `join` extends the grant that ends at `address`; both are then released as one.
         """
         _check_range("a grant", address, size)
         self._report(time, partial(self._ledger.grant, address, size, join=join))
 
     def release(self, address: int, time: int | None = None) -> None:
-        """The grant that begins at an address went back."""
+        """The grant at an address was released."""
         self._report(time, partial(self._ledger.release, operator.index(address)))
 
     def oom(self, requested: int, label: str | int = 0, stream: int = 0, time: int | None = None) -> None:
-        """A request of so many bytes failed."""
+        """A request of `requested` bytes failed."""
         _check_range("a failed request", 0, requested)
         number = self._label_id(label)
         self._report(time, partial(self._ledger.oom, requested, number, stream))
 
     def mark(self, label: str | int, value: int = 0) -> None:
-        """Put a mark of the user's own into the log: a step, a phase, a note."""
+        """Write a mark of the user into the log: a step, a phase, a note."""
         number = self._label_id(label)
         self._report(None, partial(self.log.put, Kind.MARK, 0, 0, 0, value, 0, 0, number, 0, 0, -1, 0))
 
-    # -- what is known ------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------
 
     @property
     def inconsistencies(self) -> Inconsistencies:
-        """Reports that are not in the events as they were given."""
+        """Reports that the events do not contain as given."""
         return self._ledger.inconsistencies
 
     def free_at(self, address: int) -> int:
-        """Bytes of the free chunk that begins at an address; 0 where none does."""
+        """Bytes of the free chunk that starts at an address; 0: none does."""
         with self._lock:
             chunk = self._ledger.free_chunks.get(address)
             return 0 if chunk is None else chunk.size
 
     def settle(self) -> None:
-        """Wait until all that was reported is in the log."""
+        """Wait until all reports are in the log."""
         self._carry_out()
 
     def stats(self) -> Stats:
-        """Totals of this moment; `bytes_limit` is 0 where no limit is known."""
+        """Totals of this moment; `bytes_limit` is 0 if the limit is unknown."""
         with self._lock:
             ledger = self._ledger
             return Stats(
@@ -175,7 +175,7 @@ class ObservedHeap:
             )
 
     def moment(self) -> Moment:
-        """The whole heap between two events, and how many there were: where a reader of its log can begin."""
+        """The whole heap between two events, and the number of events so far: a reader of the log can start here."""
         with self._lock:
             ledger = self._ledger
             chunks = [
@@ -194,14 +194,14 @@ class ObservedHeap:
             step = self.log.head
         return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
 
-    # -- one report after the other -----------------------------------------------------------------------------
+    # -- one report at a time ----------------------------------------------------------------------------------
 
     def _report(self, time: int | None, carry_out: Callable[[], object]) -> None:
         self._reported.append((-1 if time is None else time, carry_out))
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Carry out what is reported, unless this very thread is about that already, further out."""
+        """Carry out the reports, unless an outer call in this thread does so already."""
         with self._lock:
             while self._reported and not self._busy:
                 _interrupts.block()
@@ -219,29 +219,29 @@ class ObservedHeap:
             return self.labels.intern(label)
         if not 0 <= label < len(self.labels):
             raise InvalidRequest(
-                f"label {label} was given, of {len(self.labels)}: give text, or what intern gave"
+                f"label {label} was given, of {len(self.labels)}: give text, or a number that intern returned"
             )
         return label
 
 
 def log_and_labels(log: EventLog | Recording | None, labels: Labels | None) -> tuple[EventLog, Labels]:
-    """Where to write: a recording brings its labels along; by default a ring in memory and a table of its own."""
+    """The log and labels to write: a recording includes its labels; default: a ring in memory, and a new table."""
     if isinstance(log, Recording):
         return log.log, log.labels if labels is None else labels
     return EventLog() if log is None else log, Labels() if labels is None else labels
 
 
 def devices_in_order(named: Iterable[int] | None, count: int, current: int) -> list[int]:
-    """The devices to observe, each once, the current one first; None names all.
+    """The devices to observe, each once, the current one first; None: all.
 
     Raises:
-        InvalidRequest: there is no such device, or none is named.
+        InvalidRequest: there is no such device, or the list is empty.
     """
     wanted = set(range(count)) if named is None else set(named)
     if unknown := sorted(wanted - set(range(count))):
-        raise InvalidRequest(f"device {unknown[0]} was to be observed; there are {count}, counted from 0")
+        raise InvalidRequest(f"device {unknown[0]} does not exist; there are {count}, counted from 0")
     if not wanted:
-        raise InvalidRequest(f"no device was named to be observed; there are {count}, counted from 0")
+        raise InvalidRequest(f"no device to observe was given; there are {count}, counted from 0")
     return sorted(wanted, key=lambda device: (device != current, device))
 
 

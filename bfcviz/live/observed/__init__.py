@@ -1,1 +1,0 @@
-"""Another allocator's heap, seen from outside, as events of ours."""

@@ -1,0 +1,86 @@
+"""ServedHeap: the heap behind a framework's memory; HeapFactory makes one for each stream of each device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Generic, TypeVar
+
+from bfcviz.allocator.bfc import BFCAllocator
+from bfcviz.allocator.interface.options import AllocatorOptions
+from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda.choice import Budget
+from bfcviz.errors import AllocatorError
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.units import format_bytes
+
+OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True)
+"""For a machine shared with other programs: a heap starts small, and releases wholly free regions before it fails."""
+
+
+class ServedHeap(BFCAllocator):
+    """A heap whose chunks a framework uses; it cannot be closed while the framework does.
+
+    Attributes:
+        is_serving: whether the framework may request more.
+        users: what uses the chunks, for errors.
+        advice: how to free them, for errors.
+    """
+
+    is_serving = False
+    users: ClassVar[str]
+    advice: ClassVar[str]
+
+    def close(self) -> None:
+        """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""
+        held = self.stats()
+        if self.is_serving or held.chunks_in_use:
+            raise AllocatorError(
+                f"{held.chunks_in_use} chunks ({format_bytes(held.bytes_in_use)}) are in use by {self.users}: "
+                f"{self.advice}"
+            )
+        super().close()
+
+
+H = TypeVar("H", bound=ServedHeap)
+
+
+@dataclass
+class HeapFactory(Generic[H]):
+    """Makes the heap of a stream. The heaps of a device share one budget; the first heap of all gets the log.
+
+    Attributes:
+        kind: the class of the heaps.
+        framework: the start of their names.
+        source: makes the sub-allocator of a device and a stream, within a budget.
+        limit: returns the budget of a device in bytes; called once per device.
+        log: the log of the first heap; None once that is made.
+        labels: the label table of all heaps.
+        options: the options of all heaps.
+    """
+
+    kind: type[H]
+    framework: str
+    source: Callable[[int, int, Budget], SubAllocator]
+    limit: Callable[[int], int]
+    log: EventLog | None
+    labels: Labels
+    options: AllocatorOptions
+    _budgets: dict[int, Budget] = field(default_factory=dict)
+    _made: dict[int, int] = field(default_factory=dict)
+
+    def __call__(self, device: int, stream: int) -> H:
+        """Make the heap of a stream that has none."""
+        if device not in self._budgets:
+            self._budgets[device] = Budget(self.limit(device))
+        budget = self._budgets[device]
+        source = self.source(device, stream, budget)  # may fail: then the next heap gets the log
+        number = self._made[device] = self._made.get(device, -1) + 1
+        log, self.log = self.log, None
+        return self.kind(
+            source,
+            budget.limit,
+            self.options,
+            name=f"{self.framework}:{device}" + (f" stream {number}" if number else ""),
+            log=log,
+            labels=self.labels,
+        )

@@ -1,0 +1,1 @@
+"""TensorFlow: windows of its own profiler, recorded into a folder."""
