@@ -10,7 +10,6 @@ import pytest
 import bfcviz
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.frameworks.table import FRAMEWORKS
 from bfcviz.frameworks.wish import Wish
 from bfcviz.live.numpy import api
 from bfcviz.live.numpy.serve import serve_numpy
