@@ -1,8 +1,10 @@
-"""The habits of this code, as tests: lint, format, types, who imports whom, and sizes."""
+"""The habits of this code: lint, format, types, import rules, sizes, names and words."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from shared import ROOT
 PACKAGE = sorted((ROOT / "bfcviz").rglob("*.py"))
 HEADERS = sorted((ROOT / "bfcviz").rglob("*.h"))
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
+LARGEST_FOLDER = 15  # modules; a module's .pxd and .h count with it
+BANNED = re.compile("whoever|nobody|somebody|in the midst|be had", re.IGNORECASE)
 
 _TOOLS = {
     "lint": ["ruff", "check", "--no-fix"],
@@ -49,3 +53,36 @@ def test_files_and_functions_are_short(path):
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     long = [node.name for node in functions if node.end_lineno - node.lineno >= LONGEST_FUNCTION]
     assert (text.count("\n") <= LONGEST_FILE, long) == (True, [])
+
+
+def test_folders_are_small():
+    modules = defaultdict(set)
+    for path in [*PACKAGE, *HEADERS, *(ROOT / "bfcviz").rglob("*.pxd")]:
+        if path.stem != "__init__":
+            modules[path.parent.relative_to(ROOT).as_posix()].add(path.stem)
+    sizes = {folder: len(names) for folder, names in modules.items()}
+    assert {folder: size for folder, size in sizes.items() if size > LARGEST_FOLDER} == {}
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(list)
+    for path in PACKAGE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path.relative_to(ROOT).as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_banned_words():
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = []
+    for name in filter(None, listed.split("\0")):
+        path = ROOT / name
+        if path == Path(__file__) or not path.is_file():
+            continue
+        data = path.read_bytes()
+        if b"\0" not in data:  # text
+            lines = enumerate(data.decode(errors="replace").splitlines(), 1)
+            found += [f"{name}:{number}" for number, line in lines if BANNED.search(line)]
+    assert found == []
