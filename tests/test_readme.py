@@ -152,7 +152,7 @@ def test_the_recipes_name_files_that_exist():
     folders = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
     assert [folder for folder in folders if not (ROOT / "tests" / folder).is_dir()] == []
     for path, names in {
-        "bfcviz/importers/sniff.py": ("Format", "_BY_CONTENT"),
+        "bfcviz/importers/file_format.py": ("Format", "_BY_CONTENT"),
         "bfcviz/importers/open_trace.py": ("_READERS",),
         "bfcviz/frameworks/table.py": ("Framework", "_ALL"),
         "bfcviz/live/shared/heap_provider.py": ("HeapProvider",),

@@ -66,7 +66,7 @@ def test_every_view_is_drawn(small):
         "Bytes by bin",
         "Chunks by bin",
         "Active memory",
-        "Events a second",
+        "Event rate (events/s)",
     )
     for title in titles:
         assert title in shown

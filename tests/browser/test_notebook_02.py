@@ -117,4 +117,4 @@ def test_the_notebook_shows_the_heap_while_it_trains_and_where_it_breaks(noteboo
     assert "The free memory is fragmented" in failure
     assert "largest free chunk" in failure
     board = Board(notebook, "w.dashboard.inspector")
-    board.wait_for_step(notebook.python("peak(w.trace)"))
+    board.wait_for_step(notebook.python("bfcviz.peak(w.trace)"))

@@ -128,7 +128,7 @@ def test_a_program_that_cannot_be_recorded_runs_unchanged(train, tmp_path):
     done = recording("--limit", "0", "--", sys.executable, train, folder=tmp_path / "run.bfc", input="3")
     assert (done.returncode, done.stdout) == (3, "trained\n")
     assert "nothing was recorded: " in done.stderr
-    for fact in ("InvalidRequest", "limit of 0 bytes"):
+    for fact in ("InvalidRequest", "limit is 0 bytes"):
         assert fact in done.stderr
 
 

@@ -166,7 +166,7 @@ def test_the_out_of_memory_error_of_every_framework_is_recognised(live, error):
         made[0].heaps[0].try_allocate(1 << 30, label="attention")
         made[0].out_of_memory = object()
         raise error
-    assert w.failure.words.startswith("A request by attention for 1.0 GiB")
+    assert w.failure.words.startswith("attention failed to allocate 1.0 GiB")
     assert error.__notes__ == [str(w.failure)]
 
 

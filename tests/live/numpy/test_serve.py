@@ -194,7 +194,7 @@ def test_out_of_memory_is_numpys_error_with_our_numbers():
 def test_an_error_that_leaves_says_why():
     with pytest.raises(MemoryError) as caught, served("1MiB"):
         np.ones(2 * MIB, np.uint8)
-    assert "2.0 MiB asked for" in caught.value.__notes__[0]
+    assert "2.0 MiB requested" in caught.value.__notes__[0]
     with pytest.raises(MemoryError) as caught, served("1MiB"):
         raise MemoryError
     assert not hasattr(caught.value, "__notes__")

@@ -139,7 +139,7 @@ def test_heaps_may_come_while_they_are_looked_at(rmm):
 def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
     with serve_rmm("1MiB") as served:
         held = rmm.buffer(600 * KIB)
-        with pytest.raises(MemoryError, match=r"500\.0 KiB asked for"):
+        with pytest.raises(MemoryError, match=r"500\.0 KiB requested"):
             rmm.buffer(500 * KIB)
         assert isinstance(served.out_of_memory, OutOfMemory)
         rmm.drop(held)

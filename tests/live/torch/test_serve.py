@@ -105,7 +105,7 @@ def test_out_of_memory_is_pytorchs_error_with_our_numbers(torch):
     error = served.out_of_memory
     assert isinstance(error, OutOfMemory)
     assert (error.requested, error.bytes_limit) == (6 * MIB, 8 * MIB)
-    assert "6.0 MiB asked for" in caught.value.__notes__[0]
+    assert "6.0 MiB requested" in caught.value.__notes__[0]
     with pytest.raises(RuntimeError) as caught, served:
         raise RuntimeError
     assert not hasattr(caught.value, "__notes__")
