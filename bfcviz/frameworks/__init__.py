@@ -3,5 +3,5 @@
 Enters: a user's request, in Python or on the command line. Leaves: a `Wish` (framework, way, options), checked against
 the table, or a `LiveError` that names the framework and its ways or options. `table` has one entry per framework,
 `option_types` defines the values of options, `wish` checks. It imports no framework and no NumPy, which the command
-line must not load before it has blocked signals; `live.adapters` begins a `Wish`.
+line must not load before it has blocked signals; `live.providers` begins a `Wish`.
 """

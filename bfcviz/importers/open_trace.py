@@ -11,9 +11,9 @@ from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.limits import Limits
 from bfcviz.importers.tensorflow.memory_events import collect_requests
+from bfcviz.importers.tensorflow.profile_messages import read_space
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.reconstruct import reconstruct
-from bfcviz.importers.tensorflow.xspace import read_space
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:

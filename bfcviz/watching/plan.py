@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bfcviz.errors import LiveError
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
 from bfcviz.frameworks.wish import Wish, find, resolve, way_of
-from bfcviz.live import adapters
+from bfcviz.live import providers
 from bfcviz.live.capture.stacks import Chosen, Stacks
 from bfcviz.units import format_bytes
 from bfcviz.watching.alerts import Alert
@@ -65,7 +65,7 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     wishes = _with_capture(_with_limit(found.wishes, limit), capture)
     serving = [wish for wish in wishes if wish.way == "serve"]
     if len(serving) == 1:  # else the limit may be meant for the larger memory
-        adapters.check_limit(serving[0])
+        providers.check_limit(serving[0])
     return found._replace(wishes=wishes)
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, Self
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.live.capture.labels import checked_name
+from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.model.sources import trace_of
 from bfcviz.watching import notebook
 from bfcviz.watching.alert_monitor import AlertMonitor, MonitorThread

@@ -8,9 +8,9 @@ from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks.wish import Wish
-from bfcviz.live import adapters
+from bfcviz.live import providers
 from bfcviz.live.capture import marks
-from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.watching.plan import WatchSettings, title_of
 
 RING_EVENTS: Final = 1 << 18
@@ -26,14 +26,14 @@ def make_source(wish: Wish, settings: WatchSettings, undo: ExitStack, discard: E
         undo: closes the log.
         discard: removes the recording, for a watch that cannot start.
     """
-    wish = adapters.complete(wish)
-    log: Recording | EventLog | None = EventLog(RING_EVENTS) if adapters.is_on_host(wish) else None
+    wish = providers.complete(wish)
+    log: Recording | EventLog | None = EventLog(RING_EVENTS) if providers.is_on_host(wish) else None
     if settings.path is not None:
         if "log" in wish.options:
             raise LiveError(f"{title_of(wish)} has its own log and path={settings.path}: give one of them")
         folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / wish.framework
-        details = {"framework": wish.framework, **adapters.details_of(wish)}
-        log = undo.enter_context(Recording(folder, [adapters.pool_of(wish)], details=details))
+        details = {"framework": wish.framework, **providers.details_of(wish)}
+        log = undo.enter_context(Recording(folder, [providers.pool_of(wish)], details=details))
         discard.callback(log.discard)
     return open_source(wish, log)
 
@@ -50,7 +50,7 @@ def open_source(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
         BfcvizError: another error of its module.
     """
     try:
-        source: HeapProvider = adapters.source_of(wish, log)
+        source: HeapProvider = providers.source_of(wish, log)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # frameworks raise many kinds without a GPU, driver or matching build
@@ -63,7 +63,7 @@ def start_order(sources: Sequence[HeapProvider], wishes: Sequence[Wish]) -> list
 
     NumPy's is the last, so that threads which the others start are not served.
     """
-    pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: adapters.is_on_host(pair[1]))
+    pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: providers.is_on_host(pair[1]))
     return [(source, title_of(wish)) for source, wish in pairs]
 
 

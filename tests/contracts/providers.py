@@ -11,7 +11,8 @@ from fake_torch import FakeTorch, HostMemory
 from live.cupy_stand_in import StandIn, cupy
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.live.cupy import api
+from bfcviz.live.common.headroom import Room
+from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
 from bfcviz.live.jax.observe import observe_jax
@@ -19,7 +20,6 @@ from bfcviz.live.numpy.serve import serve_numpy
 from bfcviz.live.rmm import serve as rmm_serve
 from bfcviz.live.rmm.observe import observe_rmm
 from bfcviz.live.rmm.serve import serve_rmm
-from bfcviz.live.shared.headroom import Room
 from bfcviz.live.tensorflow.observe import observe_tensorflow
 from bfcviz.live.torch import serve as torch_serve
 from bfcviz.live.torch.observe import observe_torch
@@ -33,7 +33,7 @@ def _numpy(_patch, _folder):
 def _cupy(make):
     def put(patch, _folder):
         gpu = StandIn()
-        patch.setattr(api, "Cuda", lambda _: gpu)
+        patch.setattr(cupy_api, "Cuda", lambda _: gpu)
         return make
 
     return put

@@ -9,7 +9,7 @@ import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
 from bfcviz.frameworks.table import FRAMEWORKS
-from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.common.heap_provider import HeapProvider
 
 HAVE_HEAPS = [name for name in PROVIDERS if not name.startswith("tensorflow")]
 

@@ -12,7 +12,7 @@ from bfcviz.cli.framework_options import add_framework_arguments, selection_of
 from bfcviz.frameworks.option_types import OBJECT, SECONDS
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE, Framework, Option, Way
 from bfcviz.frameworks.wish import resolve
-from bfcviz.live import adapters
+from bfcviz.live import providers
 from bfcviz.watching.plan import plan
 
 WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framework.ways]
@@ -20,14 +20,14 @@ WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framewo
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_options_are_the_arguments_of_the_function(name, way):
-    function = adapters.function_of(name, way)
+    function = providers.function_of(name, way)
     arguments = set(inspect.signature(function).parameters)
     assert {option.name for option in way.options} == arguments - {"folder"}
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS, ids=[f"{name} {way.name}" for name, way in WAYS])
 def test_defaults_are_values_of_the_type(name, way):
-    function = adapters.function_of(name, way)
+    function = providers.function_of(name, way)
     parameters = inspect.signature(function).parameters
     for option in way.options:
         default = parameters[option.name].default
@@ -61,7 +61,7 @@ def paddle(monkeypatch):
         "observe", "its totals", (Option("log", OBJECT), Option("every_s", SECONDS, "between readings"))
     )
     added = {**FRAMEWORKS, "paddle": Framework("paddle", "PaddlePaddle", (way,))}
-    for function in (resolve, selection_of, adapters.pool_of, plan):
+    for function in (resolve, selection_of, providers.pool_of, plan):
         monkeypatch.setitem(function.__globals__, "FRAMEWORKS", added)
     made = []
     module = ModuleType("bfcviz.live.paddle.observe")
@@ -75,7 +75,7 @@ def test_a_new_framework_is_one_entry(paddle):
     add_framework_arguments(parser)
     selection = selection_of(parser.parse_args(["--paddle", "--every", "0.5"]))
     assert selection == ("paddle", "observe", {"every_s": 0.5}, [])
-    adapters.source_of(resolve(*selection[:3]), None)
+    providers.source_of(resolve(*selection[:3]), None)
     assert paddle == [{"every_s": 0.5, "log": None}]
     (wish,) = plan({"paddle": {"every_s": 2}}).wishes
     assert wish == ("paddle", "observe", {"every_s": 2})

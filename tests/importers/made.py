@@ -10,9 +10,9 @@ from shared import SHARED
 
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.tensorflow.memory_events import collect_requests
+from bfcviz.importers.tensorflow.profile_messages import read_space
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.requests import REQUEST, RecordedRequests, Requests
-from bfcviz.importers.tensorflow.xspace import read_space
 
 REAL = SHARED / "real" / "tensorflow"
 

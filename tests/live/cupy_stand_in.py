@@ -10,10 +10,10 @@ import pytest
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.errors import LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.live.cupy import api
+from bfcviz.live.common.deferred_frees import DelayedEvent
+from bfcviz.live.common.headroom import Room
+from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.shared.deferred_frees import DelayedEvent
-from bfcviz.live.shared.headroom import Room
 
 try:
     import cupy
@@ -51,7 +51,7 @@ class Stream:
         self.gpu.waited.append(self)
 
 
-class StandIn(api.Cuda):
+class StandIn(cupy_api.Cuda):
     """What `Cuda` asks of a GPU, answered from here; `busy` streams have work that never ends by itself.
 
     Attributes:
@@ -143,7 +143,7 @@ def gpu(monkeypatch):
     """A GPU made up; CuPy's allocator is as before afterwards."""
     assert cupy is not None, "CuPy is missing: the CI installs it, so that this is tested"
     made = StandIn()
-    monkeypatch.setattr(api, "Cuda", lambda wish: made)
+    monkeypatch.setattr(cupy_api, "Cuda", lambda wish: made)
     before = cupy.cuda.get_allocator()
     yield made
     assert cupy.cuda.get_allocator() == before

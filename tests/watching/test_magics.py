@@ -12,7 +12,7 @@ del held[1::2]
 with bfcviz.label("attention"):
     np.empty(3 << 20)
 """
-IS_PLAIN = "api.get_handler() is api.default_handler()"
+IS_PLAIN = "numpy_api.get_handler() is numpy_api.default_handler()"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def as_it_was(request):
 
 
 def prepare(shell):
-    code = "%load_ext bfcviz\nimport numpy as np, bfcviz\nfrom bfcviz.live.numpy import api\n%xmode Minimal"
+    code = "%load_ext bfcviz\nimport numpy as np, bfcviz\nfrom bfcviz.live.numpy import numpy_api\n%xmode Minimal"
     assert shell.run(code).error is None
 
 

@@ -7,7 +7,7 @@ import pytest
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
-from bfcviz.live.shared import system_memory
+from bfcviz.live.common import system_memory
 
 
 def test_watch_names_every_framework():

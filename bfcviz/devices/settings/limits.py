@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.settings.gpu_options import GPUOptions
 from bfcviz.errors import SettingError
-from bfcviz.live.shared.headroom import min_system_memory as min_system_memory
+from bfcviz.live.common.headroom import min_system_memory as min_system_memory
 from bfcviz.units import GiB, MiB, format_bytes
 
 RESERVED: Final = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary, ref
 
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
+from bfcviz.live.common.compiled import IS_COMPILED
 from bfcviz.live.numpy import handler
-from bfcviz.live.shared.compiled import IS_COMPILED
 
 
 class _ThreadLabels(local):

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bfcviz/c/gil.h"
-#include "bfcviz/live/shared/raise_later.h"
+#include "bfcviz/live/common/raise_later.h"
 
 #define BFC_DEEPEST 128 /* frames; stacks.DEEPEST */
 

@@ -10,7 +10,7 @@
 #include "bfcviz/c/fork_count.h"
 #include "bfcviz/live/capture/stack_walk.h"
 #include "bfcviz/live/capture/thread_label.h"
-#include "bfcviz/live/shared/raise_later.h"
+#include "bfcviz/live/common/raise_later.h"
 
 /* One heap, for one stream of one device. */
 typedef struct bfc_cu_heap {

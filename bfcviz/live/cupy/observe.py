@@ -13,10 +13,10 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.cupy import api
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import ObservedHeap, log_and_labels
-from bfcviz.live.shared.thread_start import ThreadStartHook
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import ObservedHeap, log_and_labels
+from bfcviz.live.common.thread_start import ThreadStartHook
+from bfcviz.live.cupy import cupy_api
 
 
 class CupyObserved(HeapProvider):
@@ -33,7 +33,7 @@ class CupyObserved(HeapProvider):
     way = "observe"
     title = "CuPy"
 
-    def __init__(self, cuda: api.Cuda, log: EventLog, capture: Capture) -> None:
+    def __init__(self, cuda: cupy_api.Cuda, log: EventLog, capture: Capture) -> None:
         self.labels = capture.labels
         self._capture = capture
         self._cuda = cuda
@@ -181,4 +181,4 @@ def observe_cupy(
             is not compiled.
     """
     logs, table = log_and_labels(log, labels)
-    return CupyObserved(api.Cuda("observed"), logs, api.capture_of(table, capture))
+    return CupyObserved(cupy_api.Cuda("observed"), logs, cupy_api.capture_of(table, capture))

@@ -21,14 +21,14 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.cupy import api
+from bfcviz.live.common.compiled import require_compiled
+from bfcviz.live.common.headroom import Share
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
+from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import CupyHook
 from bfcviz.live.cupy.stream_heaps import CupyStreamHeaps
-from bfcviz.live.shared.compiled import require_compiled
-from bfcviz.live.shared.headroom import Share
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import log_and_labels
-from bfcviz.live.shared.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.units import format_bytes
 
 _MEMORY: Final = {
@@ -60,7 +60,7 @@ class CupyServed(HeapProvider):
 
     def __init__(
         self,
-        cuda: api.Cuda,
+        cuda: cupy_api.Cuda,
         make: Callable[[int, int], CupyHeap],
         capture: Capture,
         description: str,
@@ -182,7 +182,7 @@ def serve_cupy(
     """
     require_compiled("Serving CuPy")
     _check_memory(memory)
-    cuda = api.Cuda("served")
+    cuda = cupy_api.Cuda("served")
     share = Share.parse(limit, fraction, headroom)
     logs, table = log_and_labels(log, labels)
 
@@ -194,7 +194,7 @@ def serve_cupy(
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
     return CupyServed(
-        cuda, make, api.capture_of(table, capture), _description(limit_of(cuda.device()), memory)
+        cuda, make, cupy_api.capture_of(table, capture), _description(limit_of(cuda.device()), memory)
     )
 
 

@@ -25,8 +25,8 @@ from weakref import ref
 
 from bfcviz import _forks
 from bfcviz.errors import LiveError, OutOfMemory
-from bfcviz.live.cupy.api import Cuda
-from bfcviz.live.shared.deferred_frees import DeferredFrees
+from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.cupy.cupy_api import Cuda
 
 if TYPE_CHECKING:
     from bfcviz.live.cupy.hook import CupyHook

@@ -8,9 +8,9 @@ from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import ObservedHeap, log_and_labels
-from bfcviz.live.shared.polling import Polling
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import ObservedHeap, log_and_labels
+from bfcviz.live.common.polling import Polling
 
 _LIMITS: Final = ("bytes_limit", "bytes_reservable_limit")
 

@@ -14,7 +14,7 @@
 #include "bfcviz/c/fork_count.h"
 #include "bfcviz/live/capture/stack_walk.h"
 #include "bfcviz/live/capture/thread_label.h"
-#include "bfcviz/live/shared/failure.h"
+#include "bfcviz/live/common/failure.h"
 
 /* NumPy's PyDataMem_Handler, version 1 (numpy/ndarraytypes.h). */
 typedef struct bfc_functions {

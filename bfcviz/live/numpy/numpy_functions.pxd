@@ -5,7 +5,7 @@ from bfcviz.allocator.c_interface.hooks cimport Hooks, Totals, unpack
 from bfcviz.live.capture.stack_walk cimport Walk
 from bfcviz.native cimport u32, u64
 
-cdef extern from "bfcviz/live/shared/failure.h":
+cdef extern from "bfcviz/live/common/failure.h":
     ctypedef struct Failure "bfc_failure":
         u64 requested
         Totals totals

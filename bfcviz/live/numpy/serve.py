@@ -16,13 +16,13 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.numpy import api
+from bfcviz.live.common import system_memory
+from bfcviz.live.common.compiled import require_compiled
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.served_heap import OPTIONS, ServedHeap
+from bfcviz.live.common.thread_start import ThreadStartHook
+from bfcviz.live.numpy import numpy_api
 from bfcviz.live.numpy.handler import NumpyHandler
-from bfcviz.live.shared import system_memory
-from bfcviz.live.shared.compiled import require_compiled
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.served_heap import OPTIONS, ServedHeap
-from bfcviz.live.shared.thread_start import ThreadStartHook
 from bfcviz.units import format_bytes, parse_bytes
 
 
@@ -50,12 +50,12 @@ class NumpyServed(HeapProvider):
     def __init__(self, allocator: NumpyHeap, small: int, capture: Capture) -> None:
         self.allocator = allocator
         self.capture = capture
-        plain = api.address_of(api.default_handler())
+        plain = numpy_api.address_of(numpy_api.default_handler())
         self._handler = NumpyHandler(allocator, plain, small, capture.use(), capture.walker)
         self._capsule = self._handler.capsule()
         # These reference the capsule only: a cycle to this object would keep the memory until a garbage collection.
         self._thread_start = ThreadStartHook(
-            partial(_is_here, self._capsule), partial(api.set_handler, self._capsule)
+            partial(_is_here, self._capsule), partial(numpy_api.set_handler, self._capsule)
         )
         self._previous: object = None
         self._failures = 0
@@ -97,13 +97,13 @@ class NumpyServed(HeapProvider):
         last = self._handler.failure()
         self._failures = last.number if last else 0
         self.allocator.is_serving = self._handler.is_open = True
-        self._previous = api.set_handler(self._capsule)
+        self._previous = numpy_api.set_handler(self._capsule)
         self._thread_start.begin()
 
     def _stop(self, error: BaseException | None) -> None:
         self._thread_start.end()
         if _is_here(self._capsule):
-            api.set_handler(self._previous)
+            numpy_api.set_handler(self._previous)
         self._previous = None
         self.allocator.is_serving = self._handler.is_open = False
         self.settle()
@@ -115,15 +115,15 @@ class NumpyServed(HeapProvider):
 @contextmanager
 def unserved() -> Iterator[None]:
     """Use NumPy's own memory in this context, and in threads started here: for the code that watches."""
-    previous = api.set_handler(api.default_handler())
+    previous = numpy_api.set_handler(numpy_api.default_handler())
     try:
         yield
     finally:
-        api.set_handler(previous)
+        numpy_api.set_handler(previous)
 
 
 def _is_here(capsule: object) -> bool:
-    return api.get_handler() is capsule
+    return numpy_api.get_handler() is capsule
 
 
 def serve_numpy(

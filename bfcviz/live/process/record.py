@@ -17,11 +17,11 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import remove_files
 from bfcviz.frameworks.wish import Wish, resolve, way_of
-from bfcviz.live import adapters
+from bfcviz.live import providers
 from bfcviz.live.capture import marks
-from bfcviz.live.numpy import api
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.numpy import numpy_api
 from bfcviz.live.process.startup.sitecustomize import UNWRITTEN, tell
-from bfcviz.live.shared.heap_provider import HeapProvider
 
 Order = Mapping[str, Any]
 """The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports."""
@@ -44,7 +44,7 @@ class ProcessRecording:
         self._order = dict(order)
         self._process = os.getpid()
         source.__enter__()
-        self._handler = api.get_handler()
+        self._handler = numpy_api.get_handler()
         marks.begin(source)
         atexit.register(self.end)
 
@@ -54,7 +54,7 @@ class ProcessRecording:
         if os.getpid() != self._process:
             return
         marks.end(self.source)
-        if api.get_handler() is not self._handler:
+        if numpy_api.get_handler() is not self._handler:
             tell(
                 self._order, "left out", "allocations outside of the thread or task that first imported NumPy"
             )
@@ -88,7 +88,7 @@ def begin(order: Order, framework: str) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
-            recorded = _recorded(order, adapters.complete(wish)) if way.has_heaps else _files(order, wish)
+            recorded = _recorded(order, providers.complete(wish)) if way.has_heaps else _files(order, wish)
         except (FolderTaken, FileExistsError):
             return False
     _current.append(recorded)
@@ -103,10 +103,10 @@ _current: list[ProcessRecording] = []
 def _recorded(order: Order, wish: Wish) -> ProcessRecording:
     """Begin a recording and its source; on failure remove both."""
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
-    details = {**adapters.details_of(wish), "command": command, "process": os.getpid()}
-    recording = Recording(order["folder"], [adapters.pool_of(wish)], details=details)
+    details = {**providers.details_of(wish), "command": command, "process": os.getpid()}
+    recording = Recording(order["folder"], [providers.pool_of(wish)], details=details)
     try:
-        return ProcessRecording(order, adapters.source_of(wish, recording), recording)
+        return ProcessRecording(order, providers.source_of(wish, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -121,7 +121,7 @@ def _files(order: Order, wish: Wish) -> ProcessRecording:
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return ProcessRecording(order, adapters.source_of(wish, folder=folder), None)
+        return ProcessRecording(order, providers.source_of(wish, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import OutOfMemory
-from bfcviz.live.shared.observed_heap import ObservedHeap
+from bfcviz.live.common.observed_heap import ObservedHeap
 
 UNIT: Final = 256
 """RMM's alignment: sizes are rounded up to it."""

@@ -10,11 +10,11 @@ from bfcviz.errors import InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.rmm.api import Rmm
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
+from bfcviz.live.common.polling import Polling
 from bfcviz.live.rmm.log_file import UNIT, LogFile
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import ObservedHeap, devices_in_order, log_and_labels
-from bfcviz.live.shared.polling import Polling
+from bfcviz.live.rmm.rmm_api import Rmm
 
 
 class RmmObserved(HeapProvider):

@@ -16,12 +16,12 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.rmm.api import Rmm, handle_of
+from bfcviz.live.common.headroom import Share
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.served_heap import OPTIONS, HeapFactory
+from bfcviz.live.rmm.rmm_api import Rmm, handle_of
 from bfcviz.live.rmm.stream_heaps import RmmDevice, RmmHeap
-from bfcviz.live.shared.headroom import Share
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import log_and_labels
-from bfcviz.live.shared.served_heap import OPTIONS, HeapFactory
 
 _kept: list[Any] = []
 """Objects that RMM holds bare pointers to while any buffer lives: kept forever."""

@@ -8,9 +8,9 @@ from weakref import ref
 from bfcviz import _forks
 from bfcviz.errors import InvalidFree, LiveError, OutOfMemory
 from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.rmm.api import Rmm, number_of
-from bfcviz.live.shared.deferred_frees import DeferredFrees
-from bfcviz.live.shared.served_heap import ServedHeap
+from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.common.served_heap import ServedHeap
+from bfcviz.live.rmm.rmm_api import Rmm, number_of
 
 
 class RmmHeap(ServedHeap):

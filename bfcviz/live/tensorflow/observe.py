@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.live.shared.heap_provider import HeapProvider
 from bfcviz.live.tensorflow.windows import WINDOW, whole_windows
 from bfcviz.periodic import Periodic
 

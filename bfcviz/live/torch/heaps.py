@@ -10,8 +10,8 @@ from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory, cuda_sub
 from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room, Share
-from bfcviz.live.shared.served_heap import ServedHeap
+from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room, Share
+from bfcviz.live.common.served_heap import ServedHeap
 from bfcviz.live.torch.stream_table import StreamHeap, StreamTable
 
 SPARE: Final = 4

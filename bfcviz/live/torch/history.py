@@ -17,9 +17,9 @@ from pathlib import PureWindowsPath
 from typing import Any, Final
 
 from bfcviz.errors import OutOfMemory, PoolTotals
-from bfcviz.live.shared.observed_heap import ObservedHeap
-from bfcviz.live.torch.blocks import Rules
-from bfcviz.live.torch.segments import Segments, bytes_in_use
+from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.live.torch.block_rules import Rules
+from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use
 
 Entry = Mapping[str, Any]
 

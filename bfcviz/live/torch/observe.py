@@ -9,11 +9,11 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Chosen
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import ObservedHeap, devices_in_order, log_and_labels
-from bfcviz.live.shared.polling import Polling
-from bfcviz.live.torch import api
-from bfcviz.live.torch.blocks import UNIT
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
+from bfcviz.live.common.polling import Polling
+from bfcviz.live.torch import torch_api
+from bfcviz.live.torch.block_rules import UNIT
 from bfcviz.live.torch.history import DeviceHistory
 
 
@@ -85,18 +85,18 @@ class TorchObserved(HeapProvider):
         self._polling.now()
 
     def _start(self) -> None:
-        torch = api.torch_with_cuda("observed")
-        api.refuse_async(torch, "observed", "")
+        torch = torch_api.torch_with_cuda("observed")
+        torch_api.refuse_async(torch, "observed", "")
         torch.cuda.init()  # without it, PyTorch reads a history that does not exist yet
         self._memory = torch.cuda.memory
-        if not hasattr(self._memory, "_snapshot") or api.backend(torch) == "pluggable":
+        if not hasattr(self._memory, "_snapshot") or torch_api.backend(torch) == "pluggable":
             raise LiveError(
                 f"PyTorch {torch.__version__} cannot be observed: its allocator has no history, because it was "
                 "replaced or is older than 2.1"
             )
-        self._is_ours = not api.keeps_history(torch)
+        self._is_ours = not torch_api.keeps_history(torch)
         if self._capture == "stack" or not self._is_ours:
-            api.import_symbolizer()
+            torch_api.import_symbolizer()
         if self._is_ours:
             context = "alloc" if self._capture == "stack" else None
             self._memory._record_memory_history(  # noqa: SLF001
@@ -128,7 +128,7 @@ class TorchObserved(HeapProvider):
         chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
         for device in chosen:
             log, self._log = self._log, None
-            limit = api.total_memory(torch, device)
+            limit = torch_api.total_memory(torch, device)
             heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
             now = time.time_ns()
             heap.mark("PyTorch is observed from here")

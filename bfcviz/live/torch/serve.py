@@ -25,13 +25,13 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.shared.compiled import require_compiled
-from bfcviz.live.shared.deferred_frees import DeferredFrees
-from bfcviz.live.shared.headroom import Share
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.observed_heap import log_and_labels
-from bfcviz.live.shared.served_heap import OPTIONS
-from bfcviz.live.torch import api
+from bfcviz.live.common.compiled import require_compiled
+from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.common.headroom import Share
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.served_heap import OPTIONS
+from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap
 from bfcviz.live.torch.pool import TorchPool
 from bfcviz.live.torch.sharing import refuse_to_share
@@ -142,7 +142,7 @@ class TorchServed(HeapProvider):
             )
 
     def _start(self) -> None:
-        self._torch = api.torch_with_cuda("served")
+        self._torch = torch_api.torch_with_cuda("served")
         self._capture.use()
         self._failures = self._heaps.number_of_failures()
         if TorchServed._replaced is not self:
@@ -186,19 +186,19 @@ class TorchServed(HeapProvider):
             self._heaps.budget(device)
         throws = 0
         if self._mechanism == "replace":
-            throws = api.thrower(torch, self._table.thrower)
+            throws = torch_api.thrower(torch, self._table.thrower)
         else:
-            api.refuse_async(
+            torch_api.refuse_async(
                 torch, "served by a pool", ", or give mechanism='replace' before CUDA is first used"
             )
             torch.cuda.init()
-        allocator = api.allocator_of(torch, self._table.functions())
+        allocator = torch_api.allocator_of(torch, self._table.functions())
         atexit.unregister(self._table.end)
         atexit.register(self._table.end)
         refuse_to_share(torch, Heaps.contain)
         if is_new := self._deferred is None:
             self._deferred = DeferredFrees(
-                self._table, self._heaps.add, api.TorchStreams(torch), self._heaps.trim
+                self._table, self._heaps.add, torch_api.TorchStreams(torch), self._heaps.trim
             )
         if self._mechanism == "replace":
             self._replace(allocator, throws)
@@ -217,7 +217,7 @@ class TorchServed(HeapProvider):
         """Serve first, then replace: PyTorch may allocate at once, and would take a NULL for an address."""
         self._table.serve(throws, self._deferred)
         try:
-            api.replace(self._torch, allocator)
+            torch_api.replace(self._torch, allocator)
         except BaseException:
             self._table.stop(self._deferred)
             raise

@@ -61,7 +61,7 @@ class StreamTable:
         """Address of a C function that throws PyTorch's own error.
 
         Args:
-            parts: addresses of the symbols it calls, in the order of `api.OWN_ERROR`.
+            parts: addresses of the symbols it calls, in the order of `torch_api.OWN_ERROR`.
         """
         return torch_functions.thrower(parts)
 

@@ -14,7 +14,7 @@ typedef struct bfc_source_location { /* c10::SourceLocation */
     uint32_t line;
 } bfc_source_location;
 
-/* The functions that it calls: api.OWN_ERROR names the symbols, in this order. */
+/* The functions that it calls: torch_api.OWN_ERROR names the symbols, in this order. */
 typedef struct bfc_cpp {
     void *(*allocate)(size_t);                               /* __cxa_allocate_exception */
     void (*raise)(void *, void *, void (*)(void *));         /* __cxa_throw */

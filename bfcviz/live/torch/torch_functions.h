@@ -12,8 +12,8 @@
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/constants.h"
 #include "bfcviz/live/capture/thread_label.h"
-#include "bfcviz/live/shared/failure.h"
-#include "bfcviz/live/shared/raise_later.h"
+#include "bfcviz/live/common/failure.h"
+#include "bfcviz/live/common/raise_later.h"
 #include "bfcviz/live/torch/torch_error.h"
 
 /* One heap, for one stream of one device. PyTorch passes no context to its functions, so this list is

@@ -8,9 +8,9 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.tensorflow.memory_events import collect_requests
+from bfcviz.importers.tensorflow.profile_messages import read_space
 from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
-from bfcviz.importers.tensorflow.xspace import read_space
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"
 

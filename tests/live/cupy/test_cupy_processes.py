@@ -9,7 +9,7 @@ from live.cupy_stand_in import cupy, needs_cupy
 from processes import needs_compiled, run_code
 
 from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.live.cupy import api
+from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
 
@@ -21,10 +21,10 @@ import cupy
 import numpy as np
 from live.cupy_stand_in import StandIn
 from bfcviz import Recording
-from bfcviz.live.cupy import api
+from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.serve import serve_cupy
 gpu = StandIn()
-api.Cuda = lambda wish: gpu
+cupy_api.Cuda = lambda wish: gpu
 """
 
 HERE = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -122,7 +122,7 @@ def test_no_gpu_or_driver(watch, word):
 
 
 def test_cupy_that_is_not_installed_or_broken(monkeypatch):
-    monkeypatch.setattr(api, "find_spec", lambda name: None)
+    monkeypatch.setattr(cupy_api, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'bfcviz\[cuda12\]'"):
         serve_cupy()
     monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_cupy_that_is_not_installed_or_broken(monkeypatch):
     def broken(name):
         raise ImportError("libnvrtc.so.12: cannot open shared object file\nmore")
 
-    monkeypatch.setattr(api, "import_module", broken)
+    monkeypatch.setattr(cupy_api, "import_module", broken)
     with pytest.raises(LiveError, match=r"ImportError: libnvrtc\.so\.12: .*cupy-cuda12x or"):
         serve_cupy()
 
@@ -142,7 +142,7 @@ def test_a_build_for_other_gpus(monkeypatch):
 
 
 def test_the_c_function_that_tells_the_stream_is_found():
-    cuda = api.Cuda.__new__(api.Cuda)
+    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
     cuda.cupy = cupy
     exported = sys.modules["cupy_backends.cuda.stream"].__pyx_capi__
     assert "get_stream_ptr" in exported
@@ -150,7 +150,7 @@ def test_the_c_function_that_tells_the_stream_is_found():
 
 
 def test_a_cupy_that_exports_no_such_function_is_asked_in_python(monkeypatch):
-    cuda = api.Cuda.__new__(api.Cuda)
+    cuda = cupy_api.Cuda.__new__(cupy_api.Cuda)
     cuda.cupy = type(
         "cupy", (), {"cuda": type("cuda", (), {"get_current_stream": staticmethod(lambda _: Stream)})}
     )

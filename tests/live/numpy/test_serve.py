@@ -19,9 +19,9 @@ from bfcviz.errors import AllocatorError, BfcvizError, InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.numpy import api
+from bfcviz.live.common import system_memory
+from bfcviz.live.numpy import numpy_api
 from bfcviz.live.numpy.serve import serve_numpy, unserved
-from bfcviz.live.shared import system_memory
 from bfcviz.model import Model
 
 pytestmark = needs_compiled
@@ -212,10 +212,10 @@ def test_a_resize_that_fails_changes_nothing():
 
 
 def test_leaving_restores_what_was_there():
-    before = api.get_handler()
+    before = numpy_api.get_handler()
     with pytest.raises(ZeroDivisionError), served():
-        print(api.get_handler() is not before, 1 // 0)
-    assert api.get_handler() is before
+        print(numpy_api.get_handler() is not before, 1 // 0)
+    assert numpy_api.get_handler() is before
     service = served()
     with service, unserved():
         np.ones(10)

@@ -15,7 +15,7 @@ BEGIN = """
 import os, sys, types, json
 from bfcviz.errors import LiveError
 from bfcviz.live.process import record
-from bfcviz.live.shared.heap_provider import HeapProvider
+from bfcviz.live.common.heap_provider import HeapProvider
 from heaps import new_heap
 asked = {}
 class Source(HeapProvider):

@@ -14,11 +14,11 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.shared.observed_heap import ObservedHeap
-from bfcviz.live.torch.blocks import Rules
+from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.history import DeviceHistory
 from bfcviz.live.torch.observe import observe_torch
-from bfcviz.live.torch.segments import bytes_in_use
+from bfcviz.live.torch.segments_and_blocks import bytes_in_use
 
 MIB = 1 << 20
 REAL = [

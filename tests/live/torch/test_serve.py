@@ -16,8 +16,8 @@ from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
-from bfcviz.live.shared.deferred_frees import DeferredFrees
-from bfcviz.live.shared.headroom import Room
+from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.common.headroom import Room
 from bfcviz.live.torch import serve as torch_serve
 from bfcviz.live.torch.heaps import GpuMemory
 from bfcviz.live.torch.serve import serve_torch

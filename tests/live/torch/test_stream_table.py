@@ -18,8 +18,8 @@ from processes import needs_compiled, run_code, run_python
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.schema import Kind
 from bfcviz.live.capture import labels as names
-from bfcviz.live.shared.deferred_frees import DeferredFrees
-from bfcviz.live.torch import api
+from bfcviz.live.common.deferred_frees import DeferredFrees
+from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.stream_table import StreamTable
 
 pytestmark = needs_compiled
@@ -386,7 +386,7 @@ def c10(tmp_path):
 def test_where_memory_runs_out_pytorchs_own_error_is_thrown(c10):
     torch, library = c10
     service = Service()
-    service.table.serve(api.thrower(torch, service.table.thrower), service.deferred)
+    service.table.serve(torch_api.thrower(torch, service.table.thrower), service.deferred)
     alloc = service.table.functions()[0]
     for size, expected in ((1000, 1), (2 * MIB, 4), (2 * MIB, 4), (1000, 1)):
         text = ctypes.create_string_buffer(500)
@@ -405,7 +405,7 @@ def test_another_pytorchs_error_is_a_runtime_error(c10):
     torch, library = c10
     Path(torch.__file__).with_name("lib").joinpath("libc10_cuda.so").unlink()
     service = Service()
-    service.table.serve(api.thrower(torch, service.table.thrower), service.deferred)
+    service.table.serve(torch_api.thrower(torch, service.table.thrower), service.deferred)
     text = ctypes.create_string_buffer(500)
     assert library.call(service.table.functions()[0], 2 * MIB, text) == 3
     service.table.stop(service.deferred)
@@ -457,7 +457,7 @@ ENDING = """
 import atexit, ctypes, sys, threading
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
-from bfcviz.live.shared.deferred_frees import DeferredFrees
+from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.torch.stream_table import StreamTable
 
 class Refusing(PythonSubAllocator):

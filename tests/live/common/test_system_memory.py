@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from heaps import GIB, MIB
 
-from bfcviz.live.shared import system_memory
+from bfcviz.live.common import system_memory
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.choice import Budget
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import LiveError
-from bfcviz.live.cupy import api
-from bfcviz.live.cupy.api import Cuda, handle_of
+from bfcviz.live.cupy import cupy_api
+from bfcviz.live.cupy.cupy_api import Cuda, handle_of
 
 
 class RuntimeFailure(RuntimeError):
@@ -100,8 +100,8 @@ class _Event:
 @pytest.fixture
 def cuda_of(monkeypatch):
     def make(module):
-        monkeypatch.setattr(api, "find_spec", lambda _: object())
-        monkeypatch.setattr(api, "import_module", lambda _: module)
+        monkeypatch.setattr(cupy_api, "find_spec", lambda _: object())
+        monkeypatch.setattr(cupy_api, "import_module", lambda _: module)
         monkeypatch.setattr(cuda_driver, "load", lambda: module.driver)
         return Cuda("served")
 

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bfcviz.live.shared.observed_heap import ObservedHeap
+from bfcviz.live.common.observed_heap import ObservedHeap
 
 Row = Mapping[str, Any]
 

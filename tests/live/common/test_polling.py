@@ -6,7 +6,7 @@ from processes import run_code
 def test_python_ends_after_the_thread():
     code = """
 import atexit, threading
-from bfcviz.live.shared.polling import Polling
+from bfcviz.live.common.polling import Polling
 
 atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
 asked = threading.Event()
@@ -20,7 +20,7 @@ assert asked.wait(60)
 def test_stopped_it_can_start_again():
     code = """
 import threading
-from bfcviz.live.shared.polling import Polling
+from bfcviz.live.common.polling import Polling
 
 asked = threading.Semaphore(0)
 polling = Polling(asked.release, 0.001, "polling")

@@ -14,8 +14,8 @@ from bfcviz.allocator.sub_allocators.cuda.choice import Budget, CudaSubAllocator
 from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.shared.deferred_frees import DelayedEvent, StreamEvent
-from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
+from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: the default stream of the calling thread."""

@@ -6,8 +6,8 @@ from typing import Any, Final
 from bfcviz import native
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.errors import DeviceError, LiveError
-from bfcviz.live.shared.deferred_frees import DelayedEvent, StreamEvent
-from bfcviz.live.shared.headroom import CAPABILITY_MAJOR, Room
+from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
+from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
 PER_THREAD: Final = 2
 """cudaStreamPerThread: a handle that means another stream in each thread."""

@@ -13,13 +13,13 @@ from processes import run_code
 import bfcviz
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
+from bfcviz.live.common import compiled
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
-from bfcviz.live.numpy import api
+from bfcviz.live.numpy import numpy_api
 from bfcviz.live.numpy.serve import serve_numpy
 from bfcviz.live.rmm import serve as rmm_serve
 from bfcviz.live.rmm.serve import serve_rmm
-from bfcviz.live.shared import compiled
 from bfcviz.live.torch.serve import serve_torch
 
 __all__ = ["gpu"]
@@ -33,11 +33,11 @@ def _uncompiled(monkeypatch):
 
 
 def test_numpy_keeps_its_own_memory():
-    before = api.get_handler()
+    before = numpy_api.get_handler()
     for serve in (serve_numpy, lambda: bfcviz.watch(numpy=True, dashboard=False).__enter__()):
         with pytest.raises(LiveError, match=f"Serving NumPy {REFUSED}"):
             serve()
-    assert api.get_handler() is before
+    assert numpy_api.get_handler() is before
     assert np.arange(3).sum() == 3
 
 
@@ -105,15 +105,15 @@ PLAIN = """
 import importlib, pkgutil, sys
 import bfcviz, bfcviz.live
 from bfcviz.live.capture import labels
-from bfcviz.live.numpy import api
+from bfcviz.live.numpy import numpy_api
 for module in pkgutil.walk_packages(bfcviz.live.__path__, "bfcviz.live."):
     if "startup" not in module.name:
         importlib.import_module(module.name)
-before = api.get_handler()
+before = numpy_api.get_handler()
 try:
     bfcviz.serve_numpy("1MiB")
 except bfcviz.BfcvizError as error:
-    print(type(error).__name__, api.get_handler() is before)
+    print(type(error).__name__, numpy_api.get_handler() is before)
 with labels.label("encoder"):
     print(labels.number_in(bfcviz.events.labels.Labels()))
 print(any(name.startswith("bfcviz._live") for name in sys.modules))

@@ -11,9 +11,9 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.frameworks.table import FRAMEWORKS, Way
 from bfcviz.frameworks.wish import Wish, way_of
-from bfcviz.live.shared import system_memory
-from bfcviz.live.shared.heap_provider import HeapProvider
-from bfcviz.live.shared.served_heap import OPTIONS
+from bfcviz.live.common import system_memory
+from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.served_heap import OPTIONS
 from bfcviz.units import format_bytes
 
 

@@ -13,7 +13,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.shared.observed_heap import ObservedHeap
+from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.seeking.window_start import beginning
 from bfcviz.model.state.pool_state import PoolState

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
-from bfcviz.live.shared.deferred_frees import StreamEvent
+from bfcviz.live.common.deferred_frees import StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
