@@ -69,7 +69,7 @@ class Controls:
         self.slider.add_class("bfcviz-slider")
         self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "96px"})
         self.of = widgets.HTML(layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"})
-        self.speed = _menu("", SPEEDS, "speed of play", 142)
+        self.speed = _menu("", SPEEDS, "speed of play", 190)
         self.target = _menu("go to", TARGETS, "the events that next and previous go to", 190)
         self.pool = _menu("pool", [], "the heap shown", 240)
         self.show_pools(pools)
