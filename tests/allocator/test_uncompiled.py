@@ -23,7 +23,7 @@ SAMPLE = {
     "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
     "model": ("state", "timelines", "seeking"),
     "figures": ("region_map/test_live_map.py", "region_map/raster"),
-    "live": ("shared/test_compiled.py", "capture"),
+    "live": ("common/test_compiled.py", "capture"),
 }
 
 CODE = (
