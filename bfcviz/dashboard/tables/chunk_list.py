@@ -8,8 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.dashboard.tables.chunk_columns import COLUMNS, chunk_row
-from bfcviz.dashboard.tables.list_controls import FilterControls, Scroller, row, status_html
-from bfcviz.dashboard.tables.table import ROWS, STYLE, Order, page_html
+from bfcviz.dashboard.tables.list_controls import (
+    FilterControls,
+    Scroller,
+    list_box,
+    row,
+    show_all,
+    status_html,
+)
+from bfcviz.dashboard.tables.table import ROWS, Order, page_html
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
@@ -166,19 +173,11 @@ class ChunkList:
         )
         self.order.observe(lambda _: self._reordered(), "value")
         self.filters = FilterControls("chunks", self._apply_filters)
-        everything = widgets.Button(
-            description="show all",
-            tooltip="chunks of every state, label, size and thread",
-            layout={"width": "auto"},
-        )
-        everything.on_click(lambda _: self.clear())
-        self.count = widgets.HTML()
-        self.page = widgets.HTML(layout={"width": "100%"})
+        self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
         self.scroller = Scroller(ROWS, self._moved)
-        style = widgets.HTML(STYLE, layout={"display": "none"})
-        filter_rows = [row([self.state, self.order, everything]), self.filters.widget]
-        self.widget = widgets.VBox([style, *filter_rows, self.count, self.page, self.scroller.widget])
-        self.widget.add_class("bfcviz-chunks")
+        everything = show_all("chunks of every state, label, size and thread", self.clear)
+        controls = [row([self.state, self.order, everything]), self.filters.widget]
+        self.widget = list_box("bfcviz-chunks", [*controls, self.count, self.page, self.scroller.widget])
 
 
 def _pool_text(trace: Trace, pool: int) -> str:

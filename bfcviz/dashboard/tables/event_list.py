@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.dashboard.tables.event_columns import COLUMNS, EventRows
-from bfcviz.dashboard.tables.list_controls import FilterControls, Scroller, row, status_html
-from bfcviz.dashboard.tables.table import ROWS, STYLE, page_html
+from bfcviz.dashboard.tables.list_controls import (
+    FilterControls,
+    Scroller,
+    list_box,
+    row,
+    show_all,
+    status_html,
+)
+from bfcviz.dashboard.tables.table import ROWS, page_html
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
@@ -197,19 +204,11 @@ class EventList:
     def _build(self) -> None:
         self.kinds = {kind: self._kind(kind) for kind in Kind}
         self.filters = FilterControls("events", self._search)
-        everything = widgets.Button(
-            description="show all",
-            tooltip="events of every kind, label, size and thread",
-            layout={"width": "auto"},
-        )
-        everything.on_click(lambda _: self.clear())
-        self.count = widgets.HTML()
-        self.page = widgets.HTML(layout={"width": "100%"})
+        self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
         self.scroller = Scroller(ROWS, self._moved)
-        style = widgets.HTML(STYLE, layout={"display": "none"})
-        filter_rows = [row([*self.kinds.values(), everything]), self.filters.widget]
-        self.widget = widgets.VBox([style, *filter_rows, self.count, self.page, self.scroller.widget])
-        self.widget.add_class("bfcviz-events")
+        everything = show_all("events of every kind, label, size and thread", self.clear)
+        controls = [row([*self.kinds.values(), everything]), self.filters.widget]
+        self.widget = list_box("bfcviz-events", [*controls, self.count, self.page, self.scroller.widget])
 
     def _kind(self, kind: Kind) -> widgets.ToggleButton:
         button = widgets.ToggleButton(

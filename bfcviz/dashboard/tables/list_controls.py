@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import ipywidgets as widgets
 
+from bfcviz.dashboard.tables.style import STYLE
 from bfcviz.figures.style.text import harmless
 from bfcviz.units import parse_bytes
 
@@ -204,6 +205,20 @@ _BUTTONS: Final = {
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
     """Widgets side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+
+
+def show_all(tooltip: str, clear: Callable[[], None]) -> widgets.Button:
+    """The button that clears all filters of a list."""
+    button = widgets.Button(description="show all", tooltip=tooltip, layout={"width": "auto"})
+    button.on_click(lambda _: clear())
+    return button
+
+
+def list_box(css_class: str, parts: Sequence[widgets.Widget]) -> widgets.VBox:
+    """A list and its controls, from top to bottom, with the style of its table."""
+    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *parts])
+    box.add_class(css_class)
+    return box
 
 
 def status_html(sentence: str, *, alert: bool = False) -> str:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bfcviz.errors import LiveError
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.periodic import Periodic
 
@@ -25,26 +24,18 @@ class Polling:
         self._poll = poll
         self._every_s = every_s
         self._lock = threading.Lock()
-        self._began = False
         # Python may exit within the `with`: a thread in a framework's C++ would then abort the process.
         self._periodic = Periodic(self._next, name, failed=self._keep, at_exit=True)
         self.error: Exception | None = None
-
-    def refuse_twice(self, whom: str) -> None:
-        """Raise LiveError if it runs already: the `with` of an observer was entered twice."""
-        if self._began:
-            raise LiveError(f"{whom} is observed by this already: leave that `with` first")
 
     def start(self) -> None:
         """Begin; the thread's own arrays do not come from a heap that serves NumPy."""
         with unserved():
             self._periodic.start(self._every_s)
-        self._began = True
 
     def stop(self) -> None:
         """End, after a running call has returned."""
         self._periodic.stop()
-        self._began = False
 
     def last(self, error: BaseException | None, times: int = 1) -> None:
         """Call it in this thread at the end of a `with`; an error is raised unless the `with` ends by another error."""
