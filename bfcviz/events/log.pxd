@@ -66,8 +66,7 @@ cdef class EventLog:
     @cython.locals(r="event_record.Event *")
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
-    @cython.locals(thread=u16)
-    cpdef int begin_operation(self, i64 time)
+    cpdef int begin_operation(self, i64 time, int thread=*)
 
     @cython.locals(seq=u64, r="event_record.Event *")
     cpdef u64 put(self, u8 kind, u32 chunk, u16 region, u64 address, u64 size, u64 requested, u32 other, u32 label, u16 thread, u16 stream, int bin, u8 flags) except? 0xFFFFFFFFFFFFFFFF

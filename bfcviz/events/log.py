@@ -257,10 +257,10 @@ class EventLog:
 
     # -- for writers in Python that observe another allocator -----------------------------------------------------
 
-    def begin_operation(self, time: int) -> int:
+    def begin_operation(self, time: int, thread: int = -1) -> int:
         """Set time and thread of the events that `put` writes next: `time` in ns, never decreasing; below 0: now.
 
-        Returns the number of this thread.
+        Returns the number of the thread: `thread`, or if that is below 0 the number of this thread.
         """
         native.spin_lock(self.lock)
         if time < 0:
@@ -268,6 +268,8 @@ class EventLog:
         else:
             self.time = time if time > self.time else self.time
             self.thread = native.thread_number()
+        if thread >= 0:
+            self.thread = thread
         thread = self.thread
         native.spin_unlock(self.lock)
         return thread

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from bfcviz.errors import TraceError
+from bfcviz.events.origin_details import check_details
 from bfcviz.events.storage.strict_json import loads
 from bfcviz.units import parse_bytes
 
@@ -18,8 +19,6 @@ VERSION = 1
 
 MAX_ORIGIN_BYTES = 1 << 24
 MAX_POOLS = 256
-_MAX_NUMBER = 1 << 63
-_FRACTION = "external_fragmentation"
 
 
 class Status(StrEnum):
@@ -65,7 +64,7 @@ class Origin:
         status: how reliable the events are.
         reasons: why it is not complete, as sentences.
         pools: its heaps; the `pool` of an event is an index of them.
-        details: further facts from an importer or recorder, as JSON values.
+        details: further facts from an importer or recorder, as JSON values; see `origin_details`.
     """
 
     format: str = "bfcviz"
@@ -120,7 +119,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         pools=tuple(_pool(pool) for pool in pools),
         details=_get(entry, "details", dict),
     )
-    _check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
+    check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
     return origin, entry
 
 
@@ -153,59 +152,3 @@ def _get(entry: dict[str, object], key: str, kind: type[T]) -> T:
 def _plain(value: object) -> object:
     """NumPy scalars as Python numbers; all other objects as text."""
     return value.item() if hasattr(value, "item") else str(value)
-
-
-def _check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -> None:
-    """Check `facts`, `checks` and `threads`, if present.
-
-    Args:
-        details: of an origin.
-        pools: number of heaps in the trace.
-        guessed: whether the trace says that something is missing or was guessed. Otherwise the events are complete,
-            and facts could only contradict them.
-
-    Raises:
-        ValueError: one of them has a wrong type, is out of range, or has more heaps than the trace.
-    """
-    for entry in _entries(details, "facts", pools):
-        for name, value in entry.items():
-            if not _is_fact(name, value):
-                raise ValueError(f"has an impossible fact {name[:40]!r}: {str(value)[:40]}")
-        if entry and not guessed:
-            raise ValueError("has facts beside the events, but the events are complete")
-    for entry in _entries(details, "checks", pools):
-        _check_check(entry)
-    threads = details.get("threads", {})
-    if not isinstance(threads, dict) or not all(isinstance(name, str) for name in threads.values()):
-        raise ValueError("has threads that are not a table of names")
-
-
-def _entries(details: Mapping[str, object], name: str, pools: int) -> list[dict[str, object]]:
-    """The list with one object per pool; empty if missing."""
-    entries = details.get(name, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"has {name} that are not a list of objects")
-    if len(entries) > pools:
-        raise ValueError(f"has {name} of {len(entries)} heaps, but the trace has {pools}")
-    return entries
-
-
-def _is_fact(name: str, value: object) -> bool:
-    if value is None:
-        return True
-    if name == _FRACTION:
-        return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator]
-    return _is_count(value)
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _MAX_NUMBER
-
-
-def _check_check(entry: Mapping[str, object]) -> None:
-    if "checked" not in entry:
-        return
-    if not _is_count(entry["checked"]) or not _is_count(entry.get("differing")):
-        raise ValueError("has checks without the numbers of compared and differing requests")
-    if not isinstance(entry.get("pool"), str):
-        raise ValueError("has checks of a heap without a name")

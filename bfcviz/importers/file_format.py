@@ -1,12 +1,13 @@
 """Detect the format of a file from its content, not from its name."""
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
 from bfcviz.errors import FileError
-from bfcviz.importers.file_content import read_head
+from bfcviz.importers.file_content import read_content, read_head
 from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
@@ -16,11 +17,19 @@ class Format(StrEnum):
     FOLDER = "bfcviz-folder"
     PARQUET = "bfcviz-parquet"
     XPLANE = "xplane"
+    TENSORFLOW_LOG = "tensorflow-log"
+    MEMORY_DUMP = "tensorflow-memory-dump"
+    TORCH_SNAPSHOT = "torch-snapshot"
+    PPROF = "jax-pprof"
+    CHROME_TRACE = "chrome-trace"
+    RMM_LOG = "rmm-csv"
+    VMA = "vma-json"
 
 
 READABLE = (
-    "bfcviz reads its own trace folders and Parquet files, "
-    "and profiles of TensorFlow and XLA (xplane.pb, plain or gzip)"
+    "bfcviz reads its own traces (folder or Parquet), profiles of TensorFlow and XLA (xplane.pb), logs of TensorFlow, "
+    "XLA and JAX with BFC allocator lines, TensorFlow's memory dumps, PyTorch snapshots (pickle), RMM logs (CSV), JAX "
+    "memory profiles (pprof), Chrome traces of PyTorch, and VMA dumps (JSON); all also gzip"
 )
 _TRACE_FILES = ("events.bin", "origin.json", "labels.jsonl")
 _PROFILES_IN_FOLDER = tuple(f"{way}*.xplane.pb*" for way in ("", "*/", "plugins/profile/*/", "window-*/**/"))
@@ -44,6 +53,8 @@ def detect_format(path: Path) -> Format:
     for format_, matches in _BY_CONTENT.items():
         if matches(head):
             return format_
+    if _is_text(head) and _is_tensorflow_log(read_content(path).data):  # a failure comes late in a log
+        return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
 
@@ -63,15 +74,15 @@ def _is_parquet(head: bytes) -> bool:
     return head.startswith(b"PAR1")
 
 
+def _is_pickle(head: bytes) -> bool:
+    """Protocol 2 or later begins with PROTO and the version."""
+    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
 def _is_xspace(head: bytes) -> bool:
     """Whether the first field belongs to XSpace; if it is a plane, whether its first fields are those of a plane."""
-    if _is_text(head):
-        return False
-    wire = Wire("", head)
-    try:
-        first = next(wire.fields(0, len(head)))
-        inside = list(islice(wire.fields(first.start, first.stop), 8)) if first.number == 1 else []
-    except FileError:
+    first, inside = _first_message(head)
+    if first is None or _is_name(head, first):
         return False
     # 1 planes, 2 errors, 3 warnings, 4 hostnames. A pprof profile begins in the same way, but field 1 holds numbers.
     return first.wire == LENGTH and first.number <= 4 and all(_is_of_plane(field) for field in inside)
@@ -82,12 +93,93 @@ def _is_of_plane(field: Field) -> bool:
     return field.number > 6 or field.wire == (VARINT if field.number == 1 else LENGTH) or field.number == 0
 
 
+def _is_pprof(head: bytes) -> bool:
+    """Whether field 1 is a `sample_type`: its fields 1 (type) and 2 (unit) are numbers."""
+    first, inside = _first_message(head)
+    return first is not None and first.number == 1 and bool(inside) and all(f.wire == VARINT for f in inside)
+
+
+def _is_memory_dump(head: bytes) -> bool:
+    """Whether field 1 is the name of an allocator, and field 2 (bins) or 3 (chunks) follows."""
+    first, _ = _first_message(head)
+    if first is None or not _is_name(head, first) or first.missing:
+        return False
+    try:
+        after = next(Wire("", head).fields(first.stop, len(head)), None)
+    except FileError:
+        return False
+    return after is None or (after.wire == LENGTH and 2 <= after.number <= 5)
+
+
+def _is_name(head: bytes, field: Field) -> bool:
+    payload = head[field.start : field.stop]
+    return field.number == 1 and field.wire == LENGTH and all(32 <= byte < 127 for byte in payload)
+
+
+def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
+    """The first field of a Protocol Buffers message, and the first 8 fields in it; (None, []) for other data."""
+    if _is_text(head):
+        return None, []
+    wire = Wire("", head)
+    try:
+        first = next(wire.fields(0, len(head)))
+        if first.number != 1 or _is_name(head, first):
+            return first, []
+        return first, list(islice(wire.fields(first.start, first.stop), 8))
+    except FileError:
+        return None, []
+
+
 def _is_text(head: bytes) -> bool:
     """No control characters except white space and ESC; the field tags of a profile are control characters."""
     return not any(byte < 9 or 14 <= byte < 27 or 27 < byte < 32 for byte in head)
 
 
+def _is_vma(head: bytes) -> bool:
+    text = _json_text(head)
+    return text is not None and any(
+        key in text for key in ('"DefaultPools"', '"Suballocations"', '"BlockCount"')
+    )
+
+
+def _is_chrome_trace(head: bytes) -> bool:
+    text = _json_text(head)
+    return text is not None and ('"traceEvents"' in text or ('"ph"' in text and '"ts"' in text))
+
+
+def _json_text(head: bytes) -> str | None:
+    """The beginning of a JSON file, in UTF-8 or (Windows) UTF-16; None for other data."""
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = head[: len(head) // 2 * 2].decode(encoding, "replace")
+    return text if text.lstrip()[:1] in ("{", "[") else None
+
+
+def _is_rmm_log(head: bytes) -> bool:
+    """Whether one of the first lines is a header of RMM's `logging_resource_adaptor`, of any version."""
+    lines = head[:4096].splitlines()[:20]
+    return any(
+        re.match(rb"\s*((Thread,)?Time,Action,|Event Type,Device ID,Address,)", line) is not None
+        for line in lines
+    )
+
+
+def _is_tensorflow_log(text: bytes) -> bool:
+    return _TENSORFLOW_LINE.search(text) is not None
+
+
+_TENSORFLOW_LINE = re.compile(
+    rb"bfc_allocator\.cc:\d+\]|__LOG_MEMORY__|ran out of memory trying to allocate|"
+    rb"Out of memory (while )?trying to allocate \d"
+)
+
 _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {
     Format.PARQUET: _is_parquet,
+    Format.TORCH_SNAPSHOT: _is_pickle,
+    Format.MEMORY_DUMP: _is_memory_dump,
+    Format.PPROF: _is_pprof,
     Format.XPLANE: _is_xspace,
+    Format.VMA: _is_vma,
+    Format.CHROME_TRACE: _is_chrome_trace,
+    Format.RMM_LOG: _is_rmm_log,
+    Format.TENSORFLOW_LOG: _is_tensorflow_log,
 }

@@ -2,18 +2,12 @@
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from bfcviz.errors import FileError
-from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
-from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
-from bfcviz.importers.limits import Limits
-from bfcviz.importers.tensorflow.memory_events import collect_requests
-from bfcviz.importers.tensorflow.profile_messages import read_space
-from bfcviz.importers.tensorflow.protobuf_wire import Wire
-from bfcviz.importers.tensorflow.reconstruct import reconstruct
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
@@ -24,49 +18,38 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
     """
     path = Path(path)
     try:
-        trace = _READERS[detect_format(path)](path)
+        trace = _reader(detect_format(path))(path)
     except MemoryError:
         raise FileError(
             path,
             "",
-            "needs more memory than is available: close other programs, or open a shorter profile",
+            "needs more memory than is available: close other programs, or open a shorter file",
         ) from None
     trace.path = path.absolute()
     return trace
 
 
-def open_xplane(path: Path) -> Trace:
-    """The trace in a profile of TensorFlow or XLA; `origin.details` holds the checks of its reconstruction.
-
-    Raises:
-        FileError: it cannot be read, is corrupt, or holds no events of a BFC heap.
-    """
-    limits = Limits.of(path)
-    content = read_content(path)
-    space = read_space(Wire(path, content.data, limits))
-    missing = tuple(cut for cut in (content.cut, space.cut) if cut is not None)
-    recorded = collect_requests(space, path)
-    rebuilt = reconstruct(recorded)
-    left_out = tuple(f"left out: {count} {what}" for what, count in recorded.left_out.items())
-    problems = left_out + rebuilt.reasons
-    status = Status.DEGRADED if problems else Status.TRUNCATED if missing else Status.COMPLETE
-    origin = Origin(
-        format=Format.XPLANE.value,
-        source=path.name,
-        status=status,
-        reasons=missing + problems,
-        pools=rebuilt.pools,
-        details={
-            "checks": list(rebuilt.checks),
-            "facts": list(rebuilt.facts),
-            "threads": {str(number): name for number, name in recorded.threads.items()},
-        },
-    )
-    return Trace.from_events(rebuilt.events, recorded.labels, origin)
+def open_own(path: Path) -> Trace:
+    """The trace in a folder or Parquet file of bfcviz. Raises as `Trace.open`."""
+    return Trace.open(path)
 
 
-_READERS: dict[Format, Callable[[Path], Trace]] = {
-    Format.FOLDER: Trace.open,
-    Format.PARQUET: Trace.open,
-    Format.XPLANE: open_xplane,
+def _reader(format_: Format) -> Callable[[Path], Trace]:
+    module, function = _READERS[format_]
+    found: Callable[[Path], Trace] = getattr(import_module(module), function)
+    return found
+
+
+_READERS: dict[Format, tuple[str, str]] = {
+    Format.FOLDER: ("bfcviz.importers.open_trace", "open_own"),
+    Format.PARQUET: ("bfcviz.importers.open_trace", "open_own"),
+    Format.XPLANE: ("bfcviz.importers.tensorflow.profile", "read_profile"),
+    Format.MEMORY_DUMP: ("bfcviz.importers.tensorflow.memory_dump", "read_memory_dump"),
+    Format.TENSORFLOW_LOG: ("bfcviz.importers.bfc_log.read", "read_log"),
+    Format.TORCH_SNAPSHOT: ("bfcviz.importers.torch.snapshot", "read_snapshot"),
+    Format.PPROF: ("bfcviz.importers.pprof", "read_profile"),
+    Format.CHROME_TRACE: ("bfcviz.importers.chrome_trace", "read_chrome_trace"),
+    Format.RMM_LOG: ("bfcviz.importers.rmm_log", "read_rmm_log"),
+    Format.VMA: ("bfcviz.importers.vma", "read_vma"),
 }
+"""The module and function that read each format; imported when the first file of the format is opened."""

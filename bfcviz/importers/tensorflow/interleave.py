@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.importers.pools import reordered
 from bfcviz.importers.tensorflow.requests import Requests
 
 _NO_STEP = (0, -1)
@@ -43,21 +44,6 @@ def interleave(logs: Sequence[Events], marks: Events, times: NDArray[np.int64]) 
         log["pool"] = pool
     together: Events = joined([marks, *logs])
     order = np.argsort(together["time"], kind="stable")
-    _point_frees_at_their_allocations(together, order, [len(marks), *map(len, logs)])
-    woven: Events = taken(together, order)
+    woven = reordered(together, order, [len(log) for log in logs], first=len(marks))
     woven["time"] = times[woven["time"]]
-    woven["seq"] = np.arange(len(woven), dtype=np.uint64)
     return woven
-
-
-def _point_frees_at_their_allocations(together: Events, order: NDArray[np.intp], lengths: list[int]) -> None:
-    """Renumber `other` of each FREE, the seq of its ALLOCATE, from its own log to the stream."""
-    place_in_stream = np.empty(len(together), np.uint32)
-    place_in_stream[order] = np.arange(len(together), dtype=np.uint32)
-    start = lengths[0]
-    for length in lengths[1:]:
-        log = together[start : start + length]
-        frees = log["kind"] == Kind.FREE
-        # A log is complete, so the original seq of an event is its index.
-        log["other"][frees] = place_in_stream[start + log["other"][frees]]
-        start += length

@@ -1,0 +1,134 @@
+"""The events that build a heap state: for files that hold the chunks of one moment, and no history.
+
+::
+
+    regions    [ aaaa | .... | bb | ......... ]      from the file
+    events     EXTEND                                the whole region is one free chunk
+               SPLIT ALLOCATE(a)  SPLIT              for each chunk from left to right
+               SPLIT ALLOCATE(b)
+
+The file does not say how the heap came into this state. These events are one way to it, so a reader must not take
+their order for the order of the requests: an importer that uses them sets `details["history"]` to
+`origin_details.STATE_ONLY`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.row_copy import joined
+from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Kind
+from bfcviz.native import MAX_REGIONS
+
+HEAP_CHUNK = np.dtype(
+    [
+        ("address", "<u8"),
+        ("size", "<u8"),
+        ("requested", "<u8"),  # the size where the file does not say it; ignored for free chunks
+        ("label", "<u4"),
+        ("stream", "<u2"),
+        ("in_use", "?"),
+    ]
+)
+"""One chunk of a state, free or in use."""
+
+HeapChunks = NDArray[np.void]
+"""An array of `HEAP_CHUNK`."""
+
+
+class HeapRegion(NamedTuple):
+    """One region: the half-open range of its addresses."""
+
+    address: int
+    size: int
+
+
+def regions_without_gaps(chunks: HeapChunks) -> list[HeapRegion]:
+    """The regions of a file that does not name them: a gap between two chunks begins a new one.
+
+    Args:
+        chunks: shape (n,) of HEAP_CHUNK, by ascending address, without overlaps.
+    """
+    if not len(chunks):
+        return []
+    stops = chunks["address"] + chunks["size"]
+    first = np.flatnonzero(np.concatenate(([True], chunks["address"][1:] != stops[:-1])))
+    last = np.concatenate((first[1:], [len(chunks)])) - 1
+    starts = chunks["address"][first].tolist()
+    return [HeapRegion(start, stop - start) for start, stop in zip(starts, stops[last].tolist(), strict=True)]
+
+
+def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
+    """EXTEND, SPLIT and ALLOCATE events after which the heap has exactly these chunks; `pool` and `time` are 0.
+
+    Args:
+        chunks: shape (n,) of HEAP_CHUNK, by ascending address; they tile every region.
+        regions: by ascending address.
+
+    Raises:
+        TraceError: the chunks do not tile the regions; the message names the first address that is wrong.
+    """
+    if len(regions) > MAX_REGIONS:
+        raise TraceError(f"{len(regions)} regions were given; a trace can number {MAX_REGIONS}")
+    slots = _slots(chunks, regions)
+    stops = np.array([region.address + region.size for region in regions], np.uint64)[slots]
+    is_first = np.concatenate(([True], slots[1:] != slots[:-1]))[: len(chunks)]
+    is_split = chunks["address"] + chunks["size"] < stops
+    # Three rows a chunk, of which those that do not happen are dropped.
+    rows: Events = np.zeros((len(chunks), 3), EVENT)
+    extends, splits, allocates = rows[:, 0], rows[:, 1], rows[:, 2]
+    handles = np.arange(len(chunks), dtype=np.uint32)
+    rows["chunk"], rows["region"] = handles[:, None], slots[:, None]
+    extends["kind"], splits["kind"], allocates["kind"] = Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE
+    extends["address"], extends["size"] = chunks["address"], stops - chunks["address"]
+    extends["requested"] = extends["size"]
+    splits["address"] = chunks["address"] + chunks["size"]
+    splits["size"], splits["other"] = stops - splits["address"], handles + 1
+    for field in ("address", "size", "requested", "label", "stream"):
+        allocates[field] = chunks[field]
+    rows["bin"] = _bins(rows["size"])
+    allocates["other"] = np.cumsum(chunks["in_use"])
+    happens = np.stack([is_first, is_split, chunks["in_use"]], axis=1)
+    events: Events = joined([rows.reshape(-1)[happens.reshape(-1)]])
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    return events
+
+
+def _slots(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
+    """The region of each chunk, by its index; checks that the chunks tile the regions."""
+    starts = np.array([region.address for region in regions], np.uint64)
+    stops = starts + np.array([region.size for region in regions], np.uint64)
+    slots: NDArray[np.intp] = np.searchsorted(starts, chunks["address"], "right") - 1
+    expected = np.concatenate((chunks["address"][:1], chunks["address"][:-1] + chunks["size"][:-1]))
+    is_first = np.concatenate(([True], slots[1:] != slots[:-1]))[: len(chunks)]
+    outside = slots < 0
+    expected[is_first] = starts[slots[is_first]]
+    wrong = outside | (expected != chunks["address"]) | (chunks["size"] == 0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise TraceError(
+            f"the chunk at {int(chunks['address'][at]):#x} does not begin where the last one ends"
+        )
+    last = np.flatnonzero(np.concatenate((is_first[1:], [True]))[: len(chunks)])
+    if len(last) != len(regions) or (chunks["address"][last] + chunks["size"][last] != stops).any():
+        raise TraceError(f"{len(chunks)} chunks do not fill {len(regions)} regions")
+    return slots
+
+
+def _bins(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """`bin_of` each size."""
+    # From the last bin's start on the size does not matter; below it float64 is exact.
+    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
+    bins: NDArray[np.intp] = np.frexp(units)[1].astype(np.intp) - 1
+    return bins
+
+
+def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, label: int = 0) -> Events:
+    """One OOM event, to append to the events of a state; `pool` and `time` are 0."""
+    event: Events = np.zeros(1, EVENT)
+    event["kind"], event["requested"], event["label"] = Kind.OOM, requested, label
+    event["address"], event["size"] = free_bytes, largest_free_chunk
+    event["bin"] = _bins(np.array([max(1, requested)], np.uint64))
+    return event

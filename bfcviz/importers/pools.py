@@ -1,0 +1,73 @@
+"""Join the events of several heaps of one file into one stream."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.origin import MAX_POOLS
+from bfcviz.events.row_copy import joined, taken
+from bfcviz.events.schema import Events, Kind
+
+
+def one_after_another(logs: Sequence[Events]) -> Events:
+    """The events of heap 0, then those of heap 1, ...: for states, or where there are no common times.
+
+    Args:
+        logs: one per heap; `seq` of each counts from 0, and `other` of a FREE is the `seq` of its ALLOCATE.
+
+    Raises:
+        TraceError: there are more heaps than a trace can have.
+    """
+    _number(logs)
+    if len(logs) == 1:
+        return logs[0]
+    together = joined(list(logs))
+    return reordered(together, np.arange(len(together)), [len(log) for log in logs])
+
+
+def by_time(logs: Sequence[Events]) -> Events:
+    """The events of all heaps in the order of their `time`; events of one heap keep their order.
+
+    Args:
+        logs: as for `one_after_another`; `time` never decreases within a log.
+
+    Raises:
+        TraceError: there are more heaps than a trace can have.
+    """
+    _number(logs)
+    if len(logs) == 1:
+        return logs[0]
+    together = joined(list(logs))
+    order = np.argsort(together["time"], kind="stable")
+    return reordered(together, order, [len(log) for log in logs])
+
+
+def _number(logs: Sequence[Events]) -> None:
+    if len(logs) > MAX_POOLS:
+        raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
+    for pool, log in enumerate(logs):
+        log["pool"] = pool
+
+
+def reordered(together: Events, order: NDArray[np.intp], lengths: Sequence[int], first: int = 0) -> Events:
+    """A copy in another order; renumbers `seq`, and `other` of each FREE, the `seq` of its ALLOCATE.
+
+    Args:
+        together: the logs one after another; changed in place.
+        order: index of each event in `together`.
+        lengths: of the logs.
+        first: index where the first log begins.
+    """
+    place = np.empty(len(together), np.uint32)
+    place[order] = np.arange(len(together), dtype=np.uint32)
+    for length in lengths:
+        log = together[first : first + length]
+        frees = log["kind"] == Kind.FREE
+        # A log is complete, so the original seq of an event is its index.
+        log["other"][frees] = place[first + log["other"][frees]]
+        first += length
+    events: Events = taken(together, order)
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    return events

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bfcviz.errors import TraceError
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin
+from bfcviz.events.row_copy import joined
+from bfcviz.events.trace import Trace
+from bfcviz.importers.heap_state import (
+    HEAP_CHUNK,
+    HeapChunks,
+    HeapRegion,
+    events_of_state,
+    failed_request,
+    regions_without_gaps,
+)
+from bfcviz.model.state.model import Model
+
+
+def chunks_of(*rows: tuple[int, int, bool]) -> HeapChunks:
+    return np.array([(at, size, size - 1, 0, 0, used) for at, size, used in rows], HEAP_CHUNK)
+
+
+def model_of(chunks: HeapChunks, regions: list[HeapRegion]) -> Model:
+    labels = Labels()
+    model = Model(Trace.from_events(events_of_state(chunks, regions), labels, Origin()))
+    model.seek(len(model.trace))
+    return model
+
+
+@st.composite
+def heaps(draw: st.DrawFn) -> tuple[HeapChunks, list[HeapRegion]]:
+    rows, regions, at = [], [], 256
+    for sizes in draw(st.lists(st.lists(st.integers(1, 1 << 31), min_size=1, max_size=6), max_size=4)):
+        start = at = at + 256 * draw(st.integers(1, 9))
+        for size in sizes:
+            rows.append((at, 256 * size, draw(st.booleans())))
+            at += 256 * size
+        regions.append(HeapRegion(start, at - start))
+    return chunks_of(*rows), regions
+
+
+@settings(max_examples=100)
+@given(heaps())
+def test_the_model_has_exactly_the_chunks_and_regions(heap: tuple[HeapChunks, list[HeapRegion]]) -> None:
+    chunks, regions = heap
+    model = model_of(chunks, regions)
+    found = model.chunks()
+    for field in ("address", "size", "in_use"):
+        assert found[field].tolist() == chunks[field].tolist()
+    used = found["in_use"]
+    assert found["requested"][used].tolist() == chunks["requested"][used].tolist()
+    assert [(r["address"], r["size"]) for r in model.regions()] == regions
+    model.seek(0)  # every event can be undone
+    assert len(model.chunks()) == 0
+    assert regions_without_gaps(chunks) == regions
+
+
+def test_chunks_that_do_not_tile_are_refused() -> None:
+    with pytest.raises(TraceError, match="0x400"):
+        events_of_state(chunks_of((0x100, 0x100, True), (0x400, 0x100, False)), [HeapRegion(0x100, 0x400)])
+    with pytest.raises(TraceError, match="0x80"):
+        events_of_state(chunks_of((0x80, 0x100, True)), [HeapRegion(0x100, 0x100)])
+    with pytest.raises(TraceError, match="2 regions"):
+        events_of_state(chunks_of((0x100, 0x100, True)), [HeapRegion(0x100, 0x100), HeapRegion(0x300, 0x100)])
+    with pytest.raises(TraceError, match="1 regions"):
+        events_of_state(chunks_of((0x100, 0x100, True)), [HeapRegion(0x100, 0x200)])
+
+
+def test_a_failed_request_carries_its_numbers() -> None:
+    state = events_of_state(
+        chunks_of((0x100, 0x100, True), (0x200, 0x300, False)), [HeapRegion(0x100, 0x400)]
+    )
+    events = joined([state, failed_request(0x1000, 0x300, 0x300, label=0)])
+    events["seq"] = np.arange(len(events))
+    model = Model(Trace.from_events(events, Labels(), Origin()))
+    model.seek(len(events))
+    assert model.stats().ooms == 1
+    assert (events[-1]["requested"], events[-1]["address"], events[-1]["size"]) == (0x1000, 0x300, 0x300)
