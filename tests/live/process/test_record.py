@@ -96,7 +96,7 @@ class Failing(Source):
     def _stop(self, error): raise RuntimeError("cudaErrorIllegalAddress")
 stand_in("cupy", serve_cupy=Failing)
 record.begin({order(tmp_path)!r}, "cupy")
-try: record._current[0].end()
+try: record.recordings[0].end()
 except RuntimeError as error: print(error)
 """
     assert run_code(BEGIN + code) == "entered\ncudaErrorIllegalAddress\n"
@@ -139,14 +139,11 @@ def test_one_process_is_recorded(tmp_path):
 def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
     code = f"""
 import numpy as np
+from forks import child_ends_well
 from bfcviz.events.trace import Trace
 record.begin({order(tmp_path)!r}, "numpy")
-(recorded,) = record._current
-child = os.fork()
-if child == 0:
-    recorded.end()
-    os._exit(0)
-os.waitpid(child, 0)
+(recorded,) = record.recordings
+assert child_ends_well(recorded.end)
 np.empty(1234, np.uint8)
 print(Trace.open({str(tmp_path / "run")!r}).origin.status)
 recorded.end()
