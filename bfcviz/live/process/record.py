@@ -97,7 +97,7 @@ def begin(order: Order, framework: str) -> bool:
 
 
 recordings: Final[list[ProcessRecording]] = []
-"""What `begin` began in this process, at most one. Keeps the recording, and so the memory that the framework uses, until the process ends."""
+"""What `begin` began in this process, at most one; kept, with the memory that the framework uses, until it ends."""
 
 
 def _recorded(order: Order, wish: Wish) -> ProcessRecording:

@@ -256,15 +256,16 @@ def test_an_interrupt_in_the_midst_is_not_lost():
     assert (asked, walker.missed) == ([1], 1)
 
 
-def test_ctrl_c_in_the_midst_of_a_stack_reaches_the_program(monkeypatch):
+def test_ctrl_c_while_a_stack_is_named_reaches_the_program():
     interrupted = []
 
-    def slow(frame):
-        signal.raise_signal(signal.SIGINT)
-        return "never"
+    class Interrupted(Labels):
+        def intern(self, name, /, **details):
+            if "stack" in details:
+                signal.raise_signal(signal.SIGINT)
+            return super().intern(name, **details)
 
-    monkeypatch.setattr("bfcviz.live.capture.stacks._line", slow)
-    with serve_numpy("1MiB", capture="stack") as service:
+    with serve_numpy("1MiB", labels=Interrupted(), capture="stack") as service:
         try:
             layer()
             for _ in range(1000):

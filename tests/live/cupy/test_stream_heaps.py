@@ -252,9 +252,13 @@ def test_where_the_gpu_answers_nothing_any_more_the_allocator_is_restored_all_th
 
 def test_heaps_may_come_while_they_are_looked_at(gpu):
     with served() as source:
-        stream_heaps = source._stream_heaps
+        stream_heaps = source.stream_heaps
         came = [(0, number) for number in range(1, 10_000)]
-        for look in (stream_heaps.wait, stream_heaps._raise_error, lambda: source._serving(on=True)):
+        for look in (
+            stream_heaps.wait,
+            stream_heaps.raise_error,
+            lambda: (source.close(), source.__enter__()),
+        ):
             assert_survives_growth(stream_heaps.heaps, heap_of(source), look, came)
             for key in came:
                 del stream_heaps.heaps[key]

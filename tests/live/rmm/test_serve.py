@@ -120,19 +120,19 @@ def test_freed_on_a_stream_that_is_captured_memory_waits_for_the_capture(rmm, mo
 
 
 def test_an_event_is_asked_in_relaxed_mode(rmm):
-    library, modes = rmm.driver._library, []
-    rmm.runtime.cudaEventQuery = lambda event: (modes.append(library._thread.mode), (Status.cudaSuccess,))[1]
+    modes = []
+    rmm.runtime.cudaEventQuery = lambda event: (modes.append(rmm.library.mode), (Status.cudaSuccess,))[1]
     with serve_rmm():
         rmm.drop(rmm.buffer(1000, 7), 9)
         rmm.buffer(1000, 7)
     assert modes == [RELAXED]
-    assert library._thread.mode == GLOBAL
+    assert rmm.library.mode == GLOBAL
 
 
 def test_heaps_may_come_while_they_are_looked_at(rmm):
     with serve_rmm() as served:
         assert_survives_growth(
-            served._devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
+            served.devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
         )
 
 
@@ -198,7 +198,7 @@ def test_what_no_heap_knows_is_not_raised_but_counted(rmm):
     with serve_rmm() as served:
         rmm.resources[0].deallocate(12345, 10)
         rmm.resources[0].deallocate(0, 0)
-        assert served._devices[0].lost_frees == 1
+        assert served.devices[0].lost_frees == 1
 
 
 def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
@@ -207,7 +207,7 @@ def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
     with serve_rmm() as served:
         rmm.drop(rmm.buffer(1000, 7), 9)
         assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
-        assert served._devices[0].lost_frees == 1
+        assert served.devices[0].lost_frees == 1
 
 
 def test_all_devices_are_served_and_a_recording_gets_the_current_one(rmm, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from fake_torch import FakeTorch
 from heaps import model_of
 from shared import SHARED
+from threads import wait_for_end
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
@@ -392,7 +393,7 @@ def test_what_a_snapshot_of_stacks_imports_is_there_before_the_thread(
 ):
     torch.history = {"theirs": True} if theirs else None
     seen = []
-    torch.cuda.memory._snapshot = lambda: seen.append(symbolizer()) or torch._snapshot()
+    torch.cuda.memory._snapshot = lambda: seen.append(symbolizer()) or torch.snapshot()
     with observe_torch(every_s=1000, capture=capture):
         assert seen == [imported]
 
@@ -463,7 +464,7 @@ def test_the_thread_reads_by_itself_and_its_end_is_said(torch):
     torch.snapshots = [shown(entry("snapshot")), RuntimeError("the driver is gone")]
     source = observe_torch(every_s=0.001)
     with pytest.raises(RuntimeError, match="the driver is gone"), source:  # noqa: PT012
-        source._polling._periodic.thread.join()
+        wait_for_end("bfcviz-torch")
         assert "It ended early: the driver is gone" in source.description
     assert torch.history is None
 

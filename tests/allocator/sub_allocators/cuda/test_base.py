@@ -1,6 +1,7 @@
 """Sub-allocators of GPU memory on a fake driver: the calls, their order, captures, and cleanup after a failure."""
 
 import gc
+import os
 
 import pytest
 from fake_cuda import GLOBAL, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
@@ -228,13 +229,12 @@ def test_after_a_device_reset_a_heap_gets_memory_of_the_new_context(kind):
 
 
 @every_kind
-def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind):
+def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind, monkeypatch):
     library = FakeCuda()
-    driver = Driver(library)
-    source = cuda_sub_allocator(kind, driver=driver)
+    source = make(kind, library)
     heap = new_heap(32 * MIB, source, allow_growth=True)
     heap.allocate(MIB)
-    library.pid = driver._process = library.pid - 1  # as in a fork of that process
+    monkeypatch.setattr(os, "getpid", lambda: library.pid + 1)  # as in a fork of that process
     with pytest.raises(DeviceError, match=r"a fork of process .* 'spawn'") as caught:
         heap.allocate(9 * MIB)
     assert caught.value.status == 3
