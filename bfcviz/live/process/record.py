@@ -97,7 +97,7 @@ def begin(order: Order, framework: str) -> bool:
 
 
 recordings: Final[list[ProcessRecording]] = []
-"""What `begin` began in this process, at most one; kept, with the memory that the framework uses, until it ends."""
+"""What `begin` began in this process, at most one; keeps the framework's memory until the process ends."""
 
 
 def _recorded(order: Order, wish: Wish) -> ProcessRecording:

@@ -33,6 +33,7 @@ class RmmServed(HeapProvider):
     Attributes:
         way: `serve`.
         labels: the table of names.
+        devices: the memory of each device, by number.
     """
 
     way = "serve"
