@@ -4,19 +4,16 @@ import gc
 import os
 
 import pytest
+from allocator.sub_allocators.cuda.made import make
 from fake_cuda import GLOBAL, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, Budget, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.choice import KINDS
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+from bfcviz.errors import DeviceError, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def make(kind, library, **options):
-    return cuda_sub_allocator(kind, driver=Driver(library), **options)
 
 
 @every_kind
@@ -76,21 +73,6 @@ def test_what_fails_half_way_is_undone(name):
         assert heap.allocate(MIB) == source.start
 
 
-def test_heaps_may_share_a_budget():
-    library = FakeCuda()
-    budget = Budget(8 * MIB)
-    one, two = (
-        new_heap(64 * MIB, make("device", library, budget=budget), allow_growth=True) for _ in range(2)
-    )
-    one.allocate(6 * MIB)
-    with pytest.raises(OutOfMemory):
-        two.allocate(3 * MIB)
-    one.close()
-    assert two.allocate(3 * MIB)
-    two.close()
-    assert budget.used == 0
-
-
 def test_at_the_end_of_the_process_the_driver_may_be_gone():
     library = FakeCuda()
     heap = new_heap(16 * MIB, make("device", library), allow_growth=True)
@@ -106,15 +88,6 @@ def test_a_free_that_fails_is_told():
     library.fails["cuMemFree_v2"] = 700
     with pytest.raises(DeviceError, match="cuMemFree_v2 failed"):
         heap.close()
-
-
-def test_unknown_kinds_and_devices_are_refused():
-    library = FakeCuda(devices=2)
-    with pytest.raises(InvalidRequest, match=r"'pinned' .* 'device', 'managed', 'async', 'virtual'"):
-        make("pinned", library)
-    with pytest.raises(DeviceError, match="device 2: there are 2"):
-        make("device", library, device=2)
-    assert make("device", library, device=1).device == 1
 
 
 def test_out_of_memory_is_a_refusal_the_heap_backs_off_from():
