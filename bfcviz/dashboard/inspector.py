@@ -15,7 +15,7 @@ from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_siz
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.controls.moves import MOVES, Position, destination
 from bfcviz.dashboard.controls.summary_text import SummaryText
-from bfcviz.dashboard.page.dispatch import dispatch
+from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
 from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background import kernel
-from bfcviz.dashboard.background.frame_choice import Frame, FrameChoice
+from bfcviz.dashboard.background.frame_timing import Frame, FrameChoice
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.background.ring_reader import RingReader
 from bfcviz.dashboard.background.status_line import StatusLine

@@ -16,9 +16,9 @@ from ipywidgets.widgets.widget import _instances
 from processes import run_code
 
 import bfcviz
+from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.trace_series import Series
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 

@@ -1,7 +1,7 @@
 """Legends and captions of panels on narrow pages."""
 
+from bfcviz.dashboard.panels.figure_view import fitted
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.style.fit_width import fitted
 
 
 def panel(*names, **of_each):

@@ -1,7 +1,7 @@
 import pytest
 
-from bfcviz.dashboard.background import frame_choice as module
-from bfcviz.dashboard.background.frame_choice import IDLE_S, WHOLE_S, Frame, FrameChoice
+from bfcviz.dashboard.background import frame_timing as module
+from bfcviz.dashboard.background.frame_timing import IDLE_S, WHOLE_S, Frame, FrameChoice
 
 
 class Clock:
