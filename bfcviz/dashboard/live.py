@@ -8,13 +8,12 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.background import kernel
+from bfcviz.dashboard import notebook, widget_lifetime
 from bfcviz.dashboard.background.frame_timing import Frame, FrameChoice
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.background.ring_reader import RingReader
-from bfcviz.dashboard.background.status_line import StatusLine
 from bfcviz.dashboard.background.workload import Workload
+from bfcviz.dashboard.controls.summary_text import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
 from bfcviz.events.live_window import KEEP
@@ -90,7 +89,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pause_button.observe(lambda _: self._pause_changed(), "value")
         self.menu.observe(lambda _: self._change_heap(), "value")
         self.observe(self._views_changed, "_view_count")
-        kernel.route([self])
+        notebook.route([self])
         self._show_status()
         if start:
             self.start()
@@ -231,7 +230,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.trace.refresh()
             self._length = len(self.trace)
             self.inspector.change_trace(self.trace)
-            kernel.route([self.inspector])  # its lists are new
+            notebook.route([self.inspector])  # its lists are new
 
     def _show_status(self) -> None:
         working = self._workload is not None and not self._workload.done
@@ -239,8 +238,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         text = self.status_line.text(self.trace, self.pictures, error)
         if text is None:
             return
-        if not working and self.trace.following and not kernel.answers_while_busy():
-            text += f". {kernel.description()}"
+        if not working and self.trace.following and not notebook.answers_while_busy():
+            text += f". {notebook.description()}"
         self.status.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
 
     def show_end(self) -> None:

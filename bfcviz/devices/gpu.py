@@ -4,7 +4,7 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory, cuda_sub_allocator
 from bfcviz.devices.device import Device
 from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.session_heaps import SessionHeaps

@@ -7,20 +7,17 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
+from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.live.capture.labels import checked_name
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.model.sources import trace_of
-from bfcviz.watching import notebook
-from bfcviz.watching.alert_monitor import AlertMonitor, MonitorThread
-from bfcviz.watching.alerts import Alarm
+from bfcviz.watching.alerts import Alarm, AlertMonitor, MonitorThread
+from bfcviz.watching.chosen_frameworks import WatchSettings, make_source, start_order, start_source
 from bfcviz.watching.dashboard import WatchDashboard
-from bfcviz.watching.oom_report import OomReport, is_out_of_memory, last_failure
-from bfcviz.watching.plan import WatchSettings
-from bfcviz.watching.report import Report, report
-from bfcviz.watching.sources import make_source, start_order, start_source
+from bfcviz.watching.reports import OomReport, Report, is_out_of_memory, last_failure, report
 
 _MONITOR_KEEP: Final = 1 << 17  # events kept for alerts, which read each event once
 

@@ -22,7 +22,7 @@ from bfcviz.events.live_window import KEEP
 from bfcviz.frameworks.table import WATCHABLE
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert, check_alerts
-from bfcviz.watching.plan import Asked, Capture, WatchSettings, plan
+from bfcviz.watching.chosen_frameworks import Asked, Capture, WatchSettings, plan
 from bfcviz.watching.session import Watch
 
 

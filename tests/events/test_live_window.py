@@ -15,7 +15,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, keyframes, timeline
-from bfcviz.model.seeking.window_start import beginning
+from bfcviz.model.sources import beginning
 
 KEEP = 512
 PIECE = 64

@@ -13,7 +13,7 @@ from bfcviz.frameworks.option_types import OBJECT, SECONDS
 from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE, Framework, Option, Way
 from bfcviz.frameworks.wish import resolve
 from bfcviz.live import providers
-from bfcviz.watching.plan import plan
+from bfcviz.watching.chosen_frameworks import plan
 
 WAYS = [(name, way) for name, framework in FRAMEWORKS.items() for way in framework.ways]
 

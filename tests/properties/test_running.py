@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bfcviz.events.schema import Kind
 from bfcviz.model import TIMELINE, timeline
-from bfcviz.model.timelines.downsample import downsample, merge_rows
+from bfcviz.model.timelines.extremes import downsample, merge_rows
 from bfcviz.model.timelines.rolling import RollingTimeline
 from bfcviz.model.timelines.timeline import SERIES
 

@@ -9,8 +9,7 @@ import bfcviz
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.sources import trace_of
-from bfcviz.watching.alert_monitor import GOOD_CHECKS, AlertMonitor
-from bfcviz.watching.alerts import Alert
+from bfcviz.watching.alerts import GOOD_CHECKS, Alert, AlertMonitor
 
 PATIENCE_S = 60
 

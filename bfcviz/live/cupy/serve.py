@@ -15,7 +15,7 @@ from weakref import WeakSet
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

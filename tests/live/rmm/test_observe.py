@@ -12,8 +12,7 @@ from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.live.common.observed_heap import ObservedHeap
-from bfcviz.live.rmm.log_file import LogFile
-from bfcviz.live.rmm.observe import observe_rmm
+from bfcviz.live.rmm.observe import LogFile, observe_rmm
 
 
 def test_the_log_is_read_as_it_grows(rmm):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import ipywidgets as widgets
 import pytest
 
-from bfcviz.dashboard.background import kernel
+from bfcviz.dashboard import notebook
 
 
 @pytest.fixture
@@ -22,21 +22,21 @@ def run_in(monkeypatch):
 
 def test_without_a_kernel_no_clicks_arrive(monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel.kernelbase", raising=False)
-    assert not kernel.answers_while_busy()
-    assert "No notebook" in kernel.description()
+    assert not notebook.answers_while_busy()
+    assert "No notebook" in notebook.description()
 
 
 def test_a_kernel_with_subshells_answers(run_in):
     run_in(_supports_kernel_subshells=True)
-    assert kernel.answers_while_busy()
-    assert "while a cell runs" in kernel.description()
+    assert notebook.answers_while_busy()
+    assert "while a cell runs" in notebook.description()
 
 
 @pytest.mark.parametrize("attributes", [{}, {"_supports_kernel_subshells": False}])
 def test_one_without_does_not_and_the_description_says_what_to_do(run_in, attributes):
     run_in(**attributes)
-    assert not kernel.answers_while_busy()
-    assert "run(work)" in kernel.description()
+    assert not notebook.answers_while_busy()
+    assert "run(work)" in notebook.description()
 
 
 def test_clicks_are_handled_on_the_subshell_the_page_chose():
@@ -46,12 +46,12 @@ def test_clicks_are_handled_on_the_subshell_the_page_chose():
         widget.comm = SimpleNamespace(
             _reply_subshell_for=None, on_msg=lambda _: None, comm_id="1", close=lambda: None
         )
-    kernel.route([box])
+    notebook.route([box])
     for widget in (inner, outer, box):
         assert widget.comm._reply_subshell_for("data", "theirs") == "theirs"
 
 
 def test_other_kernels_are_not_changed():
     button = widgets.Button()
-    kernel.route([button])
+    notebook.route([button])
     assert not hasattr(button.comm, "_reply_subshell_for")

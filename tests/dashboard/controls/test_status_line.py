@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from heaps import new_heap
 
-from bfcviz.dashboard.background import status_line as module
-from bfcviz.dashboard.background.status_line import StatusLine
+from bfcviz.dashboard.controls import summary_text as module
+from bfcviz.dashboard.controls.summary_text import StatusLine
 from bfcviz.model.sources import trace_of
 
 

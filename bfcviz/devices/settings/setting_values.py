@@ -1,10 +1,11 @@
-"""GPUOptions and LogicalDeviceConfiguration: TensorFlow's settings as values, and their checks."""
+"""Settings as values, and their checks: GPUOptions, LogicalDeviceConfiguration, and State (all at one moment)."""
 
 import math
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
+from types import MappingProxyType
 
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.errors import SettingError
@@ -173,3 +174,33 @@ def _number(value: object, name: str) -> float:
     if not math.isfinite(number):
         raise SettingError(f"{name} is {value!r}; give a finite number")
     return number
+
+
+Logical = tuple[LogicalDeviceConfiguration, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """All settings.
+
+    Attributes:
+        physical: all devices, the CPU first.
+        visible: the devices to use, in no particular order.
+        growth: whether memory growth is on, by GPU.
+        logical: configured logical devices, by physical device.
+        options: options of all GPUs.
+        environment: variables read when devices are created.
+        notes: the origin of the settings, in words.
+    """
+
+    physical: tuple[PhysicalDevice, ...]
+    visible: tuple[PhysicalDevice, ...]
+    growth: Mapping[PhysicalDevice, bool]
+    logical: Mapping[PhysicalDevice, Logical] = field(default_factory=lambda: MappingProxyType({}))
+    options: GPUOptions = field(default_factory=GPUOptions)
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+
+    def of_type(self, device_type: str) -> list[PhysicalDevice]:
+        """The visible devices of a type, in the machine's order."""
+        return [each for each in self.physical if each.device_type == device_type and each in self.visible]

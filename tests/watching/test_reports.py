@@ -5,7 +5,7 @@ from heaps import KIB, MIB, new_heap
 
 import bfcviz
 from bfcviz.model.sources import trace_of
-from bfcviz.watching.report import report
+from bfcviz.watching.reports import report
 
 
 def test_it_names_the_holders_at_the_peak():

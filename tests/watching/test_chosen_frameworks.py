@@ -13,8 +13,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.frameworks.table import WATCHABLE
 from bfcviz.frameworks.wish import Wish
 from bfcviz.model.browse.navigation import events_of
-from bfcviz.watching import plan as plan_module
-from bfcviz.watching.plan import plan
+from bfcviz.watching import chosen_frameworks as plan_module
+from bfcviz.watching.chosen_frameworks import plan
 
 NOTHING = dict.fromkeys(WATCHABLE)
 

@@ -1,4 +1,4 @@
-"""What the kernel of this notebook can do while a cell runs.
+"""The notebook whose kernel this process is: what it can do while a cell runs, and display in it.
 
 A kernel with subshells (ipykernel 7) handles clicks in a separate thread while a cell runs. Older kernels, and pages
 that do not use subshells, handle them after the cell has ended.
@@ -52,3 +52,21 @@ def _kernel() -> Any:
     if module is None or not module.Kernel.initialized():
         return None
     return module.Kernel.instance()
+
+
+def shell() -> Any:
+    """IPython's shell; None where there is none. Does not import IPython."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
+def has_kernel() -> bool:
+    """Whether a display goes to a page, not to a terminal."""
+    return getattr(shell(), "kernel", None) is not None
+
+
+def show(*things: Any) -> None:
+    """Display things under the cell that runs."""
+    from IPython.display import display  # noqa: PLC0415  slow to import; a kernel has loaded it
+
+    display(*things)

@@ -4,8 +4,8 @@ import pytest
 from fake_cuda import FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
 from bfcviz.errors import DeviceError
 
 

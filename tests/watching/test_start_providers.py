@@ -14,7 +14,7 @@ from bfcviz.frameworks.wish import Wish
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy import numpy_api
 from bfcviz.live.numpy.serve import serve_numpy
-from bfcviz.watching.sources import open_source
+from bfcviz.watching.chosen_frameworks import open_source
 
 
 class FakeProvider(HeapProvider):

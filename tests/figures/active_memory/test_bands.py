@@ -3,8 +3,8 @@ from figures.synthetic import busy_trace
 from heap_strategies import operations, run
 from hypothesis import given
 
+from bfcviz.figures.active_memory.bands import stack
 from bfcviz.model.lifetimes.lifetimes import LIFETIME, find
-from bfcviz.model.lifetimes.stacking import stack
 
 
 @given(operations())
