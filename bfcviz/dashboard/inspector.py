@@ -26,7 +26,7 @@ from bfcviz.dashboard.tables.event_list import EventList
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
-from bfcviz.figures.code import code_for, code_for_inspector
+from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.view_options import Look

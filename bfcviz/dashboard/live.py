@@ -16,9 +16,9 @@ from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.controls.summary_text import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
-from bfcviz.events.live_window import KEEP
+from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.trace import Trace
-from bfcviz.model.sources import name_of, trace_of
+from bfcviz.model.trace_from_source import name_of, trace_of
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     The heap's threads never wait for a frame: events are read from the heap's log, and the heap's state is read only
     if the log has lost events (a lock of some microseconds). Frames take at most `budget` of a core on average: if
     they cost more, fewer are drawn. While new events come in each frame, only the region map is redrawn, and the rest
-    follows every second or two (see `frame_choice`). When the heap is idle, everything is drawn.
+    follows every second or two (see `frame_timing`). When the heap is idle, everything is drawn.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.

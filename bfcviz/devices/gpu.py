@@ -8,7 +8,7 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory, cuda_su
 from bfcviz.devices.device import Device
 from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.session_heaps import SessionHeaps
-from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.settings.device_plan import PlannedDevice
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.streams import NAMES, Stream
 from bfcviz.events.trace import Trace

@@ -13,7 +13,7 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import CudaSubAllocato
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
 from bfcviz.devices.session_heaps import SessionHeap, SessionHeaps
-from bfcviz.devices.settings.plan import pool_limit
+from bfcviz.devices.settings.device_plan import pool_limit
 from bfcviz.devices.settings.setting_values import State
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace

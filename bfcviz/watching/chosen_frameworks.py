@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
-from bfcviz.frameworks.wish import Wish, find, resolve, way_of
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.watch_request import WatchRequest, find, resolve, way_of
 from bfcviz.live import providers
 from bfcviz.live.capture import marks
 from bfcviz.live.capture.stacks import Chosen, Stacks
@@ -32,7 +32,7 @@ Capture = Chosen | Stacks
 class Plan(NamedTuple):
     """The frameworks to watch, and notes on those that are not."""
 
-    wishes: list[Wish]
+    requests: list[WatchRequest]
     notes: list[str]
 
 
@@ -61,22 +61,22 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     for name in asked:
         _check_watchable(name)
     named = [name for name in FRAMEWORKS if asked.get(name) not in (None, False)]
-    wishes = [_wish(name, asked[name]) for name in named]
+    requests = [_request(name, asked[name]) for name in named]
     allowed = [name for name in WATCHABLE if asked.get(name) is not False]
-    found = Plan(wishes, []) if wishes else _default_plan(allowed)
-    if not found.wishes:
+    found = Plan(requests, []) if requests else _default_plan(allowed)
+    if not found.requests:
         raise LiveError(f"there is nothing to watch: remove `=False` from one of {', '.join(WATCHABLE)}")
-    _check_sharing(found.wishes)
-    wishes = _with_capture(_with_limit(found.wishes, limit), capture)
-    serving = [wish for wish in wishes if wish.way == "serve"]
+    _check_sharing(found.requests)
+    requests = _with_capture(_with_limit(found.requests, limit), capture)
+    serving = [request for request in requests if request.way == "serve"]
     if len(serving) == 1:  # else the limit may be meant for the larger memory
         providers.check_limit(serving[0])
-    return found._replace(wishes=wishes)
+    return found._replace(requests=requests)
 
 
-def title_of(wish: Wish) -> str:
+def title_of(request: WatchRequest) -> str:
     """The usual name of the framework."""
-    return FRAMEWORKS[wish.framework].title
+    return FRAMEWORKS[request.framework].title
 
 
 def _check_watchable(name: str) -> None:
@@ -87,72 +87,72 @@ def _check_watchable(name: str) -> None:
         )
 
 
-def _wish(name: str, wanted: Asked) -> Wish:
+def _request(name: str, wanted: Asked) -> WatchRequest:
     options = dict(wanted) if isinstance(wanted, Mapping) else {}
     way = wanted if isinstance(wanted, str) else options.pop("way", None)
     return resolve(name, way, options)
 
 
-def _check_sharing(wishes: list[Wish]) -> None:
+def _check_sharing(requests: list[WatchRequest]) -> None:
     """Refuse to serve two frameworks of which one also serves the other."""
-    serving = {wish.framework for wish in wishes if wish.way == "serve"}
-    for wish in wishes:
-        if others := serving.intersection(way_of(wish).serves_also):
+    serving = {request.framework for request in requests if request.way == "serve"}
+    for request in requests:
+        if others := serving.intersection(way_of(request).serves_also):
             both = " and ".join(FRAMEWORKS[name].title for name in sorted(others))
-            title = title_of(wish)
+            title = title_of(request)
             raise LiveError(
                 f"{title} and {both} cannot be served from separate heaps: {title}'s heap can serve {both} too; "
-                f"use {wish.framework}='serve' alone, with {wish.framework}.allocators"
+                f"use {request.framework}='serve' alone, with {request.framework}.allocators"
             )
 
 
-def _with_limit(wishes: list[Wish], limit: int | None) -> list[Wish]:
-    """Add the limit to the wishes that take one and set none."""
+def _with_limit(requests: list[WatchRequest], limit: int | None) -> list[WatchRequest]:
+    """Add the limit to the requests that take one and set none."""
     if limit is None:
-        return wishes
-    if all(way_of(wish).option("limit") is None for wish in wishes):
-        watched = " and ".join(title_of(wish) for wish in wishes)
+        return requests
+    if all(way_of(request).option("limit") is None for request in requests):
+        watched = " and ".join(title_of(request) for request in requests)
         raise LiveError(
             f"limit={format_bytes(limit)} was given, but {watched} would only be observed, and an observed framework "
             "allocates its own memory: remove the limit, or use way 'serve'"
         )
-    return [_with_default(wish, "limit", limit) for wish in wishes]
+    return [_with_default(request, "limit", limit) for request in requests]
 
 
-def _with_capture(wishes: list[Wish], capture: Capture | None) -> list[Wish]:
-    """Add the capture to the wishes that take one; refuse stacks for a way that cannot record them."""
+def _with_capture(requests: list[WatchRequest], capture: Capture | None) -> list[WatchRequest]:
+    """Add the capture to the requests that take one; refuse stacks for a way that cannot record them."""
     if capture is None:
-        return wishes
+        return requests
     if capture not in ("nothing", "label"):
-        for wish in wishes:
-            if not way_of(wish).takes_stacks:
+        for request in requests:
+            if not way_of(request).takes_stacks:
                 raise LiveError(
-                    f"capture={capture!r} records stacks, but {title_of(wish)}, way {wish.way!r}, cannot record them: "
-                    "remove capture"
+                    f"capture={capture!r} records stacks, but {title_of(request)}, way {request.way!r}, cannot record "
+                    "them: remove capture"
                 )
-    return [_with_default(wish, "capture", capture) for wish in wishes]
+    return [_with_default(request, "capture", capture) for request in requests]
 
 
-def _with_default(wish: Wish, name: str, value: object) -> Wish:
-    if way_of(wish).option(name) is None or name in wish.options:
-        return wish
-    return resolve(wish.framework, wish.way, {**wish.options, name: value})
+def _with_default(request: WatchRequest, name: str, value: object) -> WatchRequest:
+    if way_of(request).option(name) is None or name in request.options:
+        return request
+    return resolve(request.framework, request.way, {**request.options, name: value})
 
 
 def _default_plan(names: list[str]) -> Plan:
     """CuPy where there is a GPU, else NumPy; also PyTorch, where it is imported and has a GPU."""
-    wishes, notes = [], []
+    requests, notes = [], []
     problem = _why_no_cupy() if "cupy" in names else "cupy=False"
     if problem is None:
-        wishes.append(resolve("cupy"))
+        requests.append(resolve("cupy"))
     elif "numpy" in names:
-        wishes.append(resolve("numpy"))
+        requests.append(resolve("numpy"))
         if "cupy" in names and find_spec("cupy") is not None:
             notes.append(f"CuPy is installed but not watched: {problem}")
     torch = sys.modules.get("torch")
     if torch is not None and "torch" in names and torch.cuda.is_available():
-        wishes.append(resolve("torch"))
-    return Plan(wishes, notes)
+        requests.append(resolve("torch"))
+    return Plan(requests, notes)
 
 
 def _why_no_cupy() -> str | None:
@@ -170,32 +170,34 @@ RING_EVENTS: Final = 1 << 18
 """Events in the ring that NumPy's heap writes to where nothing is recorded to disk: 16 MiB."""
 
 
-def make_source(wish: Wish, settings: WatchSettings, undo: ExitStack, discard: ExitStack) -> HeapProvider:
+def make_source(
+    request: WatchRequest, settings: WatchSettings, undo: ExitStack, discard: ExitStack
+) -> HeapProvider:
     """Make the heap provider of a framework, not started, and the log that it writes to.
 
     Args:
-        wish: the framework and how to watch it.
+        request: the framework and how to watch it.
         settings: of the watch.
         undo: closes the log.
         discard: removes the recording, for a watch that cannot start.
     """
-    wish = providers.complete(wish)
-    log: Recording | EventLog | None = EventLog(RING_EVENTS) if providers.is_on_host(wish) else None
+    request = providers.complete(request)
+    log: Recording | EventLog | None = EventLog(RING_EVENTS) if providers.is_on_host(request) else None
     if settings.path is not None:
-        if "log" in wish.options:
-            raise LiveError(f"{title_of(wish)} has its own log and path={settings.path}: give one of them")
-        folder = settings.path if len(settings.plan.wishes) == 1 else settings.path / wish.framework
-        details = {"framework": wish.framework, **providers.details_of(wish)}
-        log = undo.enter_context(Recording(folder, [providers.pool_of(wish)], details=details))
+        if "log" in request.options:
+            raise LiveError(f"{title_of(request)} has its own log and path={settings.path}: give one of them")
+        folder = settings.path if len(settings.plan.requests) == 1 else settings.path / request.framework
+        details = {"framework": request.framework, **providers.details_of(request)}
+        log = undo.enter_context(Recording(folder, [providers.pool_of(request)], details=details))
         discard.callback(log.discard)
-    return open_source(wish, log)
+    return open_source(request, log)
 
 
-def open_source(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
+def open_source(request: WatchRequest, log: EventLog | Recording | None) -> HeapProvider:
     """The heap provider of a framework, not started.
 
     Args:
-        wish: the framework and how to watch it.
+        request: the framework and how to watch it.
         log: where it writes events; None: to a ring that it makes.
 
     Raises:
@@ -203,21 +205,23 @@ def open_source(wish: Wish, log: EventLog | Recording | None) -> HeapProvider:
         BfcvizError: another error of its module.
     """
     try:
-        source: HeapProvider = providers.source_of(wish, log)
+        source: HeapProvider = providers.source_of(request, log)
     except (BfcvizError, TypeError, ValueError):
         raise
     except Exception as error:  # frameworks raise many kinds without a GPU, driver or matching build
-        raise unwatchable(title_of(wish), error) from error
+        raise unwatchable(title_of(request), error) from error
     return source
 
 
-def start_order(sources: Sequence[HeapProvider], wishes: Sequence[Wish]) -> list[tuple[HeapProvider, str]]:
+def start_order(
+    sources: Sequence[HeapProvider], requests: Sequence[WatchRequest]
+) -> list[tuple[HeapProvider, str]]:
     """The sources in the order to start them, each with the name of its framework.
 
     NumPy's is the last, so that threads which the others start are not served.
     """
-    pairs = sorted(zip(sources, wishes, strict=True), key=lambda pair: providers.is_on_host(pair[1]))
-    return [(source, title_of(wish)) for source, wish in pairs]
+    pairs = sorted(zip(sources, requests, strict=True), key=lambda pair: providers.is_on_host(pair[1]))
+    return [(source, title_of(request)) for source, request in pairs]
 
 
 def start_source(source: HeapProvider, name: str, undo: ExitStack) -> None:

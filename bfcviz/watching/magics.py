@@ -12,7 +12,7 @@ from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
-from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.watching.chosen_frameworks import Capture
 from bfcviz.watching.reports import report

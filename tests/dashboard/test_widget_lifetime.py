@@ -35,7 +35,7 @@ def work(heap, times=50):
 def trace():
     heap = new_heap()
     work(heap)
-    return bfcviz.model.sources.trace_of(heap)
+    return bfcviz.model.trace_from_source.trace_of(heap)
 
 
 def inspector(trace):

@@ -10,8 +10,8 @@ import pytest
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.frameworks.table import WATCHABLE
-from bfcviz.frameworks.wish import Wish
+from bfcviz.frameworks.supported_frameworks import WATCHABLE
+from bfcviz.frameworks.watch_request import WatchRequest
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.watching import chosen_frameworks as plan_module
 from bfcviz.watching.chosen_frameworks import plan
@@ -19,8 +19,8 @@ from bfcviz.watching.chosen_frameworks import plan
 NOTHING = dict.fromkeys(WATCHABLE)
 
 
-def wishes(**asked):
-    return [(wish.framework, wish.way) for wish in plan(NOTHING | asked).wishes]
+def requests(**asked):
+    return [(request.framework, request.way) for request in plan(NOTHING | asked).requests]
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def torch(*, has_gpu):
 
 
 def test_by_default_numpy_is_served_where_there_is_no_gpu(no_cupy):
-    assert plan(NOTHING) == ([Wish("numpy", "serve", {})], [])
+    assert plan(NOTHING) == ([WatchRequest("numpy", "serve", {})], [])
 
 
 def test_by_default_cupy_is_served_where_there_is_a_gpu(cupy):
-    assert wishes() == [("cupy", "serve")]
-    assert wishes(cupy=False) == [("numpy", "serve")]
+    assert requests() == [("cupy", "serve")]
+    assert requests(cupy=False) == [("numpy", "serve")]
 
 
 def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy):
@@ -65,27 +65,27 @@ def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy):
 
     cupy.cuda.is_available = broken
     found = plan(NOTHING)
-    assert [wish.framework for wish in found.wishes] == ["numpy"]
+    assert [request.framework for request in found.requests] == ["numpy"]
     (note,) = found.notes
     assert "ImportError" in note
 
 
 def test_by_default_pytorch_is_observed_where_it_is_imported_and_has_a_gpu(no_cupy, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch(has_gpu=True))
-    assert wishes() == [("numpy", "serve"), ("torch", "observe")]
-    assert wishes(numpy=False) == [("torch", "observe")]
+    assert requests() == [("numpy", "serve"), ("torch", "observe")]
+    assert requests(numpy=False) == [("torch", "observe")]
     monkeypatch.setitem(sys.modules, "torch", torch(has_gpu=False))
-    assert wishes() == [("numpy", "serve")]
+    assert requests() == [("numpy", "serve")]
 
 
 def test_only_the_named_frameworks_are_watched():
-    assert wishes(torch=True) == [("torch", "observe")]
-    assert wishes(cupy="observe", numpy=True, rmm=False) == [("numpy", "serve"), ("cupy", "observe")]
-    assert plan(NOTHING | {"cupy": {"memory": "managed"}}).wishes == [
-        Wish("cupy", "serve", {"memory": "managed"})
+    assert requests(torch=True) == [("torch", "observe")]
+    assert requests(cupy="observe", numpy=True, rmm=False) == [("numpy", "serve"), ("cupy", "observe")]
+    assert plan(NOTHING | {"cupy": {"memory": "managed"}}).requests == [
+        WatchRequest("cupy", "serve", {"memory": "managed"})
     ]
-    assert plan({"torch": {"way": "serve", "fraction": 0.5}}).wishes == [
-        Wish("torch", "serve", {"fraction": 0.5})
+    assert plan({"torch": {"way": "serve", "fraction": 0.5}}).requests == [
+        WatchRequest("torch", "serve", {"fraction": 0.5})
     ]
 
 
@@ -111,11 +111,11 @@ def test_a_limit_for_an_observed_framework_is_refused():
 
 def test_a_frameworks_own_limit_and_capture_take_precedence():
     own = {"way": "serve", "limit": "1MiB", "capture": "nothing"}
-    wishes = plan({"torch": own, "cupy": True, "jax": True}, 4096, "label").wishes
-    assert wishes == [
-        Wish("cupy", "serve", {"limit": 4096, "capture": "label"}),
-        Wish("torch", "serve", {"limit": 1 << 20, "capture": "nothing"}),
-        Wish("jax", "observe", {}),
+    requests = plan({"torch": own, "cupy": True, "jax": True}, 4096, "label").requests
+    assert requests == [
+        WatchRequest("cupy", "serve", {"limit": 4096, "capture": "label"}),
+        WatchRequest("torch", "serve", {"limit": 1 << 20, "capture": "nothing"}),
+        WatchRequest("jax", "observe", {}),
     ]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from heaps import KIB, MIB, new_heap
 
 import bfcviz
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 from bfcviz.watching.reports import report
 
 

@@ -10,7 +10,7 @@ import pytest
 import bfcviz
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.log import EventLog
-from bfcviz.frameworks.wish import Wish
+from bfcviz.frameworks.watch_request import WatchRequest
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy import numpy_api
 from bfcviz.live.numpy.serve import serve_numpy
@@ -52,7 +52,7 @@ def live(monkeypatch):
 
 
 def test_options_go_to_the_frameworks_own_function():
-    source = open_source(Wish("numpy", "serve", {"small": 512, "limit": 1 << 20}), None)
+    source = open_source(WatchRequest("numpy", "serve", {"small": 512, "limit": 1 << 20}), None)
     with source:
         np.empty(8)
     assert source.left_to_numpy == 1

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
-from bfcviz.devices.settings.plan import Explanation, PlannedDevice, explain, plan_cpus, plan_gpus
+from bfcviz.devices.settings.device_plan import Explanation, PlannedDevice, explain, plan_cpus, plan_gpus
 from bfcviz.devices.settings.setting_values import (
     GPUOptions,
     LogicalDeviceConfiguration,

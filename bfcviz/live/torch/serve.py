@@ -25,11 +25,11 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.common.compiled import require_compiled
 from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS
 from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap, TorchPool

@@ -8,7 +8,7 @@ from heaps import KIB, MIB, assert_model_agrees, new_heap
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
-from bfcviz.model.sources import beginning
+from bfcviz.model.trace_from_source import beginning
 
 
 def test_it_is_what_the_single_looks_show():

@@ -7,7 +7,7 @@ from heaps import new_heap
 
 from bfcviz.dashboard.controls import summary_text as module
 from bfcviz.dashboard.controls.summary_text import StatusLine
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 
 
 def test_it_shows_events_and_frames_per_second(monkeypatch):

@@ -15,8 +15,8 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.model import Model
-from bfcviz.model.sources import beginning
 from bfcviz.model.state.pool_state import PoolState
+from bfcviz.model.trace_from_source import beginning
 
 BASE = 0x7000_0000
 

@@ -1,9 +1,9 @@
-# The memory that a log writes to (log_window.h), declared to Cython. log_window.py is the same in plain Python.
+# The memory that a log writes to (log_memory.h), declared to Cython. log_memory.py is the same in plain Python.
 
 from bfcviz.events.event_record cimport Event
 from bfcviz.native cimport u8, u64
 
-cdef extern from "bfcviz/events/log_window.h" nogil:
+cdef extern from "bfcviz/events/log_memory.h" nogil:
     Event *new_window "bfc_new_window"(u64) noexcept
     Event *map_window "bfc_map_window"(int, u64, u64) noexcept
     void unmap_window "bfc_unmap_window"(Event *, u64) noexcept

@@ -1,8 +1,8 @@
-"""The memory that a log writes to, a window of records, in plain Python; log_window.h is the same in C.
+"""The memory that a log writes to, a window of records, in plain Python; log_memory.h is the same in C.
 
 Used when bfcviz runs uncompiled. Internal to `events`.
 """
-# ruff: noqa: D103  the comments are in log_window.h
+# ruff: noqa: D103  the comments are in log_memory.h
 
 import os
 import threading

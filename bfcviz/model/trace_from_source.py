@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import BfcvizError, Lapped
 from bfcviz.events.labels import Labels
-from bfcviz.events.live_window import KEEP, Beginning, follow
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events
+from bfcviz.events.sliding_window import KEEP, Beginning, follow
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import ORIGIN_FILE
 from bfcviz.events.trace import Trace

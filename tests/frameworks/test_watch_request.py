@@ -3,11 +3,11 @@
 import pytest
 
 from bfcviz.errors import LiveError
-from bfcviz.frameworks.wish import Wish, resolve, way_of
+from bfcviz.frameworks.watch_request import WatchRequest, resolve, way_of
 
 
 @pytest.mark.parametrize(
-    ("asked", "wish"),
+    ("asked", "resolved"),
     [
         (("torch",), ("torch", "observe", {})),
         (("numpy", None, {"small": "1KiB"}), ("numpy", "serve", {"small": 1024})),
@@ -20,8 +20,8 @@ from bfcviz.frameworks.wish import Wish, resolve, way_of
         (("tensorflow", None, {"every_s": 60}), ("tensorflow", "observe", {"every_s": 60})),
     ],
 )
-def test_a_wish_is_resolved(asked, wish):
-    assert resolve(*asked) == Wish(*wish)
+def test_a_request_is_resolved(asked, resolved):
+    assert resolve(*asked) == WatchRequest(*resolved)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from processes import run_code
 import bfcviz
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
-from bfcviz.live.common import compiled
+from bfcviz.live.common import require_compiled
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
 from bfcviz.live.numpy import numpy_api
@@ -29,7 +29,7 @@ REFUSED = "needs the compiled build"
 
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch):
-    monkeypatch.setattr(compiled, "IS_COMPILED", False)
+    monkeypatch.setattr(require_compiled, "IS_COMPILED", False)
 
 
 def test_numpy_keeps_its_own_memory():
@@ -97,7 +97,7 @@ def test_the_error_says_what_to_do(monkeypatch, tmp_path, environment, home, adv
     (tmp_path / home).touch()
     monkeypatch.setattr("bfcviz._compiled._HOME", tmp_path)
     with pytest.raises(LiveError) as caught:
-        compiled.require_compiled("Serving NumPy")
+        require_compiled.require_compiled("Serving NumPy")
     assert advice in str(caught.value)
 
 

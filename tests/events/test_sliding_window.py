@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.errors import TraceError
-from bfcviz.events.live_window import follow
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.sliding_window import follow
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, keyframes, timeline
-from bfcviz.model.sources import beginning
+from bfcviz.model.trace_from_source import beginning
 
 KEEP = 512
 PIECE = 64

@@ -12,7 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Pool, Status
 from bfcviz.events.storage.recording import Recording
 from bfcviz.model import Model
-from bfcviz.model.sources import name_of, trace_of
+from bfcviz.model.trace_from_source import name_of, trace_of
 
 
 def same(one, other):

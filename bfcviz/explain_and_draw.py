@@ -11,7 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.browse import navigation
 from bfcviz.model.explain.text import event as event_text
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture

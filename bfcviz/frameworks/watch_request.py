@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from bfcviz.errors import LiveError
 from bfcviz.frameworks.option_types import OBJECT
-from bfcviz.frameworks.table import FRAMEWORKS, Framework, Option, Way
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, Framework, Option, Way
 
 
-class Wish(NamedTuple):
+class WatchRequest(NamedTuple):
     """A framework to watch, the way, and the options of that way's function."""
 
     framework: str
@@ -22,7 +22,7 @@ def resolve(
     options: Mapping[str, Any] | None = None,
     *,
     for_command: bool = False,
-) -> Wish:
+) -> WatchRequest:
     """Resolve a request: find the way to watch a framework, and check its options.
 
     Args:
@@ -53,7 +53,7 @@ def resolve(
                 f"{framework.title}, way {found.name!r}: {_spelled(known, for_command)}={value!r} was given; "
                 f"give {known.type.text}"
             ) from None
-    return Wish(name, found.name, given)
+    return WatchRequest(name, found.name, given)
 
 
 def find(name: str) -> Framework:
@@ -63,9 +63,9 @@ def find(name: str) -> Framework:
     return FRAMEWORKS[name]
 
 
-def way_of(wish: Wish) -> Way:
+def way_of(request: WatchRequest) -> Way:
     """The table's entry of the way."""
-    return next(each for each in FRAMEWORKS[wish.framework].ways if each.name == wish.way)
+    return next(each for each in FRAMEWORKS[request.framework].ways if each.name == request.way)
 
 
 def takes(way: Way, options: Iterable[str]) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 from bfcviz.cli.framework_options import add_framework_arguments, selection_of
 from bfcviz.frameworks.option_types import OBJECT, SECONDS
-from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE, Framework, Option, Way
-from bfcviz.frameworks.wish import resolve
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE, Framework, Option, Way
+from bfcviz.frameworks.watch_request import resolve
 from bfcviz.live import providers
 from bfcviz.watching.chosen_frameworks import plan
 
@@ -77,5 +77,5 @@ def test_a_new_framework_is_one_entry(paddle):
     assert selection == ("paddle", "observe", {"every_s": 0.5}, [])
     providers.source_of(resolve(*selection[:3]), None)
     assert paddle == [{"every_s": 0.5, "log": None}]
-    (wish,) = plan({"paddle": {"every_s": 2}}).wishes
-    assert wish == ("paddle", "observe", {"every_s": 2})
+    (request,) = plan({"paddle": {"every_s": 2}}).requests
+    assert request == ("paddle", "observe", {"every_s": 2})
