@@ -47,7 +47,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         traces: the trace of each source.
         renderer: draws the frames; its `pace` measures their cost, its `error` is the last failure.
         pictures: number of frames drawn.
-        status: the status line, as HTML; `status_line` makes its text.
+        status: the status line, as HTML; `StatusLine` makes its text.
         menu, pause_button: the menu of heaps, and the button that pauses.
     """
 

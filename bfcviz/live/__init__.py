@@ -6,7 +6,7 @@
                                                           `-> NumPy's own memory: small requests, forked processes
     CuPy    -> cupy.hook -> cupy_functions.h ----> a heap for each stream -> regions of a GPU
     PyTorch -> torch_functions.h (torch.stream_table) -> (the same)
-    RMM     -> rmm.stream_heaps -----------------> (the same), with all that allocates through RMM
+    RMM     -> rmm.serve ------------------------> (the same), with all that allocates through RMM
 
 Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
 `<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `providers` finds

@@ -145,4 +145,4 @@ def test_the_report_names_the_innermost_frame_of_captured_stacks():
         np.empty(100)
     (holder,) = w.report().holders
     assert holder.name.startswith("work, in test_the_report_names_the_innermost_frame")
-    assert "(test_plan.py:" in holder.name
+    assert "(test_chosen_frameworks.py:" in holder.name
