@@ -12,7 +12,7 @@ Enters: a limit, options, a log or recording. Leaves: the framework's arrays, an
 `<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `providers` finds
 them by the table in `bfcviz.frameworks`. `capture` records labels, marks and Python stacks, `process` is the part of
 `bfcviz record` in the recorded process, `common` has what several frameworks use. The C functions have no Python
-version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`common.compiled`).
+version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`common.require_compiled`).
 
 May import allocator, events, frameworks, errors, units; never the model or pictures.
 """
