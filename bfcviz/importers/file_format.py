@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.importers.file_content import read_content, read_head
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
 class Format(StrEnum):
