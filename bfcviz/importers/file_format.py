@@ -113,7 +113,8 @@ def _is_memory_dump(head: bytes) -> bool:
 
 def _is_name(head: bytes, field: Field) -> bool:
     payload = head[field.start : field.stop]
-    return field.number == 1 and field.wire == LENGTH and all(32 <= byte < 127 for byte in payload)
+    is_text = bool(payload) and all(32 <= byte < 127 for byte in payload)
+    return field.number == 1 and field.wire == LENGTH and is_text
 
 
 def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:

@@ -17,12 +17,12 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.importers.collected.rmm_sections import MOVED, RmmFile, RmmHeap
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
 from bfcviz.importers.pools import by_time
 from bfcviz.importers.recorded_history import RecordedHistory
-from bfcviz.importers.rmm_sections import MOVED, RmmFile, RmmHeap
 from bfcviz.live.rmm.log_lines import UNIT
 
 _MOST_STREAMS_NAMED: Final = 256

@@ -15,8 +15,8 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Kind
+from bfcviz.importers.collected.report_rows import ReportRows, Reports, numbers_of
 from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, TEXT, Limits
-from bfcviz.importers.recorded_reports import ReportRows, Reports, numbers_of
 from bfcviz.live.rmm.log_lines import ALLOCATE, FAIL, FREE, REALLOCATE, UNIT, DayCount, LogLines, RmmRequest
 
 MOVED: Final = 100
