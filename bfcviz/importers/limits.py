@@ -49,6 +49,9 @@ class Cap(NamedTuple):
 
 
 UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)
+UNPACKED_JSON: Final = Cap("unpacked bytes", 64, 4 << 20)
+"""Of a Chrome trace, which is read in pieces; its text repeats itself more than a profile does."""
+
 PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)
 EVENTS: Final = Cap("events", 1, 1 << 17)
 STATS: Final = Cap("stats of memory events", 4, 1 << 20)

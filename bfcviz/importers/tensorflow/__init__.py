@@ -1,6 +1,6 @@
 """Import profiles of TensorFlow and XLA (`xplane.pb`).
 
-`protobuf_wire` and `xspace` read the file, `memory_events` collects its allocations and frees as `requests`, and
+`profile_messages` reads the file, `memory_events` collects its allocations and frees as `requests`, and
 `reconstruct` rebuilds events: by `replay`, or from `recorded_addresses` if the start of the heap was not recorded.
 `comparison` compares the result with every recorded number; `interleave` joins the events of several heaps.
 """

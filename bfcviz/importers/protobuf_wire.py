@@ -99,6 +99,22 @@ class Wire:
             raise self.corrupt(at, f"field {number} reaches {missing} bytes beyond its message")
         return Field(number, wire, start, start + size - missing, missing)
 
+    def numbers(self, field: Field) -> list[int]:
+        """The values of a field of unsigned numbers: one, or a packed list of them.
+
+        Raises:
+            FileError: it is of another type, or ends inside a number.
+        """
+        if field.wire not in (VARINT, LENGTH):
+            raise self.corrupt(field.start, f"field {field.number} is no number")
+        found, at = [], field.start
+        while at < field.stop:
+            value, at = self._varint(at, field.stop)
+            if not at:
+                raise self.corrupt(field.start, f"field {field.number} ends inside a number")
+            found.append(value)
+        return found
+
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
         """The number at `at` and the position after it; position 0 if the file ends inside it."""
         value = 0
