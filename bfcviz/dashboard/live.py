@@ -49,6 +49,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         renderer: draws the frames; its `pace` measures their cost, its `error` is the last failure.
         pictures: number of frames drawn.
         status: the status line, as HTML; `status_line` makes its text.
+        bar: the row above the Inspector: the button that pauses, the menu of heaps if there are several, the status.
         menu, pause_button: the menu of heaps, and the button that pauses.
     """
 
@@ -84,8 +85,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         names = [name_of(each, trace) for each, trace in zip(sources, self.traces, strict=True)]
         self.menu = widgets.Dropdown(options=numbered(names), value=0, description="heap")
         row = [self.pause_button, *([self.menu] if len(sources) > 1 else []), self.status]
-        self._bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
-        super().__init__([self._bar, self.inspector], _view_count=0)
+        self.bar = widgets.HBox(row, layout={"flex_flow": "row wrap", "align_items": "center"})
+        super().__init__([self.bar, self.inspector], _view_count=0)
         widget_lifetime.free_unseen(self, self.inspector, beside=[self.menu])
         self.pause_button.observe(lambda _: self._pause_changed(), "value")
         self.menu.observe(lambda _: self._change_heap(), "value")
@@ -156,11 +157,12 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
                 came=came, followed=self.inspector.follow, ended=now or not growing
             )
             if frame is not Frame.NOTHING:
-                self._draw(frame)
+                self.draw(frame)
             self._show_status()
             return growing
 
-    def _draw(self, frame: Frame) -> None:
+    def draw(self, frame: Frame) -> None:
+        """Draw a frame of this kind; a moving map that cannot be drawn alone is drawn with all that moves."""
         began = time.thread_time()
         if frame is not Frame.MAP or not self.inspector.draw_moving_map():
             frame = Frame.MOVING if frame is Frame.MAP else frame
@@ -174,7 +176,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         """Draw the whole frame if the last one drew only a part."""
         with self.inspector.lock:
             if self._frame_choice.moving and not self.closed:
-                self._draw(Frame.WHOLE)
+                self.draw(Frame.WHOLE)
 
     def run(self, function: Callable[..., T], *arguments: Any) -> Workload[T]:
         """Run a workload in a separate thread and keep this one free: then every kernel can handle clicks.
@@ -193,7 +195,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
 
     def close(self) -> None:
         """Close it: stop drawing, remove it from the page, and free its memory."""
-        if "_bar" not in self.__dict__ or self.closed:  # Python also closes one whose __init__ raised
+        if "bar" not in self.__dict__ or self.closed:  # Python also closes one whose __init__ raised
             return
         self.renderer.stop()
         self._ring_reader.stop()

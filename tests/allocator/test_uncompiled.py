@@ -14,6 +14,8 @@ SAMPLE = {
             "reclaim",
             "sub_allocators",
             "test_bfc.py",
+            "test_deferred_merge.py",
+            "test_sizes.py",
             "test_defects.py",
             "test_finalizer.py",
         ),

@@ -164,7 +164,7 @@ def anatomy(options: argparse.Namespace) -> None:
             heap.turn()
             dashboard.trace.refresh()
         began = time.thread_time()
-        dashboard._draw(frame)
+        dashboard.draw(frame)
         costs[frame].append((time.thread_time() - began) * 1000)
     dashboard.close()
     print("\n| picture | CPU ms, median | least |\n|---|---|---|")

@@ -139,7 +139,7 @@ def test_a_heap_that_comes_later_joins(live):
     alert = bfcviz.Alert("bytes_in_use", above="4KiB")
     with bfcviz.watch(cupy=True, alerts=[alert]) as w:
         dashboard = w.dashboard
-        assert dashboard.menu not in dashboard._bar.children
+        assert dashboard.menu not in dashboard.bar.children
         other = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), 1 << 20, name="stream 7")
         made[0].heaps.append(other)
         other.allocate(10_000)
@@ -148,7 +148,7 @@ def test_a_heap_that_comes_later_joins(live):
     assert [len(trace) for trace in w.traces] == [1, 5]  # EXTEND, SPLIT, ALLOCATE, and two marks
     assert [alarm.heap for alarm in w.alarms] == ["stream 7"]
     assert dashboard.menu.options == (("stand", 0), ("stream 7", 1))
-    assert dashboard.menu in dashboard._bar.children
+    assert dashboard.menu in dashboard.bar.children
     assert dashboard.trace is w.traces[0]
     dashboard.menu.value = 1
     assert dashboard.trace is w.traces[1]

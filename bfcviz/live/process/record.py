@@ -91,13 +91,13 @@ def begin(order: Order, framework: str) -> bool:
             recorded = _recorded(order, providers.complete(wish)) if way.has_heaps else _files(order, wish)
         except (FolderTaken, FileExistsError):
             return False
-    _current.append(recorded)
+    recordings.append(recorded)
     os.register_at_fork(after_in_child=lambda: tell(dict(order), "other"))
     return True
 
 
-_current: list[ProcessRecording] = []
-"""Keeps the recording, and so the memory that the framework uses, until the process ends."""
+recordings: Final[list[ProcessRecording]] = []
+"""What `begin` began in this process, at most one; keeps the framework's memory until the process ends."""
 
 
 def _recorded(order: Order, wish: Wish) -> ProcessRecording:

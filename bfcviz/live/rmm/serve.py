@@ -33,6 +33,7 @@ class RmmServed(HeapProvider):
     Attributes:
         way: `serve`.
         labels: the table of names.
+        devices: the memory of each device, by number.
     """
 
     way = "serve"
@@ -46,29 +47,29 @@ class RmmServed(HeapProvider):
         self.labels = capture.labels
         self._capture = capture
         self._rmm = rmm
-        self._devices: dict[int, RmmDevice] = {}
+        self.devices: dict[int, RmmDevice] = {}
         self._resources: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
         current = rmm.device()
         for number in sorted(range(rmm.devices), key=lambda number: number != current):
-            device = self._devices[number] = RmmDevice(number, rmm, partial(make, number), capture)
+            device = self.devices[number] = RmmDevice(number, rmm, partial(make, number), capture)
             self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
             _kept.append((device, self._resources[number]))
-        self._devices[current].heap_of(0)
+        self.devices[current].heap_of(0)
 
     @property
     def heaps(self) -> list[RmmHeap]:
         """A heap for each stream used so far; more may come. The default stream writes to the log that was given."""
-        return [heap for device in self._devices.values() for heap in list(device.heaps.values())]
+        return [heap for device in self.devices.values() for heap in list(device.heaps.values())]
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
         """The numbers of the last failed request, of the first device that had one; None: none failed."""
-        return next((each.failure for each in self._devices.values() if each.failure is not None), None)
+        return next((each.failure for each in self.devices.values() if each.failure is not None), None)
 
     def settle(self) -> None:
         """Carry out the deferred frees whose streams are done."""
-        for device in self._devices.values():
+        for device in self.devices.values():
             device.settle()
 
     def _start(self) -> None:

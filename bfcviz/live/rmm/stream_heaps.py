@@ -35,12 +35,17 @@ class RmmDevice:
         rmm: RMM.
         make: makes the heap of a stream number.
         capture: what is recorded with each allocation.
+
+    Attributes:
+        heaps: by the number of their stream.
+        failure: numbers of the last request that failed; None: none has.
+        lost_frees: number of frees of addresses that no heap knows, or whose readers cannot be awaited.
     """
 
     def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
-        self.lost_frees = 0  # of addresses that no heap knows, or whose readers cannot be awaited
+        self.lost_frees = 0
         self._device = device
         self._make = make
         self._capture = capture

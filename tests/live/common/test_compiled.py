@@ -11,6 +11,7 @@ from live.cupy_stand_in import cupy, gpu, needs_cupy
 from processes import run_code
 
 import bfcviz
+from bfcviz import _compiled
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
 from bfcviz.live.common import compiled
@@ -95,7 +96,7 @@ def test_rmm_is_served_without_stacks(monkeypatch):
 def test_the_error_says_what_to_do(monkeypatch, tmp_path, environment, home, advice):
     monkeypatch.setenv("BFCVIZ_UNCOMPILED", environment)
     (tmp_path / home).touch()
-    monkeypatch.setattr("bfcviz._compiled._HOME", tmp_path)
+    monkeypatch.setattr(_compiled, "HOME", tmp_path)
     with pytest.raises(LiveError) as caught:
         compiled.require_compiled("Serving NumPy")
     assert advice in str(caught.value)

@@ -1,16 +1,11 @@
 """Device and async memory: streams and captures."""
 
 import pytest
+from allocator.sub_allocators.cuda.made import make
 from fake_cuda import FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import DeviceError
-
-
-def make(kind, library, **options):
-    return cuda_sub_allocator(kind, driver=Driver(library), **options)
 
 
 def test_async_memory_comes_in_the_order_of_its_stream():

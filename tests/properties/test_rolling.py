@@ -1,29 +1,14 @@
-"""RollingTimeline and merged timelines against `timeline`, however the trace came in."""
+"""RollingTimeline against `timeline`, however the trace came in."""
 
 import numpy as np
 from heap_strategies import operations, run
 from hypothesis import given
 from hypothesis import strategies as st
+from properties.growing_trace import cuts, grown, wanted_sizes
 
 from bfcviz.events.schema import Kind
-from bfcviz.model import TIMELINE, timeline
-from bfcviz.model.timelines.downsample import downsample, merge_rows
+from bfcviz.model import timeline
 from bfcviz.model.timelines.rolling import RollingTimeline
-from bfcviz.model.timelines.timeline import SERIES
-
-
-def grown(heap, cuts, running):
-    """`running` after looks at the trace when it was as long as each of `cuts`, and at its end."""
-    trace = heap.trace()
-    whole = trace.events
-    for cut in [*sorted(cut % (len(whole) + 1) for cut in cuts), len(whole)]:
-        trace.events = whole[:cut]
-        running.extend(trace)
-    return trace
-
-
-cuts = st.lists(st.integers(0, 10_000), max_size=4)
-wanted_sizes = st.sampled_from([0, 512, 2000])
 
 
 @given(operations(), cuts, wanted_sizes)
@@ -34,29 +19,6 @@ def test_it_is_the_timeline_while_nothing_was_merged(steps, cuts, wanted):
     assert running.length == 1
     exact = timeline(trace, 1, points=2 * len(trace), wanted=wanted)
     assert np.array_equal(running.series, exact)
-
-
-@given(operations(), cuts, st.integers(1, 9), wanted_sizes)
-def test_merged_rows_keep_every_extreme_however_it_came_in(steps, cuts, points, wanted):
-    heap = run(steps)
-    running = RollingTimeline(1, points, wanted)
-    trace = grown(heap, cuts, running)
-    rows = running.series
-    assert len(rows) <= 2 * points
-    assert rows["events"].sum() == rows["step"][-1] == len(trace)
-    exact = timeline(trace, 1, points=len(trace), wanted=wanted)
-    for row in rows:
-        last = int(row["step"])
-        inside = exact[last - int(row["events"]) : last]
-        assert last == len(trace) or row["events"] == running.length
-        assert row["time"] == inside["time"][-1]
-        for name in SERIES:
-            values = inside[f"{name}_last"]
-            assert row[f"{name}_last"] == values[-1]
-            for end, at in (("min", np.argmin(values)), ("max", np.argmax(values))):
-                assert row[f"{name}_{end}"] == values[at]
-                assert row[f"{name}_{end}_step"] == inside["step"][at]
-                assert row[f"{name}_{end}_time"] == inside["time"][at]
 
 
 @given(operations(), st.integers(1, 9), st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)))
@@ -97,8 +59,3 @@ def test_failures_and_marks_are_gathered(steps, cuts):
         expected = [r["seq"] for r in heap.records if r["kind"] == kind and r["pool"] == 1]
         assert notes.events["seq"].tolist() == expected
         assert notes.total == len(expected)
-
-
-def test_nothing_merges_to_nothing():
-    none = np.zeros(0, TIMELINE)
-    assert len(merge_rows(none, np.zeros(0))) == len(downsample(none, 5)) == 0
