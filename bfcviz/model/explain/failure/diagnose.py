@@ -182,9 +182,8 @@ def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
         return max(0, in_use - recorded.in_use_requested)
     facts = model.trace.origin.details.get("facts")
     own = facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
-    if "requested_bytes_in_use" in own and own["requested_bytes_in_use"] is None:
-        return None
-    return int(in_use - model.table.requested_bytes_in_use)
+    requested = own.get("requested_bytes_in_use", model.table.requested_bytes_in_use)
+    return None if requested is None else max(0, int(in_use - requested))
 
 
 def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
