@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bfcviz.shortcuts import draw as draw
     from bfcviz.shortcuts import explain as explain
     from bfcviz.shortcuts import peak as peak
+    from bfcviz.shortcuts import why as why
     from bfcviz.shortcuts import worst_fragmentation as worst_fragmentation
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
@@ -90,6 +91,7 @@ _HOMES = {
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
+    "why": ("bfcviz.shortcuts", "why"),
     "worst_fragmentation": ("bfcviz.shortcuts", "worst_fragmentation"),
 }
 

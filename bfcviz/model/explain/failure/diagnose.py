@@ -80,17 +80,27 @@ def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *,
         return _judged(there, _numbers(there, size, RecordedFailure(step)), RUNS)
 
 
+def without_failure(trace: Trace, pool: int = 0) -> Diagnosis:
+    """The heap after the last event, of a trace in which no request failed: `requested` is 0."""
+    with Model(trace, pool).visiting(len(trace)) as there:
+        return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
+
+
 def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
-    """The diagnoses of the requests that failed finally, in the order of the trace; see `navigation.failures`."""
+    """The diagnoses of the requests that failed finally, in the order of the trace; see `failed_steps`."""
     models: dict[int, Model] = {}
     found = []
-    steps = set(failures(trace, pool)) | _recorded_steps(trace, pool)
-    for step in sorted(steps):
+    for step in failed_steps(trace, pool):
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         found.append(diagnose(trace, step - 1, model, runs=runs))
     return found
+
+
+def failed_steps(trace: Trace, pool: int | None = None) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures."""
+    return sorted(set(failures(trace, pool)) | _recorded_steps(trace, pool))
 
 
 def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
@@ -182,8 +192,12 @@ def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
         return max(0, in_use - recorded.in_use_requested)
     facts = model.trace.origin.details.get("facts")
     own = facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
-    requested = own.get("requested_bytes_in_use", model.table.requested_bytes_in_use)
-    return None if requested is None else max(0, int(in_use - requested))
+    requested = own.get("requested_bytes_in_use", 0)
+    if requested is None:
+        return None
+    if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
+        requested = model.table.requested_bytes_in_use  # the fact is of the last event
+    return max(0, int(in_use - requested))
 
 
 def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:

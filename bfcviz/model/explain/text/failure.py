@@ -153,7 +153,9 @@ def _growth(found: Diagnosis) -> str:
     if found.room is None and free is not None:
         return f"the driver had {format_bytes(free)} free for a new region"
     if found.room is None:
-        return "the sub-allocator granted no new region" if found.event is not None else "its limit is not known"
+        return (
+            "the sub-allocator granted no new region" if found.event is not None else "its limit is not known"
+        )
     if found.room == 0:
         return "the limit leaves no room for a new region"
     return f"the limit leaves only {format_bytes(found.room)} for a new region"
