@@ -80,9 +80,10 @@ def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *,
         return _judged(there, _numbers(there, size, RecordedFailure(step)), RUNS)
 
 
-def without_failure(trace: Trace, pool: int = 0) -> Diagnosis:
-    """The heap after the last event, of a trace in which no request failed: `requested` is 0."""
-    with Model(trace, pool).visiting(len(trace)) as there:
+def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
+    """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
+    step = len(trace) if model is None else model.step
+    with _model_of(trace, pool, model).visiting(step) as there:
         return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
 
 
