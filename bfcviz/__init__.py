@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import peak as peak
+    from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.figures.export import export as export
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
@@ -90,6 +91,7 @@ _HOMES = {
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
+    "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }
 
