@@ -22,6 +22,10 @@ _PREFIX = re.compile(
     r"|[IWEF](?P<day>\d{4}) (?P<glog>\d\d:\d\d:\d{2,11})\.(?P<rest>\d{1,9})\s{1,9}(?P<thread>\d{1,20})"
     r"|\b[IWEF])\s{1,9}$"
 )
+_COMMON_PREFIX = re.compile(
+    r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] (?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
+)
+"""Most lines of most logs: matched once, without the searches that other prefixes need."""
 _SEPARATOR = re.compile(r"[/\\]")
 _TAG = re.compile(
     r"\[\d+(?:,\d+)?\](?:<\w+>)?|\((?:[\w ]{1,40} )?pid=\d+(?:, ip=[\d.]+)?\)|\b(?:rank|worker)[ _-]?\d+\b"
@@ -73,7 +77,15 @@ def records(log: LogText) -> Iterator[Record]:
     text = log.text
     prefix, begin = _Prefix(0, None, "", "", ""), 0
     for anchor in _ANCHOR.finditer(text):
-        following = _prefix(text, begin, anchor.start())
+        start = anchor.start()
+        common = _COMMON_PREFIX.match(text, text.rfind("\n", begin, start) + 1 or begin)
+        if common is not None and common.end() == anchor.end():
+            date, clock, fraction, file = common.groups()
+            seconds = _seconds(date, clock)
+            when = None if seconds is None else seconds + 1000 * int(fraction)
+            following = _Prefix(common.start(), when, file, "", "")
+        else:
+            following = _prefix(text, begin, start)
         yield from _of_message(log, prefix, begin, following.start)
         prefix, begin = following, anchor.end()
     yield from _of_message(log, prefix, begin, len(text))
@@ -82,11 +94,14 @@ def records(log: LogText) -> Iterator[Record]:
 def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[Record]:
     """The record of a message, and those of allocator lines without prefix in the lines after its first one."""
     text = log.text
-    first_line = text.find("\n", begin, end)
-    if prefix.file or first_line < 0 or begin:
-        starts = [] if first_line < 0 else [m.end() for m in _UNPREFIXED.finditer(text, first_line, end)]
-    else:
-        starts = [m.end() for m in _UNPREFIXED.finditer(text, begin, end)]
+    first_break = text.find("\n", begin, end)
+    if prefix.file and (first_break < 0 or first_break == end - 1):  # one line
+        line = log.line(begin)
+        yield Record(line, prefix.time, prefix.file, text[begin:end], prefix.writer, prefix.thread)
+        return
+    # The first line of the file has no line break before it.
+    place = begin if not begin else first_break if first_break >= 0 else end
+    starts = [match.end() for match in _UNPREFIXED.finditer(text, place, end)]
     stops = [*starts, end]
     if prefix.file or text[begin : stops[0]].strip():
         message = text[begin : stops[0]]
@@ -123,15 +138,15 @@ def _time(prefix: re.Match[str]) -> int | None:
             return None
         date = "" if day == "0000" else f"2000-{day[:2]}-{day[2:]}"  # a leap year
     seconds = _seconds(date, clock)
-    return None if seconds is None else seconds * 10**9 + int((fraction or "0").ljust(9, "0"))
+    return None if seconds is None else seconds + int((fraction or "0").ljust(9, "0"))
 
 
 @lru_cache(64)
 def _seconds(date: str, clock: str) -> int | None:
-    """Seconds since 1970; None for an impossible date. Without a date the clock is `00:00:` and these seconds."""
+    """Whole seconds since 1970 in ns; None for an impossible date. Without a date the clock is `00:00:SECONDS`."""
     if not date:
-        return int(clock[6:])
+        return int(clock[6:]) * 10**9
     try:
-        return int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
+        return int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp()) * 10**9
     except ValueError:
         return None
