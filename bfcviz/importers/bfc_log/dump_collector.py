@@ -58,9 +58,8 @@ class DumpCollector:
     def _take_line(self, record: Record) -> bool:
         """Take a line of the allocator; returns whether it is one."""
         message = record.message
-        chunk = messages.CHUNK.match(message)
-        if chunk is not None:
-            self._chunk(record, chunk)
+        if messages.CHUNK.match(message) is not None:
+            self._chunks(record)
             return True
         word = _FIRST_WORD.match(message)
         if word is None:
@@ -177,21 +176,23 @@ class DumpCollector:
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
         return True
 
-    def _chunk(self, record: Record, found: re.Match[str]) -> None:
+    def _chunks(self, record: Record) -> None:
+        """Take the chunk lines of one record: one, or a run of them."""
         dump = self._current(record, Stage.CHUNKS)
-        word, address_text, size_text, more = found.groups()
-        address, size, chunks = int(address_text, 16), int(size_text), dump.chunks
-        if not size or address + size > _ADDRESSES:
-            chunks.impossible += 1
-            return
-        chunks.address.append(address)
-        chunks.size.append(size)
-        chunks.in_use.append(word != "Free")
-        chunks.region.append(len(dump.regions) - 1)
-        note = 0
-        if more:
-            note = chunks.notes.setdefault(messages.chunk_line(record.message), len(chunks.notes))
-        chunks.note.append(note)
+        lines, region = dump.chunks, len(dump.regions) - 1
+        for word, address_text, size_text, tag, op, annotation in messages.CHUNK.findall(record.message):
+            address, size = int(address_text, 16), int(size_text)
+            if not size or address + size > _ADDRESSES:
+                lines.impossible += 1
+                continue
+            note = 0
+            if tag or op or annotation:
+                note = lines.notes.setdefault((op or annotation, tag), len(lines.notes))
+            lines.address.append(address)
+            lines.size.append(size)
+            lines.in_use.append(word != "Free")
+            lines.region.append(region)
+            lines.note.append(note)
 
     def _summary(self, record: Record) -> bool:
         found = messages.SUMMARY.match(record.message)

@@ -5,7 +5,7 @@ a search takes time proportional to the text.
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from bfcviz.importers.bfc_log.printed_sizes import NUMBER, SIZE
 
@@ -38,18 +38,21 @@ BIN: Final = re.compile(
 
 BIN_FOR: Final = re.compile(rf"Bin\s+for\s+(?P<size>{SIZE})\s+was\s+{SIZE},\s+Chunk\s+State")
 REGION: Final = re.compile(r"Next\s+region\s+of\s+size\s+(?P<size>\d{1,19})")
-CHUNK: Final = re.compile(
-    r"(InUse|Free|Chunk)\s+at\s+(?:0x)?([0-9A-Fa-f]{1,16})(?:\s+next\s+\d{1,20})?\s+of\s+size\s+(\d{1,19})\b"
-    r"(?:\s+next\s+\d{1,20}(?:\s+freed_at_count\s+\d{1,20})?\b)?[ \t]*(\S?)"
-)
-"""Words, address, size; the last group is the first character of what may follow: the tag, operation and annotation."""
-
 CENTRAL_GAP: Final = "central_gap"
 """Tag of the free memory between the two ends of a pool."""
 
-CHUNK_TAG: Final = re.compile(r"\s+tag\s+(\w{1,20})")
-CHUNK_OP: Final = re.compile(r"\s+by\s+op\s+([^\n\r]{1,4000}?)\s+action_count\s+\d{1,20}\s+step\s+\d{1,20}")
-CHUNK_ANNOTATION: Final = re.compile(r"\s+allocation_annotation\s+([^\n\r]{1,16000}?)\s+next\s+\d{1,20}")
+CHUNK: Final = re.compile(
+    r"(InUse|Free|Chunk)\s+at\s+(?:0x)?([0-9A-Fa-f]{1,16})(?:\s+next\s+\d{1,20})?\s+of\s+size\s+(\d{1,19})\b"
+    r"(?:\s+tag\s+(\w{1,20}))?"
+    r"(?:\s+by\s+op\s+([^\n\r]{1,4000}?)\s+action_count\s+\d{1,20}\s+step\s+\d{1,20})?"
+    r"(?:\s+allocation_annotation\s+([^\n\r]{1,16000}?)\s+next\s+\d{1,20})?"
+)
+"""The word, address, size, tag, operation and annotation of a chunk."""
+
+CHUNK_LINES: Final = re.compile(
+    r"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d{1,19}[^\n\r\]]*\n"
+)
+"""A chunk line as it is written, to the end of the line."""
 
 SUMMARY: Final = re.compile(r"(?P<count>\d{1,19})\s+Chunks\s+of\s+size\s+(?P<size>\d{1,19})\s+totalling\s")
 SUM: Final = re.compile(rf"Sum\s+Total\s+of\s+in-use\s+chunks:\s+(?P<size>{SIZE})")
@@ -83,18 +86,3 @@ OUT_OF_BYTES: Final = re.compile(
 """The error of XLA and JAX; since 2025 its size may have a unit."""
 
 NODE: Final = re.compile(r"\{\{node\s+([^\s{}]{1,1000})\}\}|\[\[Node:\s+([^\s\]]{1,1000})\s+=")
-
-
-class ChunkLine(NamedTuple):
-    """What a chunk line says beyond address and size."""
-
-    op: str
-    tag: str
-
-
-def chunk_line(message: str) -> ChunkLine:
-    """Operation (or annotation) and tag of the chunk; "" where the line has none."""
-    op, annotation = CHUNK_OP.search(message), CHUNK_ANNOTATION.search(message)
-    tag = CHUNK_TAG.search(message)
-    found = op or annotation
-    return ChunkLine(found[1] if found else "", tag[1] if tag else "")

@@ -18,6 +18,7 @@ from bfcviz.importers.bfc_log.dump_collector import DumpCollector
 from bfcviz.importers.bfc_log.error_messages import attach_errors
 from bfcviz.importers.bfc_log.failed_pool import FailedPool, failed_pool
 from bfcviz.importers.bfc_log.log_text import log_text
+from bfcviz.importers.bfc_log.messages import CHUNK_LINES
 from bfcviz.importers.bfc_log.records import records
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
@@ -44,7 +45,7 @@ def read_log(path: Path) -> Trace:
     content = read_content(path)
     log = log_text(content.data)
     collector = DumpCollector()
-    collector.take_all(records(log))
+    collector.take_all(records(log, CHUNK_LINES.pattern))
     dumps = attach_errors(collector.dumps, collector.texts)
     dumps += _for_notes(dumps, collector.notes)
     if not dumps:

@@ -23,7 +23,8 @@ _PREFIX = re.compile(
     r"|\b[IWEF])\s{1,9}$"
 )
 _COMMON_PREFIX = re.compile(
-    r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] (?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
+    r"(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] |[IWEF]\d{4} \d\d:\d\d:\d{2,11}\.\d{6} {1,9}(\d{1,20}) )"
+    r"(?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
 )
 """Most lines of most logs: matched once, without the searches that other prefixes need."""
 _SEPARATOR = re.compile(r"[/\\]")
@@ -69,26 +70,58 @@ class _Prefix(NamedTuple):
     thread: str
 
 
-def records(log: LogText) -> Iterator[Record]:
+def records(log: LogText, run: str = "") -> Iterator[Record]:
     """All records of all source files in the order of the text; first the text before the first of them, if any.
 
     Allocator lines that were pasted without their prefix are records with `file` "".
+
+    Args:
+        log: the text.
+        run: pattern of a message up to the end of its line. Consecutive lines of one thread with such messages are one
+            record: its message has the lines after the first one with their prefixes.
     """
     text = log.text
     prefix, begin = _Prefix(0, None, "", "", ""), 0
-    for anchor in _ANCHOR.finditer(text):
-        start = anchor.start()
-        common = _COMMON_PREFIX.match(text, text.rfind("\n", begin, start) + 1 or begin)
-        if common is not None and common.end() == anchor.end():
-            date, clock, fraction, file = common.groups()
-            seconds = _seconds(date, clock)
-            when = None if seconds is None else seconds + 1000 * int(fraction)
-            following = _Prefix(common.start(), when, file, "", "")
-        else:
+    anchor = _ANCHOR.search(text)
+    while anchor is not None:
+        start, stop = anchor.span()
+        line = text.rfind("\n", begin, start) + 1 or begin
+        common = _COMMON_PREFIX.match(text, line)
+        if common is None or common.end() != stop:
             following = _prefix(text, begin, start)
+            common = None
+        else:
+            following = _of_common(common) or _prefix(text, begin, start)
         yield from _of_message(log, prefix, begin, following.start)
-        prefix, begin = following, anchor.end()
+        prefix, begin = following, stop
+        if run and common is not None:
+            lines = _run(run, prefix.file, prefix.thread).match(text, line)
+            # The last line may go on in lines without a prefix.
+            last = 0 if lines is None else text.rfind("\n", line, lines.end() - 1) + 1
+            if last > line:
+                yield Record(log.line(begin), prefix.time, prefix.file, text[begin:last], "", prefix.thread)
+                prefix, begin, stop = _Prefix(last, None, "", "", ""), last, last
+        anchor = _ANCHOR.search(text, stop)
     yield from _of_message(log, prefix, begin, len(text))
+
+
+def _of_common(found: re.Match[str]) -> _Prefix | None:
+    date, clock, fraction, thread, file = found.groups()
+    if date is None:
+        path = found.string.rfind(" ", found.start(), found.start(5)) + 1
+        when = _PREFIX.match(found.string[found.start() : path])
+        return None if when is None else _Prefix(found.start(), _time(when), file, "", thread)
+    seconds = _seconds(date, clock)
+    return _Prefix(found.start(), None if seconds is None else seconds + 1000 * int(fraction), file, "", "")
+
+
+@lru_cache(64)
+def _run(message: str, file: str, thread: str) -> re.Pattern[str]:
+    """Lines of one thread with such messages. Possessive: it never goes back."""
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
+    if thread:
+        time = rf"[IWEF]\d{{4}} \d\d:\d\d:\d{{2,11}}\.\d{{6}} {{1,9}}{thread} "
+    return re.compile(rf"(?:{time}(?:\w{{1,40}}/){{0,12}}{file}\.cc:\d{{1,7}}\] {message})++")
 
 
 def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[Record]:

@@ -27,7 +27,8 @@ class MadeHeap:
 
     def chunks(self) -> list[tuple[int, MadeChunk]]:
         found = []
-        for address, chunks in self.regions:
+        for start, chunks in self.regions:
+            address = start
             for chunk in chunks:
                 found.append((address, chunk))
                 address += chunk.size
@@ -64,7 +65,9 @@ class Era(NamedTuple):
 
 TIME = "2017-11-06 08:55:24.919712: "
 OLD = "{level} tensorflow/core/common_runtime/bfc_allocator.cc:{line}] "
-NAMED = "Allocator ({name}) ran out of memory trying to allocate {human}.  Current allocation summary follows."
+NAMED = (
+    "Allocator ({name}) ran out of memory trying to allocate {human}.  Current allocation summary follows."
+)
 ROUNDED = "Allocator ({name}) ran out of memory trying to allocate {human} (rounded to {rounded})"
 BY_OP = (
     "requested by op {op}\nIf the cause is memory fragmentation maybe the environment variable "
@@ -72,7 +75,10 @@ BY_OP = (
     "Current allocation summary follows.\nCurrent allocation summary follows."
 )
 LATE = "Ran out of memory trying to allocate {human}.  See logs for memory state."
-OLD_CHUNKS = {"chunk": "Chunk at 0x{address:x} of size {size}", "free": "Free at 0x{address:x} of size {size}"}
+OLD_CHUNKS = {
+    "chunk": "Chunk at 0x{address:x} of size {size}",
+    "free": "Free at 0x{address:x} of size {size}",
+}
 REGION_POOL = "memory_limit_: {limit} available bytes: {left} curr_region_allocation_bytes_: {next}"
 XLA_POOL = (
     "Allocator memory summary: rounded request {request_h}, total free in pool {free_h}, largest free chunk usable by "
@@ -84,13 +90,24 @@ ERAS = {
     era.name: era
     for era in (
         Era("0.5", OLD, LATE, late_header=True, old_bins=True, lists_chunks=False, strip=False, limit=False),
-        Era("0.7", OLD, LATE, late_header=True, old_bins=True, lists_free=False, strip=False, limit=False, **OLD_CHUNKS),
+        Era(
+            "0.7",
+            OLD,
+            LATE,
+            late_header=True,
+            old_bins=True,
+            lists_free=False,
+            strip=False,
+            limit=False,
+            **OLD_CHUNKS,
+        ),
         Era("0.8", OLD, LATE, late_header=True, old_bins=True, free_after=True, **OLD_CHUNKS),
         Era("1.1", TIME + OLD, NAMED, old_bins=True, free_after=True, **OLD_CHUNKS),
         Era("1.4", TIME + OLD, NAMED, free_after=True, **OLD_CHUNKS),
         Era(
             "1.8 windows",
-            TIME + "{level} T:\\src\\github\\tensorflow\\tensorflow\\core\\common_runtime\\bfc_allocator.cc:{line}] ",
+            TIME
+            + "{level} T:\\src\\github\\tensorflow\\tensorflow\\core\\common_runtime\\bfc_allocator.cc:{line}] ",
             NAMED,
             chunk="Chunk at {address:016X} of size {size}",
             free="Free  at {address:016X} of size {size}",
@@ -141,7 +158,8 @@ ERAS = {
             ROUNDED + " from the lower end requested by op {op}\nCurrent allocation summary follows.",
             dump_for=True,
             region_line=True,
-            chunk="InUse at {address:x} of size {size} tag lower allocation_annotation step{{n=1, k=a b}} / {op} next {next}",
+            chunk="InUse at {address:x} of size {size} tag lower"
+            " allocation_annotation step{{n=1, k=a b}} / {op} next {next}",
             free="Free  at {address:x} of size {size} tag lower next {next}",
             pool_line=XLA_POOL,
             human=True,
@@ -167,7 +185,10 @@ def make_log(heap: MadeHeap, era: Era) -> str:
     warning, info = (era.prefix.format(level=level, line=line) for level, line in (("W", 219), ("I", 643)))
     rounded = -(-heap.request // 256) * 256
     header = warning + era.header.format(
-        name=heap.name, human=human(heap.request if not era.late_header else rounded), rounded=rounded, op=heap.op
+        name=heap.name,
+        human=human(heap.request if not era.late_header else rounded),
+        rounded=rounded,
+        op=heap.op,
     )
     lines = [] if era.late_header else [header]
     if era.dump_for:
@@ -200,9 +221,10 @@ def bin_lines(heap: MadeHeap, era: Era) -> list[str]:
         used = [chunk for chunk in here if chunk.in_use]
         if era.old_bins:
             here, used = [chunk for chunk in here if not chunk.in_use], []
-        total, use, asked = (sum(numbers) for numbers in (
-            [c.size for c in here], [c.size for c in used], [c.requested for c in used]
-        ))
+        total, use, asked = (
+            sum(numbers)
+            for numbers in ([c.size for c in here], [c.size for c in used], [c.requested for c in used])
+        )
         old = f"{human(0)} client-requested for chunks. " if era.old_bins else ""
         lines.append(
             f"Bin ({size}): \tTotal Chunks: {len(here)}, Chunks in use: {len(used)}{'' if era.old_bins else '.'} "
@@ -245,7 +267,12 @@ def tail_lines(heap: MadeHeap, era: Era) -> list[str]:
     }
     words = numbers | {f"{name}_h": human(number) for name, number in numbers.items()}
     stats = {"Limit": heap.pool} if era.limit else {}
-    stats |= {"InUse": heap.in_use, "MaxInUse": heap.in_use + 256, "NumAllocs": 77, "MaxAllocSize": heap.in_use}
+    stats |= {
+        "InUse": heap.in_use,
+        "MaxInUse": heap.in_use + 256,
+        "NumAllocs": 77,
+        "MaxAllocSize": heap.in_use,
+    }
     if era.more_stats:
         stats |= {"Reserved": 0, "PeakReserved": 0, "LargestFreeBlock": 0}
     lines = [era.pool_line.format(**words)] if era.pool_line else []
@@ -258,11 +285,15 @@ def tail_lines(heap: MadeHeap, era: Era) -> list[str]:
 
 def in_notebook(text: str) -> str:
     output = {"name": "stderr", "output_type": "stream", "text": text.splitlines(keepends=True)}
-    return json.dumps({"cells": [{"cell_type": "code", "outputs": [output], "source": ["train()"]}]}, indent=1)
+    return json.dumps(
+        {"cells": [{"cell_type": "code", "outputs": [output], "source": ["train()"]}]}, indent=1
+    )
 
 
 def in_docker(text: str) -> str:
-    return "".join(json.dumps({"log": line, "stream": "stderr"}) + "\n" for line in text.splitlines(keepends=True))
+    return "".join(
+        json.dumps({"log": line, "stream": "stderr"}) + "\n" for line in text.splitlines(keepends=True)
+    )
 
 
 def wrapped(text: str, width: int = 80) -> str:
