@@ -12,6 +12,7 @@ parts of planes      1/8          131,072    1/309 (planes, lines, names, statis
 events               1            131,072    1/9.5
 stats                4            1,048,576  0.71 (of memory events)
 memory events        1/6          65,536     1/18
+chunks               1/12         131,072    1/28 (of a memory dump)
 labels               1/16         16,384     1/857
 characters of names  4            2,097,152  0.08 (of labels and heaps)
 ===================  ===========  =========  ====================================================
@@ -53,6 +54,7 @@ PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)
 EVENTS: Final = Cap("events", 1, 1 << 17)
 STATS: Final = Cap("stats of memory events", 4, 1 << 20)
 MEMORY_EVENTS: Final = Cap("memory events", 1 / 6, 1 << 16)
+CHUNKS: Final = Cap("chunks", 1 / 12, 1 << 17)
 LABELS: Final = Cap("different labels", 1 / 16, 1 << 14)
 TEXT: Final = Cap("characters of names", 4, 1 << 21)
 
