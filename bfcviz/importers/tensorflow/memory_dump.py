@@ -23,13 +23,12 @@ from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.pools import one_after_another
-from bfcviz.importers.tensorflow.profile_messages import as_text
+from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5
 _HALF_SPACE = 1 << 63  # processes use the lower half of all addresses
 _TOTALS = {1: "num_allocs", 2: "bytes_in_use", 3: "peak_bytes_in_use", 4: "largest_alloc_size"}
-_CHUNK_NUMBERS, _OP_NAME = (1, 2, 3, 6, 7, 8, 9), 5
 _BIN_SUMS = (2, 3, 4, 5)
 _SHOWN_SNAPSHOTS = 4096  # in `details`
 _NO_REQUEST = (
@@ -59,15 +58,20 @@ class _Dump:
     num_snapshots: int = 0
 
     def add(self, row: tuple[Any, ...]) -> None:
+        """Add a chunk."""
         self.rows.append(row)
         if len(self.rows) == _BATCH:
-            self.chunks()
+            self._flush()
 
     def chunks(self) -> NDArray[np.void]:
-        """All rows by address, of dtype `_ROW`."""
-        self.batches = [np.concatenate([*self.batches, np.array(self.rows, _ROW)])]
+        """All chunks by address, of dtype `_ROW`."""
+        self._flush()
+        rows = np.concatenate(self.batches)
+        return rows[np.argsort(rows["address"], kind="stable")]
+
+    def _flush(self) -> None:
+        self.batches.append(np.array(self.rows, _ROW))
         self.rows = []
-        return self.batches[0]
 
 
 def read_memory_dump(path: Path) -> Trace:
@@ -152,7 +156,7 @@ class _Reader:
 
     def _take(self, dump: _Dump, found: Field) -> None:
         if found.number == _NAME:
-            dump.allocator = self._text(found)
+            dump.allocator = self._text(self._wire.data[found.start : found.stop])
         elif found.number == _CHUNK:
             self._wire.limits.count(CHUNKS, 1)
             dump.add(self._chunk(found))
@@ -181,46 +185,37 @@ class _Reader:
         return values
 
     def _chunk(self, message: Field) -> tuple[Any, ...]:
-        wire = self._wire
-        values, name = dict.fromkeys(_CHUNK_NUMBERS, 0), ""
-        for each in wire.fields(message.start, message.stop):
-            if each.wire == VARINT:
-                values[each.number] = wire.number(each)
-            elif each.number == _OP_NAME and each.wire == LENGTH:
-                name = self._text(each)
-        address, size, requested, freed_at_count, action, in_use, step = (
-            values[key] for key in _CHUNK_NUMBERS
-        )
-        if not 0 < size <= _HALF_SPACE - address or (in_use and requested > size):
+        raw = self._wire.data[message.start : message.stop]
+        found = parse(self._wire, "MemChunk", raw, message.start, "a chunk")
+        address, size, requested, in_use = found.address, found.size, found.requested_size, found.in_use != 0
+        if not 0 < size <= _HALF_SPACE - address or (in_use and not 0 <= requested <= size):
             what = f"a chunk of {size} bytes at {address:#x}, of which {requested} were requested"
-            raise wire.corrupt(message.start, what)
+            raise self._wire.corrupt(message.start, what)
         if not in_use:
-            return address, size, 0, 0, 0, False, freed_at_count > 0
-        return address, size, requested, self._label(name, step, action), 0, True, False
+            return address, size, 0, 0, 0, False, found.freed_at_count > 0
+        label = self._label(found.op_name, found.step_id, found.action_count)
+        return address, size, requested, label, 0, True, False
 
-    def _label(self, name: str, step: int, action: int) -> int:
+    def _label(self, op_name: bytes, step: int, action: int) -> int:
         """The label of a chunk; 0 if the build of TensorFlow records none of this."""
         details = {"step": step, "action_count": action}
         known = {key: str(value) for key, value in details.items() if value}
-        if not name and not known:
+        if not op_name and not known:
             return 0
         self._wire.limits.count(LABELS, 1)
-        return self._labels.intern(name, **known)
+        return self._labels.intern(self._text(op_name), **known)
 
-    def _text(self, found: Field) -> str:
-        size = found.stop - found.start
-        if size > MAX_NAME_BYTES:
-            raise self._wire.corrupt(
-                found.start, f"a name of {size:,} bytes, the limit is {MAX_NAME_BYTES:,}"
-            )
-        self._wire.limits.count(TEXT, size)
-        return as_text(self._wire.data[found.start : found.stop])
+    def _text(self, raw: bytes) -> str:
+        if len(raw) > MAX_NAME_BYTES:
+            cause = f"corrupt memory dump: a name of {len(raw):,} bytes, the limit is {MAX_NAME_BYTES:,}"
+            raise FileError(self._wire.path, "", cause)
+        self._wire.limits.count(TEXT, len(raw))
+        return as_text(raw)
 
 
 def _heap(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:
     """The events that build the heap of a dump, and what the file does not say or contradicts."""
     rows = dump.chunks()
-    rows = rows[np.argsort(rows["address"], kind="stable")]
     overlaps = rows["address"][1:] < rows["address"][:-1] + rows["size"][:-1]
     if overlaps.any():
         address = int(rows["address"][1:][overlaps][0])
