@@ -8,6 +8,7 @@ refused.
 what                 a file byte  floor      maximum in the three bundled profiles, per file byte
 ===================  ===========  =========  ====================================================
 unpacked bytes       16           4 MiB      7.3
+unpacked text        128          64 MiB     80 (of a log)
 parts of planes      1/8          131,072    1/309 (planes, lines, names, statistics)
 events               1            131,072    1/9.5
 stats                4            1,048,576  0.71 (of memory events)
@@ -50,6 +51,7 @@ class Cap(NamedTuple):
 
 
 UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)
+UNPACKED_TEXT: Final = Cap("unpacked bytes of text", 128, 64 << 20)
 PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)
 EVENTS: Final = Cap("events", 1, 1 << 17)
 STATS: Final = Cap("stats of memory events", 4, 1 << 20)

@@ -23,8 +23,8 @@ from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import HEAP_CHUNK, HeapChunks, HeapRegion, events_of_state
 from bfcviz.importers.limits import CHUNKS, LABELS, MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.pools import one_after_another
+from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 _NAME, _BIN_SUMMARY, _CHUNK, _SNAPSHOT, _STATS = 1, 2, 3, 4, 5
 _HALF_SPACE = 1 << 63  # processes use the lower half of all addresses

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.importers.limits import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
+from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, Field, Wire
 
 _PLANES = 1
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from bfcviz.importers.tensorflow.protobuf_wire import Wire
+from bfcviz.importers.protobuf_wire import Wire
 
 _KINDS = {
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,

@@ -21,9 +21,9 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from bfcviz.events.labels import Labels
+from bfcviz.importers.bfc_log.history.stack_labels import StackLabels
+from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation, VlogStream
 from bfcviz.importers.bfc_log.records import Record
-from bfcviz.importers.bfc_log.stack_labels import StackLabels
-from bfcviz.importers.bfc_log.vlog_stream import Act, VlogHeap, VlogOperation, VlogStream
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.tensorflow.requests import ABSENT
 from bfcviz.native import MIN_CHUNK

@@ -13,8 +13,8 @@ import numpy as np
 
 from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.bfc_log.unplaced_frees import PlacedFrees, place_frees
-from bfcviz.importers.bfc_log.vlog_stream import Act, VlogHeap, VlogOperation
+from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation
+from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.reconstruct import match_frees

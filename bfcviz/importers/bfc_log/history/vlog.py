@@ -13,10 +13,10 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.importers.bfc_log.history.heaps import VlogEvents, events_of_heap
+from bfcviz.importers.bfc_log.history.operations import collect_operations
+from bfcviz.importers.bfc_log.history.stream import VlogHeap, VlogStream
 from bfcviz.importers.bfc_log.records import Record
-from bfcviz.importers.bfc_log.vlog_heaps import VlogEvents, events_of_heap
-from bfcviz.importers.bfc_log.vlog_operations import collect_operations
-from bfcviz.importers.bfc_log.vlog_stream import VlogHeap, VlogStream
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
 from bfcviz.importers.pools import by_time
