@@ -83,7 +83,7 @@ def read_memory_dump(path: Path) -> Trace:
     content = read_content(path)
     wire = Wire(path, content.data, Limits.of(path), "memory dump")
     labels = Labels()
-    dumps, cut = _Reader(wire, labels).read()
+    dumps, cut = _DumpReader(wire, labels).read()
     if not dumps:
         raise FileError(
             path, "", f"a memory dump without anything in it{f': {content.cut}' if content.cut else ''}"
@@ -126,7 +126,7 @@ def _pool(allocator: str, before: list[Pool]) -> Pool:
     return Pool(name, options={"allocator_name": allocator, "dump": number})
 
 
-class _Reader:
+class _DumpReader:
     """Reads the messages of a file."""
 
     def __init__(self, wire: Wire, labels: Labels) -> None:

@@ -18,6 +18,7 @@ from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Events, Kind
+from bfcviz.importers.pools import without
 from bfcviz.importers.tensorflow.comparison import Rebuilt
 from bfcviz.importers.tensorflow.requests import Requests
 
@@ -27,7 +28,10 @@ _LOG_STEP = 64  # the capacity of a log is a multiple of this
 
 
 RecordedGrants = Mapping[int, Sequence[tuple[int, int]]]
-"""Address and size of the regions granted for each request, by its index; no other region was granted."""
+"""Address and size of the regions granted for each request, by its index, in order; size 0: a release.
+
+No other region was granted or released.
+"""
 
 
 class _RecordedSubAllocator(PythonSubAllocator):
@@ -44,8 +48,11 @@ class _RecordedSubAllocator(PythonSubAllocator):
         waiting = self._grants.get(self.operation)
         return waiting.pop(0) if waiting and waiting[0][1] >= num_bytes else None
 
-    def free(self, address: int, num_bytes: int) -> None:
-        """No effect: the memory is only address space."""
+    def free(self, address: int, num_bytes: int) -> None:  # noqa: ARG002  the memory is only address space
+        """Note a release: a grant after it may follow."""
+        waiting = None if self._grants is None else self._grants.get(self.operation)
+        if waiting and (address, 0) in waiting:
+            waiting.remove((address, 0))
 
 
 @dataclass(frozen=True)
@@ -115,4 +122,4 @@ def replay(requests: Requests, allocations: NDArray[np.int64], rules: HeapRules)
     events = Reader(log, 0).read(log.head)
     refused = events["kind"] == Kind.OOM
     refused &= requests["address"][events["time"]] != 0
-    return ReplayedRequests(events[~refused], rebuilt, int(np.count_nonzero(refused)))
+    return ReplayedRequests(without(events, refused), rebuilt, int(np.count_nonzero(refused)))

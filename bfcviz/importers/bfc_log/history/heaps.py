@@ -15,6 +15,7 @@ from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation
 from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
+from bfcviz.importers.pools import without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.reconstruct import match_frees
@@ -106,7 +107,7 @@ def _replayed(
     rows = _rows(requests)
     allocations, unmatched = match_frees(rows)
     grants, granted, released = _grants(operations)
-    pool = max(sum(size for _, size in granted), MIN_CHUNK)
+    pool = max(_peak_pool(operations), MIN_CHUNK)
     compared: list[Checks] = []
     events = None
     # A stream does not hold the limit. It matters only where it made a region smaller.
@@ -147,7 +148,7 @@ def _rows(requests: Sequence[VlogOperation]) -> Requests:
 def _grants(
     operations: Sequence[VlogOperation],
 ) -> tuple[dict[int, list[tuple[int, int]]], list[tuple[int, int]], list[int]]:
-    """The regions for each request by its index; all of them in order; and the released ones."""
+    """The regions granted and released for each request, see `HeapRules`; all of them in order; the released ones."""
     grants: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     waiting: list[tuple[int, int]] = []
     granted, released, place = [], [], 0
@@ -156,6 +157,7 @@ def _grants(
             waiting.append((each.address, each.requested))
             granted.append(waiting[-1])
         elif each.act is Act.RELEASE:
+            waiting.append((each.address, 0))
             released.append(each.address)
         else:
             if each.act is not Act.FREE and waiting:
@@ -163,6 +165,20 @@ def _grants(
                 waiting = []
             place += 1
     return dict(grants), granted, released
+
+
+def _peak_pool(operations: Sequence[VlogOperation]) -> int:
+    """The most bytes of all regions together: the limit, if the last region was cut to fit it."""
+    regions: dict[int, int] = {}
+    total = peak = 0
+    for each in operations:
+        if each.act is Act.EXTEND:
+            regions[each.address] = each.requested
+            total += each.requested
+            peak = max(peak, total)
+        elif each.act is Act.RELEASE:
+            total -= regions.pop(each.address, 0)
+    return peak
 
 
 def _regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
@@ -173,7 +189,7 @@ def _regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
 def _finished(events: Events, requests: Sequence[VlogOperation]) -> Events:
     """Events with the order of their record in `time`, and without the failures of optional requests."""
     soft = np.array([each.is_soft for each in requests], bool)
-    kept: Events = events[~((events["kind"] == Kind.OOM) & soft[events["time"]])]
+    kept = without(events, (events["kind"] == Kind.OOM) & soft[events["time"]])
     orders = np.array([each.order for each in requests], np.int64)
     kept["time"] = orders[kept["time"]]
     return kept

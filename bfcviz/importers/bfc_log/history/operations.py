@@ -17,12 +17,14 @@ operation are written before or after, and those of other threads may lie betwee
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 
 from bfcviz.events.labels import Labels
 from bfcviz.importers.bfc_log.history.stack_labels import StackLabels
 from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation, VlogStream
+from bfcviz.importers.bfc_log.history.tensor_memory import tensor_memory
+from bfcviz.importers.bfc_log.history.thread_state import ThreadState, taken
 from bfcviz.importers.bfc_log.records import Record
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.tensorflow.requests import ABSENT
@@ -30,7 +32,6 @@ from bfcviz.native import MIN_CHUNK
 from bfcviz.units import parse_bytes
 
 _HALF_SPACE = 1 << 63  # processes use the lower half of all addresses
-_RECENT = 64
 _MOST_SOFT = 10  # TensorFlow reports no more optional requests of a process that failed
 
 _POINTER = r"(0x[0-9a-fA-F]{1,16}|\(nil\)|[0-9A-Fa-f]{16}|0)"
@@ -53,59 +54,29 @@ _SOFT = "The caller indicates that this is not a failure"
 _STRIP = re.compile(r"F: [*x_<]")
 
 
-_Recent = deque[VlogOperation]
-
-
-class _Thread:
-    """What one thread is doing. Where records name no threads, this is what all do; so it holds some operations.
-
-    Attributes:
-        heap: of its last record with a name.
-        last: its last operation.
-        allocated: operations whose record of level 4 was not seen yet.
-        freed: the same.
-        failed: the record of the failure was seen, but not yet that of the end of the request.
-        peak: bytes in use, from a record of level 2.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.heap: VlogHeap | None = None
-        self.last: VlogOperation | None = None
-        self.allocated, self.freed, self.failed = (_Recent(maxlen=_RECENT) for _ in range(3))
-        self.peak = ABSENT
-
-
-def _taken(recent: _Recent, address: int | None, requested: int) -> VlogOperation | None:
-    """Take the first operation with this address and size; None: any address."""
-    for place, operation in enumerate(recent):
-        if operation.requested == requested and address in (None, operation.address):
-            del recent[place]
-            return operation
-    return None
-
-
 def collect_operations(records: Iterable[Record], labels: Labels, limits: Limits) -> VlogStream:
     """All heaps of a log, with what they did.
 
     Raises:
         FileError: the log holds more than a file of this size may.
     """
-    collector = _Collector(labels, limits)
+    collector = _OperationCollector(labels, limits)
     for record in records:
         collector.take(record)
     return collector.stream
 
 
-class _Collector:
+class _OperationCollector:
     """Takes records one by one."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:
         self.stream = VlogStream([], [], {}, Counter())
         self._limits = limits
+        self._labels = labels
+        self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
         self._stacks = StackLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
-        self._threads: dict[tuple[str, str], _Thread] = {}
+        self._threads: dict[tuple[str, str], ThreadState] = {}
         self._returned: dict[
             tuple[str, int], tuple[int, int]
         ] = {}  # by writer and address: order, bytes in use
@@ -118,6 +89,8 @@ class _Collector:
         time = record.time if record.time is not None else times[-1] if times else 0
         times.append(time)
         self.stream.last_line = record.line
+        if record.file == "log_memory":
+            self._name(record)
         if record.file not in ("bfc_allocator", "gpu_bfc_allocator"):
             return
         for pattern, take in _TAKERS:
@@ -125,9 +98,17 @@ class _Collector:
                 take(self, record, found, order)
                 return
 
+    def _name(self, record: Record) -> None:
+        """Name an allocation by its kernel, which another part of TensorFlow logs after it."""
+        found = tensor_memory(record.message)
+        if found is not None and found.kind == "TensorAllocation":
+            allocation = self._allocated.pop((record.writer, found.address), None)
+            if allocation is not None and not allocation.label and allocation.requested == found.requested:
+                allocation.label = found.label(self._labels, self._limits)
+
     # -- heaps and threads ------------------------------------------------------------------------------------
 
-    def _heap(self, record: Record, name: str, thread: _Thread | None = None) -> VlogHeap:
+    def _heap(self, record: Record, name: str, thread: ThreadState | None = None) -> VlogHeap:
         """The newest heap of this name in this process."""
         key = record.writer, name
         if key not in self._newest:
@@ -142,16 +123,16 @@ class _Collector:
         self.stream.heaps.append(heap)
         return heap
 
-    def _thread(self, record: Record) -> _Thread:
+    def _thread(self, record: Record) -> ThreadState:
         key = record.writer, record.thread
         if key not in self._threads:
             number = len(self._threads) + 1 if record.thread else 0
-            self._threads[key] = _Thread(min(number, (1 << 16) - 1))
+            self._threads[key] = ThreadState(min(number, (1 << 16) - 1))
             if number:
                 self.stream.threads[min(number, (1 << 16) - 1)] = " ".join(filter(None, key))
         return self._threads[key]
 
-    def _operation(self, heap: VlogHeap, thread: _Thread, operation: VlogOperation) -> None:
+    def _operation(self, heap: VlogHeap, thread: ThreadState, operation: VlogOperation) -> None:
         self._limits.count(MEMORY_EVENTS, 1)
         operation.thread = thread.number
         heap.operations.append(operation)
@@ -211,7 +192,7 @@ class _Collector:
             self._end_allocate(record, (heap, thread), int(found[2]), _address(found[3]), order)
 
     def _end_allocate(
-        self, record: Record, of: tuple[VlogHeap, _Thread], requested: int, address: int, order: int
+        self, record: Record, of: tuple[VlogHeap, ThreadState], requested: int, address: int, order: int
     ) -> None:
         heap, thread = of
         heap.allocating.pop(record.thread, None)
@@ -225,10 +206,13 @@ class _Collector:
             operation = VlogOperation(Act.ALLOCATE, returned, address, requested, bytes_in_use=in_use)
             self._operation(heap, thread, operation)
             thread.allocated.append(operation)
+            self._allocated[record.writer, address] = operation
         else:
             self._end_failed(record, of, requested, order)
 
-    def _end_failed(self, record: Record, of: tuple[VlogHeap, _Thread], requested: int, order: int) -> None:
+    def _end_failed(
+        self, record: Record, of: tuple[VlogHeap, ThreadState], requested: int, order: int
+    ) -> None:
         heap, thread = of
         rounded = -(-requested // MIN_CHUNK) * MIN_CHUNK
         for place, failed in enumerate(thread.failed):
@@ -260,18 +244,18 @@ class _Collector:
         if found[1] == "DeallocateRaw":
             self._end_free((heap, thread), requested, address, order)
             return
-        known = _taken(thread.allocated, address, requested)
+        known = taken(thread.allocated, address, requested)
         if known is None:  # a log without its records of level 3
             self._end_allocate(record, (heap, thread), requested, address, order)
-            known = _taken(thread.allocated, address, requested)
+            known = taken(thread.allocated, address, requested)
         if known is not None:
             known.label = self._stacks.label(record.message[found.end() :])
 
-    def _end_free(self, of: tuple[VlogHeap, _Thread], requested: int, address: int, order: int) -> None:
+    def _end_free(self, of: tuple[VlogHeap, ThreadState], requested: int, address: int, order: int) -> None:
         heap, thread = of
         if not (0 < address < _HALF_SPACE and 0 < requested < _HALF_SPACE):
             return
-        freed = _taken(thread.freed, None, requested)
+        freed = taken(thread.freed, None, requested)
         if freed is None:
             freed = VlogOperation(Act.FREE, order, 0, requested)
             self._operation(heap, thread, freed)
@@ -290,7 +274,7 @@ class _Collector:
         requested = min(_human(found[2]), _HALF_SPACE - 1)
         if _SOFT in record.message:
             self._soft[record.writer] += 1
-            failed = _taken(thread.failed, None, requested)
+            failed = taken(thread.failed, None, requested)
             if failed is not None:  # its own record of failure needs level 2
                 failed.is_soft = True
                 thread.failed.append(failed)
@@ -310,17 +294,17 @@ class _Collector:
 
 
 _TAKERS = (
-    (_ALLOCATE, _Collector._take_allocate),  # noqa: SLF001  the table of its methods
-    (_FREE, _Collector._take_free),  # noqa: SLF001
-    (_DEBUG, _Collector._take_debug),  # noqa: SLF001
-    (_RETURNING, _Collector._take_returning),  # noqa: SLF001
-    (_STRIP, _Collector._take_strip),  # noqa: SLF001
-    (_PEAK, _Collector._take_peak),  # noqa: SLF001
-    (_GRANTED, _Collector._take_granted),  # noqa: SLF001
-    (_EXTENDING, _Collector._take_extending),  # noqa: SLF001
-    (_RELEASED, _Collector._take_released),  # noqa: SLF001
-    (_CREATED, _Collector._take_created),  # noqa: SLF001
-    (_FAILED, _Collector._take_failed),  # noqa: SLF001
+    (_ALLOCATE, _OperationCollector._take_allocate),  # noqa: SLF001  the table of its methods
+    (_FREE, _OperationCollector._take_free),  # noqa: SLF001
+    (_DEBUG, _OperationCollector._take_debug),  # noqa: SLF001
+    (_RETURNING, _OperationCollector._take_returning),  # noqa: SLF001
+    (_STRIP, _OperationCollector._take_strip),  # noqa: SLF001
+    (_PEAK, _OperationCollector._take_peak),  # noqa: SLF001
+    (_GRANTED, _OperationCollector._take_granted),  # noqa: SLF001
+    (_EXTENDING, _OperationCollector._take_extending),  # noqa: SLF001
+    (_RELEASED, _OperationCollector._take_released),  # noqa: SLF001
+    (_CREATED, _OperationCollector._take_created),  # noqa: SLF001
+    (_FAILED, _OperationCollector._take_failed),  # noqa: SLF001
 )
 
 

@@ -14,12 +14,12 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.history.heaps import VlogEvents, events_of_heap
+from bfcviz.importers.bfc_log.history.joined_events import in_record_order
 from bfcviz.importers.bfc_log.history.operations import collect_operations
 from bfcviz.importers.bfc_log.history.stream import VlogHeap, VlogStream
 from bfcviz.importers.bfc_log.records import Record
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
-from bfcviz.importers.pools import by_time
 
 _REQUESTS = re.compile(
     r"\] (?:AllocateRaw \S{1,200} +\d|DeallocateRaw \S{1,200} +\d|\[mem-debug\] (?:All|Deall)ocateRaw,)"
@@ -54,7 +54,7 @@ def read_vlog(records: Iterable[Record], path: Path, cut: Sequence[str] = ()) ->
     if not heaps:
         raise FileError(path, "", "a log of TensorFlow without a heap that allocated memory")
     found = [events_of_heap(heap) for heap in heaps[:MAX_POOLS]]
-    events = _together(found, stream)
+    events = in_record_order([heap.events for heap in found], stream.times)
     missing = (*cut, *_unfinished(stream))
     problems = [reason for heap in found for reason in heap.reasons] + _problems(stream, len(heaps))
     names = _names(heaps[:MAX_POOLS])
@@ -74,15 +74,6 @@ def read_vlog(records: Iterable[Record], path: Path, cut: Sequence[str] = ()) ->
         },
     )
     return Trace.from_events(events, labels, origin)
-
-
-def _together(found: list[VlogEvents], stream: VlogStream) -> Events:
-    """One stream in the order of the log, with times in ns from the first one."""
-    events = by_time([heap.events for heap in found])
-    times = np.array(stream.times, np.int64)
-    times = np.maximum.accumulate(times) - times[0]
-    events["time"] = times[events["time"]]
-    return events
 
 
 def _failures(events: Events, found: list[VlogEvents]) -> list[dict[str, object]]:
