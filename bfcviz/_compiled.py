@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bfcviz import _interrupts
 
-_HOME = Path(__file__).resolve().parents[1]
+HOME = Path(__file__).resolve().parents[1]
+"""The folder that bfcviz lies in."""
 
 
 _failed: dict[str, str] = {}
@@ -74,8 +75,8 @@ def why_uncompiled() -> tuple[str, str]:
         return "BFCVIZ_UNCOMPILED is set", "Unset it and restart Python"
     install = "install a compiler (apt install gcc python3-dev)"
     # A compiled bfcviz may be installed too: Python searches the current folder first.
-    if (_HOME / "pyproject.toml").is_file():
-        why = f"bfcviz runs from its sources in {_HOME}, which are not compiled"
+    if (HOME / "pyproject.toml").is_file():
+        why = f"bfcviz runs from its sources in {HOME}, which are not compiled"
         return (
             why,
             f"If bfcviz is installed too, change the folder; else {install}, then these sources: pip install -e",

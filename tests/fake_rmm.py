@@ -16,16 +16,16 @@ class Stream:
 
 class CallbackMemoryResource:
     def __init__(self, allocate_func, deallocate_func):
-        self._allocate, self._deallocate = allocate_func, deallocate_func
+        self.allocate_func, self.deallocate_func = allocate_func, deallocate_func
 
     def allocate(self, nbytes, stream=None):
         try:
-            return self._allocate(nbytes, stream or Stream())
+            return self.allocate_func(nbytes, stream or Stream())
         except MemoryError as error:
             raise MemoryError(f"std::bad_alloc: out_of_memory: {error}") from None
 
     def deallocate(self, ptr, nbytes, stream=None):
-        self._deallocate(ptr, nbytes, stream or Stream())
+        self.deallocate_func(ptr, nbytes, stream or Stream())
 
 
 class LoggingResourceAdaptor:
@@ -35,36 +35,36 @@ class LoggingResourceAdaptor:
 
     def __init__(self, upstream, path, device):
         path = Path(path)
-        self._path = path.with_name(f"{path.stem}.dev{device}{path.suffix}")
-        self._upstream = upstream
-        self._lines = ["Thread,Time,Action,Pointer,Size,Stream\n"]
-        self._path.touch()
+        self.path = path.with_name(f"{path.stem}.dev{device}{path.suffix}")
+        self.upstream = upstream
+        self.lines = ["Thread,Time,Action,Pointer,Size,Stream\n"]
+        self.path.touch()
 
     def get_file_name(self):
-        return str(self._path)
+        return str(self.path)
 
     def flush(self):
-        with self._path.open("a") as file:
-            file.write("".join(self._lines))
-        self._lines.clear()
+        with self.path.open("a") as file:
+            file.write("".join(self.lines))
+        self.lines.clear()
 
     def allocate(self, nbytes, stream=None):
         stream = stream or Stream()
         try:
-            address = self._upstream.allocate(nbytes, stream)
+            address = self.upstream.allocate(nbytes, stream)
         except MemoryError:
-            self._note("allocate failure", "(nil)", nbytes, stream)
+            self.note("allocate failure", "(nil)", nbytes, stream)
             raise
-        self._note("allocate", hex(address), nbytes, stream)
+        self.note("allocate", hex(address), nbytes, stream)
         return address
 
     def deallocate(self, ptr, nbytes, stream=None):
-        self._note("free", hex(ptr), nbytes, stream or Stream())
-        self._upstream.deallocate(ptr, nbytes, stream)
+        self.note("free", hex(ptr), nbytes, stream or Stream())
+        self.upstream.deallocate(ptr, nbytes, stream)
 
-    def _note(self, action, pointer, nbytes, stream):
+    def note(self, action, pointer, nbytes, stream):
         handle = hex(stream.handle) if stream.handle else "0"
-        self._lines.append(f"13395,{self.clock},{action},{pointer},{nbytes},{handle}\n")
+        self.lines.append(f"13395,{self.clock},{action},{pointer},{nbytes},{handle}\n")
 
 
 Status = enum.IntEnum(

@@ -110,7 +110,7 @@ class FakeTorch(types.ModuleType):
             get_allocator_backend=lambda: self.backend if self.current_allocator is None else "pluggable",
             empty_cache=self._empty_cache,
             _record_memory_history=self._record,
-            _snapshot=self._snapshot,
+            _snapshot=self.snapshot,
         )
         self.cuda = types.SimpleNamespace(
             init=lambda: None,
@@ -205,7 +205,7 @@ class FakeTorch(types.ModuleType):
         self.contexts.add(device)
         return self.total // 2, self.total
 
-    def _snapshot(self):
+    def snapshot(self):
         if self.snapshots:
             found = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
             if isinstance(found, Exception):

@@ -207,7 +207,8 @@ def test_nothing_is_left_of_one_that_was_stopped():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_in_a_forked_process_it_is_stopped_and_can_be_started():
     code = """
-import os, threading, warnings
+import threading, warnings
+from forks import child_ends_well
 from bfcviz.periodic import Periodic
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
@@ -216,19 +217,19 @@ def call():
     came.release()
     return 0.0
 
+def work():
+    global came
+    assert not periodic.running
+    came = threading.Semaphore(0)
+    periodic.start()
+    assert came.acquire(timeout=60)
+    periodic.stop()
+
 periodic = Periodic(call, "forked")
 periodic.start()
 for _ in range(20):
     assert came.acquire(timeout=60)
-    child = os.fork()
-    if child == 0:
-        assert not periodic.running
-        came = threading.Semaphore(0)
-        periodic.start()
-        assert came.acquire(timeout=60)
-        periodic.stop()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    assert child_ends_well(work)
 assert periodic.running
 periodic.stop()
 """

@@ -12,7 +12,7 @@ from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.live import numbered
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.sources import name_of
+from bfcviz.model.trace_from_source import name_of
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class WatchDashboard(LiveDashboard):
         self.says_line.add_class("bfcviz-way")
         self.notice_box.add_class("bfcviz-notices")
         super().__init__(list(traces), **options)
-        self._bar.children = (*self._bar.children, self.says_line, self.notice_box)
+        self.bar.children = (*self.bar.children, self.says_line, self.notice_box)
 
     # NumPy may be served in the thread that starts or refreshes it; its own arrays do not belong to the workload.
 
@@ -93,9 +93,9 @@ class WatchDashboard(LiveDashboard):
             with self.menu.hold_trait_notifications():  # setting the options selects the first
                 chosen, self.menu.options = self.menu.value, numbered(names)
                 self.menu.value = chosen
-            if self.menu not in self._bar.children:
-                first, *others = self._bar.children
-                self._bar.children = (first, self.menu, *others)
+            if self.menu not in self.bar.children:
+                first, *others = self.bar.children
+                self.bar.children = (first, self.menu, *others)
 
     def notice(self, text: str) -> None:
         """Show a notice at the top, below the earlier ones. Any thread may call this."""

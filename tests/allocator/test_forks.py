@@ -12,22 +12,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 BEGIN = """
 import ctypes, os, signal, sys, threading, warnings
 warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork with threads
+from forks import child_ends_well
 from heaps import BASE, KIB, MIB, new_heap
 from bfcviz import _forks
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.errors import AllocatorError
-
-def child_ends_well(work):
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # ends a hang
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print("in the child:", repr(error), flush=True)
-        os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
 
 SLOW = """
@@ -223,31 +212,59 @@ def test_at_the_recursion_limit_no_lock_stays_closed():
     assert run_code(RECURSION, plain=True, timeout=60) == "True True\n"
 
 
-def test_a_lock_that_a_thread_keeps_is_free_in_the_child_and_one_that_is_kept_by_who_forks_is_his():
+def test_locks_that_other_threads_hold_are_free_in_the_child():
     code = """
 from bfcviz.allocator.wrappers.limit import LimitAllocator
 from bfcviz.events.labels import Labels
-labels, heap = Labels(), new_heap()
-limited = LimitAllocator(heap, MIB)
-held, done = threading.Event(), threading.Event()
-def keep():
-    with labels._lock, limited._lock:
-        held.set()
+inside, done = threading.Barrier(3), threading.Event()
+def wait():
+    if threading.current_thread() in threads:
+        inside.wait()
         done.wait()
-thread = threading.Thread(target=keep)
-thread.start()
-held.wait()
+class SlowText:
+    def __str__(self):  # Labels asks for it while it holds its lock
+        wait()
+        return "text"
+class SlowLimit(int):
+    def __sub__(self, other):  # and LimitAllocator for this
+        wait()
+        return int(self) - other
+labels, limited = Labels(), LimitAllocator(new_heap(), MIB)
+limited.limit = SlowLimit(MIB)
+threads = [
+    threading.Thread(target=lambda: labels.intern("a", shape=SlowText())),
+    threading.Thread(target=lambda: limited.allocate(KIB)),
+]
+for thread in threads: thread.start()
+inside.wait()
 _forks.PATIENCE = 0.01
 def work():
-    labels.intern("a")
+    labels.intern("b")
     limited.free(limited.allocate(KIB))
 print(child_ends_well(work))
 done.set()
-thread.join()
-with labels._lock:
-    print(child_ends_well(lambda: labels._lock.release()))
+for thread in threads: thread.join()
 """
-    assert run_code(BEGIN + code) == "True\nTrue\n"
+    assert run_code(BEGIN + code) == "True\n"
+
+
+def test_a_lock_that_the_forking_thread_holds_is_its_own_in_the_child():
+    code = """
+from bfcviz.events.labels import Labels
+labels = Labels()
+class ForkingText:
+    def __str__(self):
+        self.child = os.fork()
+        return "text"
+text = ForkingText()
+signal.alarm(20)
+labels.intern("a", shape=text)
+labels.intern("b")
+if text.child == 0:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(text.child, 0)[1]))
+"""
+    assert run_code(BEGIN + code) == "7\n"
 
 
 def test_threads_that_fork_at_once_release_each_their_own_locks():
@@ -255,6 +272,7 @@ def test_threads_that_fork_at_once_release_each_their_own_locks():
     code = """
 import os, threading, warnings
 warnings.simplefilter("ignore")
+from forks import child_ends_well
 from bfcviz import _forks
 class Watched:
     def __init__(self, on_acquire=None, on_release=None):
@@ -272,10 +290,7 @@ class Watched:
         self.lock._at_fork_reinit()
 
 def fork():
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+    child_ends_well(lambda: None)
 
 def let_second_in():
     second.start()

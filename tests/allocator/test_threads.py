@@ -1,19 +1,15 @@
 """Several threads on one heap: no two own the same bytes, the tables stay consistent, no thread waits for ever."""
 
 import ctypes
-import random
-import sys
 import threading
 
 import pytest
-from heaps import BASE, KIB, MIB, assert_model_agrees, new_heap
+from allocator.thread_work import THREADS, hammer, run_in_threads
+from heaps import BASE, MIB, assert_model_agrees, new_heap
 
 from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.events.log import EventLog
-
-THREADS, ROUNDS = 4, 4000
-SIZES = (1, 300, 5000, 70_000)
 
 
 class SlowSubAllocator(PythonSubAllocator):
@@ -32,52 +28,6 @@ class SlowSubAllocator(PythonSubAllocator):
 
     def free(self, address, num_bytes):
         threading.Event().wait(0.001)
-
-
-def run_in_threads(work):
-    """Run work(number) in THREADS threads at once; raises what any of them raised."""
-    errors, start = [], threading.Barrier(THREADS)
-
-    def guarded(number):
-        try:
-            start.wait(10)
-            work(number)
-        except BaseException as error:  # noqa: BLE001  raised again by who waits
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(n,), daemon=True) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads), "a thread waits for ever"
-    if errors:
-        raise errors[0]
-
-
-def hammer(allocate, free, fill=None):
-    """Work for a thread: allocate and free at random; with `fill`, own bytes must stay as they were written."""
-
-    def work(number):
-        chance, live = random.Random(number), []
-        for turn in range(ROUNDS):
-            if live and (len(live) > 20 or chance.random() < 0.45):
-                address, size, value = live.pop(chance.randrange(len(live)))
-                if fill:
-                    assert ctypes.string_at(address, size) == bytes([value]) * size
-                free(address)
-            else:
-                size, value = chance.choice(SIZES), (number * 50 + turn) % 256
-                address = allocate(size)
-                if not address:
-                    continue
-                if fill:
-                    fill(address, value, size)
-                live.append((address, size, value))
-        for address, _, _ in live:
-            free(address)
-
-    return work
 
 
 OPTIONS = [
@@ -138,54 +88,3 @@ def test_each_event_names_its_thread():
     events = heap.log.copy(0, heap.log.head)
     assert len({int(by) for by in events["by"]}) == THREADS
     assert (events["time"][1:] >= events["time"][:-1]).all()
-
-
-def test_looking_while_others_work_shows_one_moment():
-    heap = new_heap(4 * MIB, allow_growth=True)
-    done = threading.Event()
-    seen = []
-
-    def look():
-        while not done.is_set():
-            stats = heap.stats()
-            assert stats.free_bytes == stats.pool_bytes - stats.bytes_in_use
-            chunks = heap.memory_map()
-            ends = chunks["address"] + chunks["size"]
-            assert (ends[:-1] <= chunks["address"][1:]).all()
-            seen.append(len(chunks))
-
-    looker = threading.Thread(target=look, daemon=True)
-    looker.start()
-    run_in_threads(hammer(lambda size: heap.try_allocate(size % (40 * KIB) + 1), heap.free))
-    done.set()
-    looker.join(10)
-    assert len(seen) > 1
-
-
-def test_books_compared_and_the_strip_drawn_beside_threads_at_work_are_of_one_moment():
-    heap = new_heap(64 * MIB, allow_growth=True, garbage_collection=True)
-    stop = threading.Event()
-
-    def work():
-        while not stop.is_set():
-            held = [heap.allocate(256 << number) for number in range(14)]
-            heap.trim()
-            for address in held:
-                heap.free(address)
-
-    def look():
-        try:
-            for _ in range(60):
-                heap.check_invariants()
-                assert len(heap.occupancy()) in {100, len("<allocator contains no memory>")}
-        finally:
-            stop.set()
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        run_in_threads(lambda number: (look, work)[number > 0]())
-    finally:
-        stop.set()
-        sys.setswitchinterval(before)
-    heap.check_invariants()

@@ -14,16 +14,18 @@ SAMPLE = {
             "reclaim",
             "sub_allocators",
             "test_bfc.py",
+            "test_deferred_merge.py",
+            "test_sizes.py",
             "test_defects.py",
             "test_finalizer.py",
         ),
-        *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_retry.py"),
+        *("test_interrupts.py", "test_out_of_memory.py", "test_replay.py", "test_allocate_after_free.py"),
         "test_tensorflow_behaviour.py",
     ),
     "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
     "model": ("state", "timelines", "seeking"),
     "figures": ("region_map/test_live_map.py", "region_map/raster"),
-    "live": ("common/test_compiled.py", "capture"),
+    "live": ("common/test_require_compiled.py", "capture"),
 }
 
 CODE = (

@@ -146,7 +146,7 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
-    from bfcviz.dashboard.background.frame_choice import Frame
+    from bfcviz.dashboard.background.frame_timing import Frame
     from bfcviz.dashboard.live import LiveDashboard
 
     heap = Heap(options.chunks)
@@ -164,7 +164,7 @@ def anatomy(options: argparse.Namespace) -> None:
             heap.turn()
             dashboard.trace.refresh()
         began = time.thread_time()
-        dashboard._draw(frame)
+        dashboard.draw(frame)
         costs[frame].append((time.thread_time() - began) * 1000)
     dashboard.close()
     print("\n| picture | CPU ms, median | least |\n|---|---|---|")

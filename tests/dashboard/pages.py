@@ -1,10 +1,11 @@
-"""Parse the tables of a page, record the messages of widgets, and check that a page can show an Inspector."""
+"""Parse the tables of a page, record and send messages of widgets, and check that a page can show an Inspector."""
 
 import json
 import re
 from html import unescape
 from html.parser import HTMLParser
 
+import comm
 import ipywidgets as widgets
 from figures.odd_traces import assert_drawable, assert_harmless
 from ipywidgets import Widget
@@ -70,6 +71,12 @@ def messages(monkeypatch, do):
         patch.setattr(Widget, "send_state", lambda widget, key=None: key and sent.append((widget, key)))
         do()
     return sent
+
+
+def tell_views(widget, count):
+    """As the page does when a view of it appears or disappears."""
+    data = {"method": "update", "state": {"_view_count": count}, "buffer_paths": []}
+    comm.get_comm_manager().comms[widget.model_id].handle_msg({"content": {"data": data}, "buffers": []})
 
 
 def inputs(widget):

@@ -9,6 +9,7 @@ import threading
 import ipywidgets as widgets
 import pytest
 import traitlets
+from dashboard.pages import tell_views
 from heaps import MIB, new_heap
 from shared import ROOT
 
@@ -186,18 +187,15 @@ def test_it_can_be_paused_and_resumed(watch):
 
 def test_without_a_view_it_does_not_draw(watch):
     dashboard = watch(new_heap(), start=False)
-    assert (dashboard._view_count, dashboard.renderer.paused) == (
-        0,
-        False,
-    )  # a busy kernel is notified of views late
+    assert not dashboard.renderer.paused  # a busy kernel is notified of views late
     paused = []
     for count in (1, 2, 1, 0, 1):
-        dashboard._view_count = count
+        tell_views(dashboard, count)
         paused.append(dashboard.renderer.paused)
     assert paused == [False, False, False, True, False]
     dashboard.pause()
-    dashboard._view_count = 0
-    dashboard._view_count = 1
+    tell_views(dashboard, 0)
+    tell_views(dashboard, 1)
     assert dashboard.renderer.paused
 
 
@@ -205,13 +203,11 @@ def test_an_error_in_a_frame_is_shown_and_the_workload_continues(watch):
     heap = new_heap()
     dashboard = watch(heap, start=False)
     dashboard.inspector.failing = True
-    over, ended = threading.Event(), dashboard.renderer._periodic._ended
-    dashboard.renderer._periodic._ended = lambda: (ended(), over.set())
     stop = threading.Event()
     beside = threading.Thread(target=lambda: [work(heap) for _ in iter(stop.is_set, True)])
     beside.start()
     dashboard.start()
-    assert over.wait(PATIENCE_S)
+    dashboard.renderer.thread.join(PATIENCE_S)
     stop.set()
     beside.join()
     assert isinstance(dashboard.renderer.error, ValueError)
@@ -256,7 +252,7 @@ def test_several_heaps_have_a_menu(watch):
 
 def test_one_heap_has_no_menu(watch):
     dashboard = watch(new_heap(), start=False)
-    assert dashboard.menu not in dashboard._bar.children
+    assert dashboard.menu not in dashboard.bar.children
 
 
 def test_a_workload_in_its_own_thread_keeps_the_loop_free(watch):

@@ -11,14 +11,15 @@ import ipywidgets as widgets
 import numpy as np
 import pytest
 import traitlets
+from dashboard.pages import tell_views
 from heaps import MIB, new_heap
 from ipywidgets.widgets.widget import _instances
 from processes import run_code
 
 import bfcviz
+from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.trace_series import Series
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 
@@ -35,7 +36,7 @@ def work(heap, times=50):
 def trace():
     heap = new_heap()
     work(heap)
-    return bfcviz.model.sources.trace_of(heap)
+    return bfcviz.model.trace_from_source.trace_of(heap)
 
 
 def inspector(trace):
@@ -180,12 +181,6 @@ def test_a_link_to_one_that_stays_is_ended(link, trace):
 
 
 # -- displaced ---------------------------------------------------------------------------------------------
-
-
-def tell_views(widget, count):
-    """As the page does when a view of it appears or disappears."""
-    data = {"method": "update", "state": {"_view_count": count}, "buffer_paths": []}
-    comm.get_comm_manager().comms[widget.model_id].handle_msg({"content": {"data": data}, "buffers": []})
 
 
 @pytest.mark.parametrize("make", [inspector, live, watched])

@@ -38,6 +38,7 @@ class FakeCuda(Memory, Streams):
     Attributes:
         calls: names of the functions called, in order.
         retained: how often each primary context was retained, less the releases.
+        has_peers: whether each device can access the memory of the others.
         pid: the process that called cuInit; in another one, a forked child, every call answers NOT_INITIALIZED.
     """
 
@@ -53,6 +54,7 @@ class FakeCuda(Memory, Streams):
         self.calls = []
         self.retained = dict.fromkeys(range(devices), 0)
         self.active = set()  # devices whose primary context is alive
+        self.has_peers = True
         self.pid = None
         self._lock = threading.RLock()
         self._thread = threading.local()
@@ -130,7 +132,7 @@ class FakeCuda(Memory, Streams):
         )
 
     def _cuDeviceCanAccessPeer(self, out, device, peer):
-        out.value = device != peer
+        out.value = self.has_peers and device != peer
 
     def _cuGetErrorName(self, status, out):
         out.value = c_char_p(f"CUDA_ERROR_{int(status)}".encode()).value

@@ -119,12 +119,16 @@ class Streams:
             capture.is_invalid = True
         return Status.CAPTURE_UNSUPPORTED if forbidding else 0
 
+    @property
+    def mode(self):
+        """This thread's capture mode."""
+        return getattr(self._thread, "mode", GLOBAL)
+
     def _forbids(self, capture):
-        mode = getattr(self._thread, "mode", GLOBAL)
-        if RELAXED in (mode, capture.mode):
+        if RELAXED in (self.mode, capture.mode):
             return False
         is_own = capture.thread == threading.get_ident()
-        return is_own or (mode == GLOBAL and capture.mode == GLOBAL)
+        return is_own or (self.mode == GLOBAL and capture.mode == GLOBAL)
 
     def _all(self, device=None):
         found = [*self.streams.values(), *self._default.values()]
@@ -240,5 +244,5 @@ class Streams:
     def _cuThreadExchangeStreamCaptureMode(self, mode):
         if mode.value not in (GLOBAL, THREAD_LOCAL, RELAXED):
             return Status.INVALID_VALUE
-        self._thread.mode, mode.value = mode.value, getattr(self._thread, "mode", GLOBAL)
+        self._thread.mode, mode.value = mode.value, self.mode
         return 0

@@ -50,15 +50,15 @@ class PlainHeap:
         )
         return size >= rounded
 
-    def _best(self, rounded):
+    def best(self, rounded):
         fits = [(c[0], a) for a, c in self.chunks.items() if c[1] is None and c[0] >= rounded]
         return min(fits)[1] if fits else None
 
     def allocate(self, requested, label="", **details):
         rounded = max(-(-requested // 256) * 256, 256)
-        address = self._best(rounded)
+        address = self.best(rounded)
         if address is None and self.extend(rounded):
-            address = self._best(rounded)
+            address = self.best(rounded)
         if address is None:
             free = [c[0] for c in self.chunks.values() if c[1] is None]
             self.record(
@@ -97,14 +97,14 @@ class PlainHeap:
         chunk[1], chunk[2], chunk[4] = None, 0, 0
         after = self.chunks.get(address + chunk[0])
         if after is not None and after[1] is None and after[5] == chunk[5]:
-            self._merge(address, address + chunk[0])
+            self.merge(address, address + chunk[0])
         before = [
             a for a, c in self.chunks.items() if a + c[0] == address and c[1] is None and c[5] == chunk[5]
         ]
         if before:
-            self._merge(before[0], address)
+            self.merge(before[0], address)
 
-    def _merge(self, survivor, absorbed):
+    def merge(self, survivor, absorbed):
         kept, gone = self.chunks[survivor], self.chunks.pop(absorbed)
         kept[0] += gone[0]
         self.record(

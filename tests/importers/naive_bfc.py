@@ -27,18 +27,18 @@ class NaiveBFC:
         self.next_region = min(self.bytes_limit, 2 << 20) if self.allow_growth else self.bytes_limit
         self.next_region = -(-self.next_region // 256) * 256
 
-    def _put(self, address: int, size: int, region: int) -> None:
+    def put(self, address: int, size: int, region: int) -> None:
         insort(self.free, (size, address))
         self.starts[address] = (size, region)
         self.ends[address + size] = address
 
-    def _take(self, address: int) -> tuple[int, int]:
+    def take(self, address: int) -> tuple[int, int]:
         size, region = self.starts.pop(address)
         del self.free[bisect_left(self.free, (size, address))]
         del self.ends[address + size]
         return size, region
 
-    def _extend(self, rounded: int, address: int) -> None:
+    def extend(self, rounded: int, address: int) -> None:
         available = (self.bytes_limit - self.pool_bytes) // 256 * 256
         assert rounded <= available
         grown = False
@@ -50,19 +50,19 @@ class NaiveBFC:
             self.next_region *= 2
         self.pool_bytes += size
         self.extensions += 1
-        self._put(address, size, self.extensions)
+        self.put(address, size, self.extensions)
 
     def allocate(self, requested: int, recorded_address: int) -> tuple[int, int]:
         """(address, size) of the chunk; a new region starts at the recorded address."""
         rounded = -(-requested // 256) * 256
         place = bisect_left(self.free, (rounded, 0))
         if place == len(self.free):
-            self._extend(rounded, recorded_address)
+            self.extend(rounded, recorded_address)
             place = bisect_left(self.free, (rounded, 0))
         size, address = self.free[place]
-        _, region = self._take(address)
+        _, region = self.take(address)
         if size >= 2 * rounded or size - rounded >= NEVER_SPLIT_BELOW:
-            self._put(address + rounded, size - rounded, region)
+            self.put(address + rounded, size - rounded, region)
             size = rounded
         self.in_use[address] = size
         self.region_of[address] = region
@@ -76,12 +76,12 @@ class NaiveBFC:
         self.bytes_in_use -= size
         after = self.starts.get(address + size)
         if after is not None and after[1] == region:
-            size += self._take(address + size)[0]
+            size += self.take(address + size)[0]
         before = self.ends.get(address)
         if before is not None and self.starts[before][1] == region:
-            size += self._take(before)[0]
+            size += self.take(before)[0]
             address = before
-        self._put(address, size, region)
+        self.put(address, size, region)
         return freed
 
     @property

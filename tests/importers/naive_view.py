@@ -22,7 +22,7 @@ class NaiveView:
     chunks: dict[int, Piece] = field(default_factory=dict)
     regions: dict[int, int] = field(default_factory=dict)  # start -> size
 
-    def _take(self, handle: int) -> int:
+    def take(self, handle: int) -> int:
         (address,) = (a for a, c in self.chunks.items() if c.handle == handle)
         assert self.chunks[address].allocated_by is None
         return address
@@ -37,8 +37,8 @@ class NaiveView:
                 self.chunks[address] = Piece(size, chunk, region)
                 assert event["bin"] == bin_of(size)
             case Kind.SPLIT:
-                parent = self.chunks[self._take(chunk)]
-                assert address == self._take(chunk) + parent.size - size
+                parent = self.chunks[self.take(chunk)]
+                assert address == self.take(chunk) + parent.size - size
                 parent.size -= size
                 assert parent.size > 0
                 assert other not in {c.handle for c in self.chunks.values()}
@@ -58,8 +58,8 @@ class NaiveView:
                 assert (piece.handle, piece.size, piece.allocated_by) == (chunk, size, int(other))
                 piece.allocated_by = None
             case Kind.MERGE:
-                survivor = self._take(chunk)
-                absorbed = self._take(other)
+                survivor = self.take(chunk)
+                absorbed = self.take(other)
                 assert (absorbed, self.chunks[absorbed].size) == (address, size)
                 assert survivor + self.chunks[survivor].size == absorbed
                 assert self.chunks[survivor].region == self.chunks[absorbed].region

@@ -22,7 +22,7 @@ def test_without_a_notebook_it_is_made_on_first_use():
         assert dashboard.traces == w.traces
         assert dashboard.renderer.running
         assert "NumPy is served" in dashboard.says_line.value
-        assert not dashboard.renderer._periodic.thread.name.startswith("bfcviz-monitor")
+        assert not dashboard.renderer.thread.name.startswith("bfcviz-monitor")
     assert not dashboard.renderer.running
     assert dashboard.inspector.step == len(w.trace)
     assert f"ended: {len(w.trace):,} events" in dashboard.status.value

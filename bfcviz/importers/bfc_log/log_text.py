@@ -12,7 +12,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(
 _JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _ESCAPED = {"n": "\r", "r": "", "t": "\t", "b": "", "f": ""}
-_BEGINS_RECORD = re.compile(r"[^\w\n]{0,40}(?:\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|[IWEF] \S)")
+_BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\]")
 _NARROWEST, _WIDEST, _FEWEST_WRAPS = 40, 250, 3
 
 

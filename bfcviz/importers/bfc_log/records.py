@@ -28,8 +28,8 @@ _COMMON_PREFIX = re.compile(
 """Most lines of most logs: matched once, without the searches that other prefixes need."""
 _SEPARATOR = re.compile(r"[/\\]")
 _TAG = re.compile(
-    r"\[\d+(?:,\d+)?\](?:<\w+>)?|\((?:[\w ]{1,40} )?pid=\d+(?:, ip=[\d.]+)?\)|\b(?:rank|worker)[ _-]?\d+\b"
-    r"|<std(?:err|out)>|^\d{1,6}(?=:)",
+    r"\[\d+(?:,\d+)?\](?:<\w+>)?|\((?:[\w ]{1,40} )?pid=\d+(?:, ip=[\d.]+)?\)|(?:rank|worker)[ _-]?\d+\b"
+    r"|<std(?:err|out)>|\d{1,6}(?=:)",
     re.IGNORECASE,
 )
 _UNPREFIXED = re.compile(
@@ -123,9 +123,9 @@ def _prefix(text: str, begin: int, anchor: int) -> _Prefix:
         found = _PREFIX.search(text[line:path])
     if found is None:
         return _Prefix(path, None, file, "", "")
-    before, tag = found.string[: found.start()], None
-    if before and not before.isspace():
-        tag = _TAG.search(before, max(before.rfind("\n"), before.rfind("\r")) + 1)
+    before = found.string[: found.start()]
+    before = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
+    tag = _TAG.match(before.lstrip(" \t>|")) if before else None
     writer = "" if tag is None else tag[0]
     return _Prefix(line + found.start(), _time(found), file, writer, found["thread"] or "")
 

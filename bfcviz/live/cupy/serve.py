@@ -15,16 +15,16 @@ from weakref import WeakSet
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.common.compiled import require_compiled
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import CupyHook
@@ -53,6 +53,7 @@ class CupyServed(HeapProvider):
     Attributes:
         way: `serve`.
         labels: the table of names.
+        stream_heaps: the heaps by device and stream.
     """
 
     way = "serve"
@@ -69,13 +70,13 @@ class CupyServed(HeapProvider):
         self._description = description
         self._capture = capture
         self._cuda = cuda
-        self._stream_heaps = CupyStreamHeaps(cuda, make)
-        self._hook = CupyHook(self._stream_heaps, cuda.stream_of(), capture.use(), capture.walker)
+        self.stream_heaps = CupyStreamHeaps(cuda, make)
+        self._hook = CupyHook(self.stream_heaps, cuda.stream_of(), capture.use(), capture.walker)
         self._hook.malloc = cuda.allocator_of(self._hook.functions())
         self._hook.plain = cuda.get_allocator()  # a thread may request memory during `__enter__`
-        self._stream_heaps.open(self._hook)
+        self.stream_heaps.open(self._hook)
         self._before: Any = None
-        self._stream_heaps.require(cuda.device())
+        self.stream_heaps.require(cuda.device())
         self._serving(on=False)
         _hooks.add(self._hook)
 
@@ -87,16 +88,16 @@ class CupyServed(HeapProvider):
     @property
     def heaps(self) -> list[BFCAllocator]:
         """A heap for each stream used so far; more may come. The first one writes to the log that was given."""
-        return list(self._stream_heaps.heaps.values())
+        return list(self.stream_heaps.heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
         """The numbers of the last failed request; None: none failed."""
-        return self._stream_heaps.failure
+        return self.stream_heaps.failure
 
     def settle(self) -> None:
         """Carry out the deferred frees whose streams are done."""
-        self._stream_heaps.free_ready(0, 0, 0, 0)
+        self.stream_heaps.free_ready(0, 0, 0, 0)
 
     # -- the methods of CuPy's MemoryPool, for the current device -------------------------------------------------
 
@@ -105,19 +106,19 @@ class CupyServed(HeapProvider):
 
         CuPy's own `free_all_blocks` empties CuPy's pool, which is not in use here.
         """
-        return self._stream_heaps.trim(self._cuda.device())
+        return self.stream_heaps.trim(self._cuda.device())
 
     def used_bytes(self) -> int:
         """Bytes of the chunks in use: arrays, padding, and deferred frees."""
-        return sum(heap.stats().bytes_in_use for heap in self._stream_heaps.heaps_of(self._cuda.device()))
+        return sum(heap.stats().bytes_in_use for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     def free_bytes(self) -> int:
         """Free bytes of the heaps."""
-        return sum(heap.stats().free_bytes for heap in self._stream_heaps.heaps_of(self._cuda.device()))
+        return sum(heap.stats().free_bytes for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     def total_bytes(self) -> int:
         """Bytes that the heaps allocated from the device."""
-        return sum(heap.stats().pool_bytes for heap in self._stream_heaps.heaps_of(self._cuda.device()))
+        return sum(heap.stats().pool_bytes for heap in self.stream_heaps.heaps_of(self._cuda.device()))
 
     # -- begin and end of the `with` ----------------------------------------------------------------------------
 
@@ -136,13 +137,13 @@ class CupyServed(HeapProvider):
         if self._cuda.get_allocator() == self._hook.serve:
             self._cuda.set_allocator(self._before)
         try:
-            self._stream_heaps.wait()
+            self.stream_heaps.wait()
         except Exception:
             if error is None:  # otherwise the GPU repeats the first error
                 raise
 
     def _serving(self, *, on: bool) -> None:
-        for heap in list(self._stream_heaps.heaps.values()):
+        for heap in list(self.stream_heaps.heaps.values()):
             heap.is_serving = on
 
 

@@ -105,7 +105,7 @@ class CupyStreamHeaps:
         """Make the heap of this thread's stream if there is none; raises the error if that fails."""
         hook = self._hook()
         if hook is not None and not self.add_heap(0, device, hook.stream(device), 0):
-            self._raise_error()
+            self.raise_error()
 
     def add_heap(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
         """Make the heap of a new stream; False: it failed, `recover` raises the error."""
@@ -203,7 +203,7 @@ class CupyStreamHeaps:
                 "CuPy was asked for memory in a forked process, where CUDA does not work: start the process with "
                 "multiprocessing's 'spawn'"
             )
-        self._raise_error()
+        self.raise_error()
         device = self._cuda.device()
         stream = hook.stream(device)
         gc.collect()
@@ -212,11 +212,12 @@ class CupyStreamHeaps:
         pointer = hook.malloc(size)
         if pointer.ptr:
             return pointer
-        self._raise_error()
+        self.raise_error()
         self.failure = self._numbers(device, stream, size)
         raise self._cuda.out_of_memory(self.failure)
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
+        """Raise the error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""
         error, self._thread.error = getattr(self._thread, "error", None), None
         for heap in list(self.heaps.values()):
             kept = heap.sub_allocator.error

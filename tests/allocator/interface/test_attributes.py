@@ -1,4 +1,4 @@
-"""Attributes of allocators merge and compare as in TensorFlow; those of a request reach the heap."""
+"""Attributes of allocators merge and compare as in TensorFlow; a request that wants no retry fails at once."""
 
 import dataclasses
 import time
@@ -107,12 +107,6 @@ def test_a_request_asks_for_nothing_special():
     assert plain.freed_before() == 0
 
 
-def test_the_frontier_is_asked_anew_for_each_request():
-    counts = iter([3, 8])
-    attributes = AllocationAttributes(freed_by=lambda: next(counts))
-    assert [attributes.freed_before(), attributes.freed_before()] == [3, 8]
-
-
 def test_a_request_that_wants_no_retry_fails_at_once():
     heap = new_heap(KIB, retry_s=60)
     heap.allocate(KIB)
@@ -121,16 +115,3 @@ def test_a_request_that_wants_no_retry_fails_at_once():
     with pytest.raises(OutOfMemory):
         heap.allocate_elements("f4", 3, attributes=AllocationAttributes(no_retry_on_failure=True))
     assert time.monotonic() - begin < 30
-
-
-def test_a_request_gets_only_what_was_freed_by_its_frontier():
-    heap = new_heap(2 * KIB, timestamps=True)
-    first, second = heap.allocate(KIB), heap.allocate(KIB)
-    heap.free(first)  # count 1
-    heap.free(second)  # count 2
-    asks = []
-    attributes = AllocationAttributes(freed_by=lambda: asks.append(None) or 1)
-    assert heap.allocate(KIB, attributes=attributes) == first
-    assert heap.try_allocate(KIB, attributes=attributes) is None  # the second was freed later
-    assert len(asks) == 2
-    assert heap.allocate(KIB) == second

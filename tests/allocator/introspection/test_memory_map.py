@@ -8,7 +8,6 @@ from heaps import KIB, MIB, assert_model_agrees, new_heap
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
-from bfcviz.model.seeking.window_start import beginning
 
 
 def test_it_is_what_the_single_looks_show():
@@ -53,16 +52,6 @@ def test_while_another_thread_allocates_it_is_of_one_step():
     for moment in moments:
         _, allocs = np.unique(events["kind"][: moment.step] == 3, return_counts=True)
         assert moment.num_allocs == (allocs[-1] if moment.step else 0)
-
-
-def test_where_nothing_is_left_of_the_events_before_it_it_is_the_beginning():
-    heap = new_heap(log=EventLog(64))
-    heap.allocate(1000)
-    moment = heap.moment()
-    for number in range(200):
-        heap.mark("mark", number)
-    first, _, events = beginning(moment, heap.log)
-    assert (first, len(events)) == (moment.step, 0)
 
 
 def test_nothing():

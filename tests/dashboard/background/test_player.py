@@ -69,8 +69,9 @@ def test_a_step_that_fails_ends_it():
 
     async def run():
         player.play()
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
         with pytest.raises(ValueError, match="no such step"):
-            await player._periodic._run.task
+            await task
 
     asyncio.run(run())
     assert stops == [True]

@@ -206,8 +206,7 @@ def test_a_newer_search_ends_the_search_before_it(listed, monkeypatch):
         asked.append(arguments[2].text)
         if len(asked) == 1:
             assert progress(1)
-            listed.filters.text.value = "second"
-            listed._search()
+            type_into(listed.filters.text, "second")
             assert not progress(2)
         return np.array([len(asked)], np.uint32)
 

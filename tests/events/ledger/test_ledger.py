@@ -1,39 +1,9 @@
 """Ledger: the events that it derives from allocations, frees and grants. Any reports in any order: `properties`."""
 
-import pytest
+from events.ledger.read_ledger import BASE
 from heaps import KIB, MIB
 
-from bfcviz.events.ledger.ledger import Ledger
-from bfcviz.events.log import EventLog
-from bfcviz.events.log_reader import Reader
-from bfcviz.events.schema import Flag, Kind
-
-BASE = 0x7000_0000
-
-
-class Heap(Ledger):
-    """A ledger whose events the tests read."""
-
-    def __init__(self, capacity=1 << 12):
-        self.log = EventLog(capacity)
-        super().__init__(self.log)
-
-    def events(self):
-        return Reader(self.log, 0).read(1 << 20)
-
-    def kinds(self):
-        return [Kind(kind).name for kind in self.events()["kind"]]
-
-    def chunks(self):
-        return {at: (chunk.size, chunk.requested) for at, chunk in self.in_use.items()}
-
-    def sizes(self):
-        return {at: region.size for at, region in self.regions.items()}
-
-
-@pytest.fixture
-def ledger():
-    return Heap()
+from bfcviz.events.schema import Flag
 
 
 def test_memory_is_split_and_merged_as_a_heap_would(ledger):
@@ -119,46 +89,6 @@ def test_joined_grants_are_one_region(ledger):
     ledger.allocate(BASE + 512, 1024, 1024)
     assert ledger.sizes() == {BASE: 2048}
     assert ledger.inconsistencies.in_pieces == 0
-
-
-def test_reports_that_cannot_be_true_are_left_out_and_counted(ledger):
-    ledger.grant(BASE, MIB)
-    ledger.allocate(BASE, 512, 512)
-    before = ledger.log.head
-    ledger.free(BASE + 512)
-    ledger.allocate(BASE + 256, 512, 512)
-    ledger.grant(BASE, KIB)
-    ledger.release(BASE)
-    ledger.release(BASE + 256)
-    assert ledger.log.head == before
-    found = ledger.inconsistencies
-    assert (found.unknown_frees, found.overlaps, found.overlapping_grants) == (1, 1, 1)
-    assert (found.unknown_releases, found.left_out) == (2, 5)
-    assert found.words().count("1 ") == 3
-    assert found.words().count("; ") == 3
-
-
-def test_a_grant_over_a_free_one_says_that_it_was_released(ledger):
-    ledger.grant(BASE, MIB)
-    ledger.grant(BASE + 512 * KIB, MIB)
-    assert ledger.kinds() == ["EXTEND", "RELEASE", "EXTEND"]
-    assert ledger.inconsistencies.unseen_releases == 1
-    assert ledger.inconsistencies.left_out == 0
-
-
-def test_more_regions_than_can_be_numbered():
-    ledger = Heap(1 << 17)
-    for number in range(65_535):
-        ledger.grant(BASE + number * KIB * 2, KIB)
-    ledger.allocate(BASE - MIB, 256, 256)
-    ledger.grant(BASE - MIB, 256)
-    ledger.cover(BASE - MIB, 256)
-    assert ledger.inconsistencies.too_many_regions == 3
-    ledger.allocate(BASE, 256, 256)
-    assert ledger.num_allocs == 1
-    ledger.release(BASE + 2 * KIB)
-    ledger.grant(BASE - MIB, 256)
-    assert (len(ledger.regions), ledger.inconsistencies.left_out) == (65_535, 3)
 
 
 def test_a_failed_request_tells_what_was_free(ledger):

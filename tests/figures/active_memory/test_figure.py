@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from figures.active_memory.outlines import polygons, three_steps
+from figures.synthetic import MiB, PlainHeap, trace_of
 
 from bfcviz.events.schema import EVENT
 from bfcviz.figures.active_memory import figure as module
@@ -17,69 +18,6 @@ from bfcviz.model import Model, timeline
 from bfcviz.model.lifetimes.lifetimes import find
 
 EMPTY = trace_of(np.zeros(0, EVENT))
-
-
-@pytest.fixture(scope="module")
-def trace():
-    return busy_trace()
-
-
-def three_steps():
-    """a, b and c on one another; a goes first, then c."""
-    heap = PlainHeap(64 * MiB)
-    a, _, c = heap.allocate(3 * MiB, "a"), heap.allocate(2 * MiB, "b"), heap.allocate(MiB, "c")
-    heap.free(a)
-    heap.free(c)
-    return heap.trace()
-
-
-def polygons(panel):
-    """Every band's outline, (points, 2), in axis units."""
-    found = []
-    for trace in panel.traces:
-        if trace.get("fill") == "toself":
-            points = np.column_stack([trace["x"], trace["y"]])
-            ends = np.flatnonzero(np.isnan(points[:, 0]))
-            found += [part[~np.isnan(part[:, 0])] for part in np.split(points, ends)]
-    return [part for part in found if len(part)]
-
-
-def area(outline):
-    x, y = outline[:, 0], outline[:, 1]
-    return abs(float(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]))) / 2
-
-
-def test_a_band_comes_down_when_one_below_it_ends():
-    trace = three_steps()
-    lived = find(trace).lifetimes
-    heights = {}
-    for outline in polygons(active_memory_panel(active_memory_window(trace), None, Look())):
-        heights[round(outline[:, 0].min())] = outline
-    born = {trace.labels.name(int(life["label"])): int(life["born"]) + 1 for life in lived}
-    a_ends = int(lived["died"][0]) + 1
-    c = heights[born["c"]]
-    before, after = c[c[:, 0] < a_ends], c[c[:, 0] > a_ends]
-    assert before[:, 1].min() / after[:, 1].min() == pytest.approx(5 / 2)
-
-
-def test_each_band_covers_its_bytes_for_as_long_as_it_lived(trace):
-    seen = active_memory_window(trace)
-    drawn = sorted(area(outline) * seen.divisor for outline in polygons(active_memory_panel(seen, 5, Look())))
-    every = find(trace, largest=module.LARGEST).lifetimes
-    lived = np.minimum(every["died"].astype(float) + 1, len(trace)) - every["born"].astype(float) - 1
-    covered = np.sort(every["size"] * lived)
-    assert np.allclose(drawn, covered)
-
-
-def test_the_rest_is_one_band_that_says_what_it_is(trace, monkeypatch):
-    monkeypatch.setattr(module, "LARGEST", 20)
-    seen = active_memory_window(trace)
-    panel = active_memory_panel(seen, None, Look())
-    count = len(find(trace).lifetimes)
-    assert panel.traces[0]["name"] == f"{count - 20:,} smaller allocations"
-    assert "the 20 largest allocations" in panel.caption
-    assert len(polygons(panel)) == 20
-    assert max(panel.traces[0]["y"]) * seen.divisor == timeline(trace)["bytes_in_use_max"].max()
 
 
 def test_what_all_hold_is_the_bytes_in_use_of_the_model(trace):
@@ -134,18 +72,6 @@ def test_without_another_colouring_bands_are_coloured_by_label(trace):
 def test_series_at_hand_are_taken(trace):
     series = timeline(trace, points=50)
     assert active_memory_window(trace, series=series).series is series
-
-
-def test_wide_bands_carry_their_names_and_points_tell_the_rest():
-    heap = PlainHeap(64 * MiB)
-    heap.allocate(3 * MiB, "a/very/long/name/of/an/operation/layer_1/MatMul")
-    heap.allocate(2 * MiB, "<b>b</b>")
-    panel = active_memory_panel(active_memory_window(heap.trace()), None, Look())
-    (names,) = [trace for trace in panel.traces if trace.get("mode") == "text"]
-    assert names["text"] == ["…n/operation/layer_1/MatMul"]
-    (points,) = [trace for trace in panel.traces if trace.get("mode") == "none"]
-    assert any("size 3.0 MiB (3,145,728 B)" in text for text in points["hovertext"])
-    assert "<b>b</b>" not in str(names) + str(points["hovertext"]).replace("<b>&lt;b&gt;", "")
 
 
 @pytest.mark.parametrize("axis", ["step", "time"])

@@ -5,11 +5,9 @@ import sys
 
 import pytest
 from figures.region_map.drawn_map import (
-    area,
     at_step,
     ends,
     hover_texts,
-    named,
     rectangles,
 )
 from figures.style.test_png import decode
@@ -27,17 +25,6 @@ from bfcviz.model import Model
 def test_the_legend_is_always_the_same():
     for figure in (region_map(Model(busy_trace())), region_map(at_step(busy_trace(), 1))):
         assert all(len(trace.x) for trace in figure.data if trace.type == "scatter" and trace.name)
-
-
-@pytest.mark.parametrize("step", [1, 2, 150, 609])
-def test_rectangles_cover_exactly_the_bytes_of_each_state(step):
-    model = at_step(busy_trace(), step)
-    figure = region_map(model)
-    stats = model.stats()
-    assert area(figure, "free") == stats.free_bytes
-    assert area(figure, "in use") == stats.bytes_in_use
-    assert area(figure, "waste (size - requested)") == stats.bytes_in_use - stats.requested_bytes_in_use
-    assert area(figure, "region") == stats.pool_bytes
 
 
 def test_few_traces_whatever_the_number_of_chunks():
@@ -73,17 +60,6 @@ def test_an_image_is_not_shown_where_rectangles_are():
     assert not region_map(at_step(busy_trace(), 300)).data[0].visible
 
 
-@pytest.mark.parametrize(("regions", "mode"), [(100, "lines"), (300, "none")])
-def test_where_no_frame_hides_them_there_are_no_lines_between_rectangles(regions, mode):
-    heap = PlainHeap(4 * KiB, regions=regions, gap=4 * KiB)
-    for _ in range(regions):
-        heap.allocate(3 * KiB)
-    figure = region_map(at_step(heap.trace(), len(heap.events)))
-    assert len(rectangles(figure, "in use")) > 0
-    assert {named(figure, name).mode for name in ("in use", "free")} == {mode}
-    assert (len(rectangles(figure, "region")) > 0) == (mode == "lines")
-
-
 def test_zooming_in_turns_the_image_into_rectangles():
     heap = PlainHeap(4 * MiB)
     for _ in range(EXACT_CHUNKS + 500):
@@ -115,14 +91,3 @@ def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact
     shown = [each["name"] for each in panel.traces if "name" in each and each.get("showlegend", True)]
     assert [name for name in shown if name in made.names] == list(made.names)
     assert ("waste (size - requested)" in shown) == (colour == "state")
-
-
-def test_classes_cover_the_bytes_in_use():
-    model = at_step(busy_trace(), 400)
-    chunks = model.chunks()
-    for colour in COLOURINGS:
-        figure = region_map(model, look=Look(colour=colour))
-        made = colouring(model.trace, 0, colour, LIGHT)
-        classes = made.classes(chunks, 400)
-        for number, name in enumerate(made.names):
-            assert area(figure, name) == chunks["size"][classes == number].sum()

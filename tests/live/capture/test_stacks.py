@@ -1,6 +1,5 @@
 """Stacks: each allocation carries who asked for it, told once, and nothing of it can disturb the program."""
 
-import ctypes
 import gc
 import signal
 import sys
@@ -18,7 +17,6 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
-from bfcviz.live.capture.stack_walker import Walker
 from bfcviz.live.capture.stacks import Capture, Stacks
 from bfcviz.live.numpy.serve import serve_numpy, unserved
 
@@ -152,13 +150,6 @@ def test_many_stacks_keep_apart():
     assert service.capture.walker.stacks >= many
 
 
-def test_beyond_so_many_stacks_there_are_labels():
-    walker = Walker(lambda _, number: number + 100, 8, 2)
-    numbers = [walker.number(label) for label in (7, 8, 9, 10)]
-    assert numbers == [107, 108, 9, 10]
-    assert (walker.stacks, walker.missed) == (2, 2)
-
-
 def test_the_table_goes_with_the_heap():
     names = {"np": np}
     exec("def made(): return np.empty(1)", names)  # noqa: S102
@@ -229,42 +220,16 @@ print(len(made))
     assert run_code(code) == "300\n"
 
 
-def test_an_interrupt_in_the_midst_is_not_lost():
-    class Tired(Exception):
-        pass
-
-    def raise_it(*_):
-        raise Tired
-
-    asked = []
-
-    def tell(_frame, _number):
-        asked.append(1)
-        raise_it()
-
-    walker = Walker(tell, 8, 10)
-    numbers = []
-
-    def allocate():
-        numbers.append(walker.number(3))
-        for _ in range(1000):
-            pass
-
-    with pytest.raises(Tired):
-        allocate()
-    assert numbers in ([], [3])
-    assert (asked, walker.missed) == ([1], 1)
-
-
-def test_ctrl_c_in_the_midst_of_a_stack_reaches_the_program(monkeypatch):
+def test_ctrl_c_while_a_stack_is_named_reaches_the_program():
     interrupted = []
 
-    def slow(frame):
-        signal.raise_signal(signal.SIGINT)
-        return "never"
+    class Interrupted(Labels):
+        def intern(self, name, /, **details):
+            if "stack" in details:
+                signal.raise_signal(signal.SIGINT)
+            return super().intern(name, **details)
 
-    monkeypatch.setattr("bfcviz.live.capture.stacks._line", slow)
-    with serve_numpy("1MiB", capture="stack") as service:
+    with serve_numpy("1MiB", labels=Interrupted(), capture="stack") as service:
         try:
             layer()
             for _ in range(1000):
@@ -273,27 +238,6 @@ def test_ctrl_c_in_the_midst_of_a_stack_reaches_the_program(monkeypatch):
             interrupted.append(1)
     assert interrupted == [1]
     assert service.allocator.stats().num_allocs == 1
-
-
-def test_without_the_interpreters_lock_there_is_the_label():
-    walker = Walker(lambda _, number: number + 1, 8, 10)
-    context, address = walker.hook()
-    arguments = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
-    without = ctypes.CFUNCTYPE(*arguments)(address)
-    with_lock = ctypes.PYFUNCTYPE(*arguments)(address)
-    assert (with_lock(context, 5), walker.missed) == (6, 0)
-    assert (without(context, 5), walker.missed) == (5, 1)
-
-
-def test_near_the_end_of_recursion_there_is_the_label():
-    def dive(n):
-        np.empty(1)
-        dive(n + 1)
-
-    with serve_numpy("64MiB", capture="stack") as service, pytest.raises(RecursionError):
-        dive(0)
-    service.allocator.check_invariants()
-    assert service.allocator.stats().num_allocs > 100
 
 
 def test_heaps_in_python_ask_for_the_number():

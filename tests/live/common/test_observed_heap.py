@@ -15,7 +15,6 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.model import Model
-from bfcviz.model.seeking.window_start import beginning
 from bfcviz.model.state.pool_state import PoolState
 
 BASE = 0x7000_0000
@@ -151,16 +150,6 @@ def test_a_finalizer_may_report_in_the_midst_of_a_report():
     gc.collect()
     assert heap.stats().chunks_in_use == 0
     assert heap.inconsistencies.words() == ""
-
-
-def test_a_reader_that_comes_late_begins_where_the_heap_is():
-    heap = ObservedHeap(EventLog(64))
-    heap.grant(BASE, MIB)
-    for number in range(200):
-        heap.allocate(BASE + number * 512, 256, label=f"op{number % 5}")
-    found = beginning(heap.moment(), heap.log)
-    assert found.first > 0
-    assert found.first + len(found.events) == heap.log.head
 
 
 def test_a_dashboard_watches_it():

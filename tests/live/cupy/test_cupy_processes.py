@@ -16,9 +16,10 @@ from bfcviz.live.cupy.serve import serve_cupy
 pytestmark = [needs_cupy, needs_compiled]
 
 BEGIN = """
-import os, sys
+import sys
 import cupy
 import numpy as np
+from forks import child_ends_well
 from live.cupy_stand_in import StandIn
 from bfcviz import Recording
 from bfcviz.live.cupy import cupy_api
@@ -89,15 +90,14 @@ with serve_cupy("8MiB") as source:
     kept, dropped = cupy.empty(1000), cupy.empty(500)
     heap = source.heaps[0]
     before = heap.log.head
-    child = os.fork()
-    if child == 0:
+    def work():
+        global dropped
         try:
             del dropped
             cupy.empty(10)
         except Exception as error:
             print(type(error).__name__, str(error).partition(":")[0], heap.log.head == before, flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
+    assert child_ends_well(work)
     del kept, dropped
     print(heap.stats().chunks_in_use)
 """

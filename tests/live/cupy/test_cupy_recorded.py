@@ -63,8 +63,8 @@ def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(g
     with served(capture="stack") as source:
         with gpu.on(stream=0x55):
             array = cupy.empty(1000)
-        assert source._stream_heaps.heaps[0, 0x55].requested_size(array.data.ptr) == 8000
-        assert source._stream_heaps.heaps[0, 0x66].requested_size(came[1].data.ptr) == 8000
+        assert source.stream_heaps.heaps[0, 0x55].requested_size(array.data.ptr) == 8000
+        assert source.stream_heaps.heaps[0, 0x66].requested_size(came[1].data.ptr) == 8000
 
 
 def test_a_recording_takes_it_all(gpu, tmp_path):

@@ -4,6 +4,7 @@ import sys
 import types
 
 import pytest
+from threads import wait_for_end
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
@@ -76,7 +77,7 @@ def test_it_can_be_entered_again_but_not_twice(devices):
 def test_a_reading_that_fails_is_said(devices):
     with pytest.raises(RuntimeError, match="gone"), observe_jax(every_s=0.001) as source:  # noqa: PT012
         devices[0].totals = RuntimeError("gone")
-        source._polling._periodic.thread.join()
+        wait_for_end("bfcviz-jax")
         assert "It ended early: gone" in source.description
 
 

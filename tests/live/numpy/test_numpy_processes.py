@@ -9,9 +9,10 @@ from bfcviz.events.trace import Trace
 pytestmark = needs_compiled
 
 BEGIN = """
-import os, sys, threading
+import sys, threading
 import numpy as np
 from bfcviz import Recording, serve_numpy
+from forks import child_ends_well
 from numpy import ones
 """
 
@@ -52,19 +53,18 @@ recording = Recording({str(tmp_path / "run")!r})
 with serve_numpy("64MiB", log=recording) as service:
     kept, dropped = ones(1000), ones(500)
     before = service.allocator.log.head
-    child = os.fork()
-    if child == 0:
+    def work():
+        global dropped, kept, service
         del dropped
         made = np.arange(5000)
         kept.resize(2000, refcheck=False)
-        fine = kept[:1000].all() and not kept[1000:].any() and made.sum() == 12497500
-        fine = fine and service.left_to_numpy > 0 and service.allocator.log.head == before
+        assert kept[:1000].all() and not kept[1000:].any() and made.sum() == 12497500
+        assert service.left_to_numpy > 0 and service.allocator.log.head == before
         with serve_numpy("1MiB") as own:
             made = np.empty(10)
-        fine = fine and own.allocator.stats().num_allocs == 1
+        assert own.allocator.stats().num_allocs == 1
         del kept, made, own, service
-        os._exit(0 if fine else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert child_ends_well(work)
     assert service.allocator.log.head == before and service.left_to_numpy == 0
     kept += dropped[0]
     del dropped
@@ -80,16 +80,15 @@ with serve_numpy("64MiB") as service:
     def work():
         while goes_on:
             [ones(n) for n in (1, 1000, 30)]
+    def resize_and_drop():
+        global array
+        array.resize(200, refcheck=False)
+        del array
     threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
     for thread in threads: thread.start()
     for _ in range(100):
         array = ones(100)
-        child = os.fork()
-        if child == 0:
-            array.resize(200, refcheck=False)
-            del array
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        assert child_ends_well(resize_and_drop)
     goes_on = False
     for thread in threads: thread.join()
 del array

@@ -1,15 +1,13 @@
 """What `bfcviz record` has done in a process, with stand-ins for frameworks that want a GPU."""
 
-import json
-
 import pytest
+from live.process.orders import facts, order
 from processes import needs_compiled, run_code
 
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.frameworks.table import FRAMEWORKS
-from bfcviz.live.process.startup import sitecustomize
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
 
 BEGIN = """
 import os, sys, types, json
@@ -32,26 +30,6 @@ def stand_in(framework, **functions):
         module = types.SimpleNamespace(**{name: function})
         sys.modules["bfcviz.live." + framework + "." + name.split("_")[0]] = module
 """
-
-
-def order(folder, **more):
-    (folder / "told").mkdir()
-    (folder / "run").mkdir()
-    asked = {
-        "folder": str(folder / "run"),
-        "told": str(folder / "told"),
-        "way": None,
-        "options": {},
-    }
-    return {**asked, **more}
-
-
-def facts(folder):
-    return [
-        json.loads(line)["fact"]
-        for file in (folder / "told").iterdir()
-        for line in file.read_text().splitlines()
-    ]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +74,7 @@ class Failing(Source):
     def _stop(self, error): raise RuntimeError("cudaErrorIllegalAddress")
 stand_in("cupy", serve_cupy=Failing)
 record.begin({order(tmp_path)!r}, "cupy")
-try: record._current[0].end()
+try: record.recordings[0].end()
 except RuntimeError as error: print(error)
 """
     assert run_code(BEGIN + code) == "entered\ncudaErrorIllegalAddress\n"
@@ -116,17 +94,6 @@ for framework in ("jax", "nothing"):
     assert [*(tmp_path / "run").iterdir()] == []
 
 
-def test_a_python_that_is_too_old_is_said(monkeypatch, tmp_path):
-    asked = order(tmp_path, framework=None, home="")
-    with monkeypatch.context() as patched:
-        patched.setattr("sys.version_info", (3, 10, 2, "final", 0))
-        sitecustomize.begin(asked, "numpy")
-    (file,) = (tmp_path / "told").iterdir()
-    told = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [word["fact"] for word in told] == ["imported", "unable"]
-    assert told[1]["why"] == "ImportError: bfcviz needs Python 3.11 or later, this is 3.10"
-
-
 @needs_compiled
 def test_one_process_is_recorded(tmp_path):
     asked = order(tmp_path)
@@ -139,14 +106,11 @@ def test_one_process_is_recorded(tmp_path):
 def test_it_can_be_ended_and_a_forked_process_ends_nothing(tmp_path):
     code = f"""
 import numpy as np
+from forks import child_ends_well
 from bfcviz.events.trace import Trace
 record.begin({order(tmp_path)!r}, "numpy")
-(recorded,) = record._current
-child = os.fork()
-if child == 0:
-    recorded.end()
-    os._exit(0)
-os.waitpid(child, 0)
+(recorded,) = record.recordings
+assert child_ends_well(recorded.end)
 np.empty(1234, np.uint8)
 print(Trace.open({str(tmp_path / "run")!r}).origin.status)
 recorded.end()

@@ -13,7 +13,8 @@ from bfcviz.live.rmm import serve as rmm_serve
 def rmm(monkeypatch):
     fake = FakeRmm()
     fake.put(monkeypatch)
-    fake.driver = cuda_driver.Driver(FakeCuda(devices=2))
+    fake.library = FakeCuda(devices=2)
+    fake.driver = cuda_driver.Driver(fake.library)
     monkeypatch.setattr(cuda_driver, "load", lambda: fake.driver)
     monkeypatch.setattr(
         rmm_serve, "cuda_sub_allocator", lambda _, device, stream, budget: HostMemory(device, budget)

@@ -1,7 +1,5 @@
 """RMM observed: its log is read as it grows; with a stand-in for RMM."""
 
-import sys
-
 import pytest
 from fake_cuda import FakeCuda
 from fake_rmm import CallbackMemoryResource, LoggingResourceAdaptor
@@ -11,8 +9,6 @@ from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
-from bfcviz.live.common.observed_heap import ObservedHeap
-from bfcviz.live.rmm.log_file import LogFile
 from bfcviz.live.rmm.observe import observe_rmm
 
 
@@ -103,43 +99,6 @@ def test_the_devices_that_are_named_are_observed(rmm, driver):
 def test_observing_twice_is_refused(rmm):
     with observe_rmm(), pytest.raises(LiveError, match="RMM is observed already"):
         observe_rmm().__enter__()
-
-
-LINES = """Thread,Time,Action,Pointer,Size,Stream
-13395,16:53:04.281065,allocate,0x7f0000064000,100,0
-13395,16:53:04:281072,allocate,0x7f0000065000,300,0x1
-13395,23:59:59.281076,deallocate,0x7f0000064000,100,0
-13395,00:00:01.281178,allocate failure,(nil),20000,0
-13395,00:00:02,resize,0x0,1,0
-what is this
-13395,00:00:03.000000,free,0x7f00000"""
-
-
-def test_lines_of_all_versions_are_read(tmp_path):
-    path = tmp_path / "rmm.dev0.csv"
-    path.write_text(LINES)
-    log = LogFile(path, ObservedHeap(EventLog(1 << 8), unit=256), 0)
-    log.read()
-    with path.open("a") as file:  # the last line becomes whole
-        file.write("65000,300,0x1\n")
-    log.read()
-    events = log.heap.log.copy(0, log.heap.log.head)
-    kinds = events["kind"].tolist()
-    assert [kinds.count(kind) for kind in (Kind.ALLOCATE, Kind.FREE, Kind.OOM)] == [2, 2, 1]
-    day, second = 86_400, 1_000_000_000
-    seconds = (events["time"][events["kind"] == Kind.FREE] // second).tolist()
-    assert seconds == [day - 1, day + 3]
-    assert log.unreadable == 2
-    assert log.heap.stats().bytes_in_use == 0
-
-
-def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch):
-    rmm.devices = 0
-    with pytest.raises(LiveError, match="cudaErrorInsufficientDriver"):
-        observe_rmm()
-    monkeypatch.setitem(sys.modules, "rmm", None)
-    with pytest.raises(LiveError, match="pip install rmm-cu12"):
-        observe_rmm()
 
 
 def test_an_impossible_interval_is_refused(rmm):

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import sys
 import threading
 import weakref
 
@@ -48,6 +47,76 @@ def test_stacks_are_recorded_if_wanted(rmm):
         found = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
     assert found.name == "join"
     assert "test_stacks_are_recorded_if_wanted (" in found.details["stack"]
+
+
+def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
+    with serve_rmm("1MiB") as served:
+        held = rmm.buffer(600 * KIB)
+        with pytest.raises(MemoryError, match=r"500\.0 KiB requested"):
+            rmm.buffer(500 * KIB)
+        assert isinstance(served.out_of_memory, OutOfMemory)
+        rmm.drop(held)
+        rmm.buffer(500 * KIB)
+
+
+def test_a_failure_that_was_handled_keeps_nothing_of_the_program_alive(rmm):
+    class Big:
+        pass
+
+    kept = []
+
+    def step():
+        big = Big()
+        kept.append(weakref.ref(big))
+        rmm.buffer(1 << 30)
+
+    gc.disable()
+    try:
+        with serve_rmm("1MiB") as served:
+            with contextlib.suppress(MemoryError):
+                step()
+            assert kept[0]() is None
+            assert served.out_of_memory.requested == 1 << 30
+    finally:
+        gc.enable()
+
+
+def test_a_failure_names_what_the_heaps_of_other_streams_hold(rmm):
+    with serve_rmm("1MiB") as served:
+        rmm.buffer(300 * KIB, 7)
+        with pytest.raises(MemoryError, match="rmm:0 stream 1"):
+            rmm.buffer(500 * KIB, 9)
+        assert [other[2] for other in served.out_of_memory.others] == [300 * KIB]
+
+
+def test_all_devices_are_served_and_a_recording_gets_the_current_one(rmm, tmp_path):
+    rmm.devices, rmm.device = 2, 1
+    with Recording(tmp_path / "run") as recording:
+        with serve_rmm(log=recording) as served:
+            rmm.buffer(1000, device=1)
+            rmm.buffer(1000, device=0)
+            assert [heap.name for heap in served.heaps] == ["rmm:1", "rmm:0"]
+        assert len(recording.trace()) == served.heaps[0].log.head > 0
+    assert rmm.device == 1
+
+
+def test_it_can_be_entered_again_but_not_twice(rmm):
+    served = serve_rmm()
+    for _ in range(2):
+        with served, pytest.raises(LiveError, match="RMM is served already"):
+            serve_rmm().__enter__()
+    with served:
+        rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
+    assert rmm.resources[0] is theirs  # changed by other code: left alone
+
+
+def test_what_cannot_be_is_refused(rmm):
+    for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
+        with pytest.raises(InvalidRequest):
+            serve_rmm(**arguments)
+    with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
+        serve_rmm("2GiB")
+    serve_rmm("2GiB", memory="managed")
 
 
 def test_a_stream_has_a_heap_of_its_own(rmm):
@@ -120,60 +189,20 @@ def test_freed_on_a_stream_that_is_captured_memory_waits_for_the_capture(rmm, mo
 
 
 def test_an_event_is_asked_in_relaxed_mode(rmm):
-    library, modes = rmm.driver._library, []
-    rmm.runtime.cudaEventQuery = lambda event: (modes.append(library._thread.mode), (Status.cudaSuccess,))[1]
+    modes = []
+    rmm.runtime.cudaEventQuery = lambda event: (modes.append(rmm.library.mode), (Status.cudaSuccess,))[1]
     with serve_rmm():
         rmm.drop(rmm.buffer(1000, 7), 9)
         rmm.buffer(1000, 7)
     assert modes == [RELAXED]
-    assert library._thread.mode == GLOBAL
+    assert rmm.library.mode == GLOBAL
 
 
 def test_heaps_may_come_while_they_are_looked_at(rmm):
     with serve_rmm() as served:
         assert_survives_growth(
-            served._devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
+            served.devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
         )
-
-
-def test_out_of_memory_is_a_memory_error_with_our_numbers(rmm):
-    with serve_rmm("1MiB") as served:
-        held = rmm.buffer(600 * KIB)
-        with pytest.raises(MemoryError, match=r"500\.0 KiB requested"):
-            rmm.buffer(500 * KIB)
-        assert isinstance(served.out_of_memory, OutOfMemory)
-        rmm.drop(held)
-        rmm.buffer(500 * KIB)
-
-
-def test_a_failure_that_was_handled_keeps_nothing_of_the_program_alive(rmm):
-    class Big:
-        pass
-
-    kept = []
-
-    def step():
-        big = Big()
-        kept.append(weakref.ref(big))
-        rmm.buffer(1 << 30)
-
-    gc.disable()
-    try:
-        with serve_rmm("1MiB") as served:
-            with contextlib.suppress(MemoryError):
-                step()
-            assert kept[0]() is None
-            assert served.out_of_memory.requested == 1 << 30
-    finally:
-        gc.enable()
-
-
-def test_a_failure_names_what_the_heaps_of_other_streams_hold(rmm):
-    with serve_rmm("1MiB") as served:
-        rmm.buffer(300 * KIB, 7)
-        with pytest.raises(MemoryError, match="rmm:0 stream 1"):
-            rmm.buffer(500 * KIB, 9)
-        assert [other[2] for other in served.out_of_memory.others] == [300 * KIB]
 
 
 def test_before_it_fails_it_waits_and_takes_what_others_leave(rmm):
@@ -198,7 +227,7 @@ def test_what_no_heap_knows_is_not_raised_but_counted(rmm):
     with serve_rmm() as served:
         rmm.resources[0].deallocate(12345, 10)
         rmm.resources[0].deallocate(0, 0)
-        assert served._devices[0].lost_frees == 1
+        assert served.devices[0].lost_frees == 1
 
 
 def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
@@ -207,43 +236,4 @@ def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
     with serve_rmm() as served:
         rmm.drop(rmm.buffer(1000, 7), 9)
         assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
-        assert served._devices[0].lost_frees == 1
-
-
-def test_all_devices_are_served_and_a_recording_gets_the_current_one(rmm, tmp_path):
-    rmm.devices, rmm.device = 2, 1
-    with Recording(tmp_path / "run") as recording:
-        with serve_rmm(log=recording) as served:
-            rmm.buffer(1000, device=1)
-            rmm.buffer(1000, device=0)
-            assert [heap.name for heap in served.heaps] == ["rmm:1", "rmm:0"]
-        assert len(recording.trace()) == served.heaps[0].log.head > 0
-    assert rmm.device == 1
-
-
-def test_it_can_be_entered_again_but_not_twice(rmm):
-    served = serve_rmm()
-    for _ in range(2):
-        with served, pytest.raises(LiveError, match="RMM is served already"):
-            serve_rmm().__enter__()
-    with served:
-        rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
-    assert rmm.resources[0] is theirs  # changed by other code: left alone
-
-
-def test_without_rmm_or_a_gpu_it_says_what_to_do(rmm, monkeypatch):
-    rmm.devices = 0
-    with pytest.raises(LiveError, match="cudaErrorInsufficientDriver"):
-        serve_rmm()
-    monkeypatch.setitem(sys.modules, "rmm", None)
-    with pytest.raises(LiveError, match="pip install rmm-cu12"):
-        serve_rmm()
-
-
-def test_what_cannot_be_is_refused(rmm):
-    for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
-        with pytest.raises(InvalidRequest):
-            serve_rmm(**arguments)
-    with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
-        serve_rmm("2GiB")
-    serve_rmm("2GiB", memory="managed")
+        assert served.devices[0].lost_frees == 1

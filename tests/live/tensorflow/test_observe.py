@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from importers.profile_maker import PlaneMaker, memory
+from threads import wait_for_end
 
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.importers.tensorflow.profiler_windows import open_windows
@@ -92,7 +93,7 @@ def test_where_the_profiler_is_in_use_a_window_is_left_out(profiler, tmp_path):
 def test_what_ends_it_early_is_said(profiler, tmp_path):
     profiler.busy = RuntimeError("no profiler")
     with observe_tensorflow(tmp_path) as source:
-        source._periodic.thread.join()
+        wait_for_end("bfcviz-tensorflow")
     assert "It ended early: no profiler" in source.description
     assert names(tmp_path) == []
 

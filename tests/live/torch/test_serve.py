@@ -1,39 +1,19 @@
-"""PyTorch on our heaps, with a stand-in for PyTorch: by a pool, in place of its allocator, and what is refused."""
-
-import sys
-import types
+"""PyTorch on our heaps, with a stand-in for PyTorch: by a pool, in place of its allocator, and refused arguments."""
 
 import pytest
-from fake_cuda import FakeCuda
-from fake_torch import FakeTorch, HostMemory, OutOfMemoryError
+from fake_torch import OutOfMemoryError
 from heaps import MIB, assert_model_agrees
 from processes import needs_compiled
 
 import bfcviz
-from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
 from bfcviz.live.common.deferred_frees import DeferredFrees
-from bfcviz.live.common.headroom import Room
-from bfcviz.live.torch import serve as torch_serve
-from bfcviz.live.torch.heaps import GpuMemory
 from bfcviz.live.torch.serve import serve_torch
 
 pytestmark = needs_compiled
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    fake = FakeTorch()
-    monkeypatch.setitem(sys.modules, "torch", fake)
-    room = lambda device: Room(fake.total, fake.free, 8)  # noqa: E731
-    fake.host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
-    monkeypatch.setattr(torch_serve, "GpuMemory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
-    monkeypatch.setattr(torch_serve.TorchServed, "_replaced", None)
-    return fake
 
 
 # -- by a pool ------------------------------------------------------------------------------------------------------
@@ -74,21 +54,6 @@ def test_watch_serves_it_in_place_of_its_allocator(torch):
     assert w.report().stats.requested_bytes_in_use == 1000
 
 
-def test_every_device_and_stream_is_served(monkeypatch, torch):
-    torch.devices, torch.device = 2, 1
-    with serve_torch("16MiB") as served:
-        torch.empty(1, device=1)
-        torch.stream = 77
-        torch.empty(1, device=1)
-        torch.empty(1, device=0)
-        assert [heap.name for heap in served.heaps] == [
-            "torch cuda:1",
-            "torch cuda:1",
-            "torch cuda:0",
-        ]
-        assert torch.device == 1
-
-
 def test_a_recording_gets_the_first_heap(torch, tmp_path):
     with Recording(tmp_path / "run") as recording:
         with serve_torch(log=recording) as served:
@@ -123,29 +88,6 @@ def test_what_ends_the_with_is_not_hidden_by_a_gpu_that_answers_nothing_any_more
     assert not torch.pools
 
 
-def test_the_limit_is_for_all_heaps_of_a_device(torch):
-    with serve_torch("8MiB") as served:
-        torch.empty(5 * MIB)
-        torch.stream = 5
-        with pytest.raises(OutOfMemoryError):
-            torch.empty(5 * MIB)
-        served._pool.renew()  # no heap is trimmed by this
-        torch.empty(5 * MIB)  # what the other heap does not use any more is given back for it
-    assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 8 * MIB]
-
-
-def test_pytorch_asks_without_its_lock_meanwhile(torch):
-    torch.settings["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:100"
-    with serve_torch():
-        assert torch.settings["release_lock_on_cudamalloc"]
-        assert torch.settings["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:100,")
-    assert not torch.settings["release_lock_on_cudamalloc"]
-    torch._set("release_lock_on_cudamalloc:True")
-    with serve_torch():
-        pass
-    assert torch.settings["release_lock_on_cudamalloc"]  # it was asked for before
-
-
 def test_tensors_outlive_the_with_and_it_can_be_entered_again(torch):
     served = serve_torch()
     for number in (1, 2):
@@ -170,48 +112,6 @@ def test_a_second_service_is_refused(torch):
         assert served.heaps[0].stats().num_allocs == 1
 
 
-def test_empty_cache_gives_back_what_no_tensor_uses(torch):
-    with serve_torch("8MiB") as served:
-        (heap,) = served.heaps
-        torch.kept.add(torch.empty(2 * MIB))
-        torch.empty(5 * MIB)
-        with pytest.raises(OutOfMemoryError):
-            torch.empty(3 * MIB)
-        torch.empty_cache()
-        assert heap.stats().requested_bytes_in_use == 8 * MIB  # PyTorch keeps a pool in use whole
-        served.empty_cache()
-        assert heap.stats().requested_bytes_in_use == 2 * MIB
-        torch.empty(3 * MIB)  # goes on with our heap
-        assert heap.stats().requested_bytes_in_use == 6 * MIB
-    assert not torch.pools
-    torch.kept.clear()
-    served.empty_cache()
-    assert (heap.stats().chunks_in_use, heap.stats().pool_bytes) == (0, 0)
-
-
-def test_an_empty_cache_that_fails_leaves_pytorch_served(torch):
-    def fail():
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    torch.cuda.empty_cache = fail
-    with serve_torch() as served:
-        with pytest.raises(RuntimeError, match="illegal memory"):
-            served.empty_cache()
-        torch.empty(1)
-        assert served.heaps[0].stats().chunks_in_use == 1
-    assert not torch.pools
-
-
-def test_a_failure_tells_what_pytorch_caches(torch):
-    with pytest.raises(OutOfMemoryError) as caught, serve_torch("8MiB"):  # noqa: PT012
-        torch.kept.add(torch.empty(1))
-        torch.empty(3 * MIB)
-        torch.empty(3 * MIB)
-    assert any(
-        "4.0 MiB of the heaps are in segments without tensors" in each for each in caught.value.__notes__
-    )
-
-
 def test_it_counts_and_gives_back_as_pytorch_does(torch):
     with serve_torch("8MiB") as served:
         torch.kept.add(torch.empty(1))
@@ -222,75 +122,6 @@ def test_it_counts_and_gives_back_as_pytorch_does(torch):
         assert (served.memory_allocated(), served.memory_reserved()) == (0, 0)
         assert torch.empty(1) is not None
     assert serve_torch().memory_reserved() == 0
-
-
-def test_what_other_streams_hold_is_told_with_the_failure(torch):
-    with pytest.raises(OutOfMemoryError) as caught, serve_torch("16MiB") as served:  # noqa: PT012
-        torch.kept.add(torch.empty(5 * MIB))
-        torch.stream = 0x77
-        torch.empty(3 * MIB)
-        assert served.out_of_memory is None
-        torch.empty(9 * MIB)
-    assert served.out_of_memory.others == (("stream 0x0", 8 * MIB, 8 * MIB),)
-    assert any("stream 0x0 8.0 MiB" in each for each in caught.value.__notes__)
-
-
-def test_by_default_memory_is_left_to_cudas_libraries(torch):
-    torch.total, torch.free = 16 << 30, 10 << 30
-    kept = (
-        1536,
-        1024,
-        6 * 1024,
-    )  # as TensorFlow for compute capability 8; as asked for; as what a half leaves
-    for options, left in zip(({}, {"headroom": "1GiB"}, {"fraction": 0.25}), kept, strict=True):
-        with serve_torch(**options) as served:
-            assert served.heaps[0].limit == torch.free - (left << 20)
-
-
-def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
-    cuda = FakeCuda(memory=1 << 30, devices=2)
-    monkeypatch.setattr(cuda_driver, "load", lambda: driver)
-    driver, memory = cuda_driver.Driver(cuda), GpuMemory("device")
-    assert [memory.room(device)[:2] for device in (0, 1)] == [(1 << 30, 1 << 30)] * 2
-    assert not any(driver.has_context(device) for device in (0, 1))
-    address = memory.source(1, Budget(1 << 30)).allocate(256, 64 * MIB)
-    assert address is not None
-    assert [memory.room(device)[:2] for device in (0, 1)] == [
-        (1 << 30, 1 << 30),
-        (1 << 30, (1 << 30) - 64 * MIB),
-    ]
-    assert not driver.has_context(0)
-
-
-@pytest.mark.parametrize("memory", ["device", "managed", "virtual"])
-def test_the_kind_of_memory_is_chosen(torch, memory):
-    with serve_torch(memory=memory) as served:
-        torch.empty(1)
-    assert (torch.host.kind, served.heaps[0].stats().chunks_in_use) == (memory, 1)
-
-
-def test_managed_memory_may_exceed_the_device(torch):
-    with serve_torch("65MiB", memory="managed") as served:
-        assert served.heaps[0].limit == 65 * MIB
-
-
-# -- sharing with other processes -----------------------------------------------------------------------------------
-
-
-def test_served_memory_is_not_shared_with_other_processes(torch):
-    others = torch.UntypedStorage(0x1000)
-    with serve_torch():
-        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # inside of a segment
-        assert others._share_cuda_() == ("handle", 0x1000)
-        with pytest.raises(LiveError, match="shared with another process"):
-            served._share_cuda_()
-    with pytest.raises(LiveError, match="shared with another process"), serve_torch():
-        served._share_cuda_()  # it outlived the first
-    assert others._share_cuda_() == ("handle", 0x1000)
-    del torch.UntypedStorage
-    with serve_torch() as again:
-        torch.empty(1)
-    assert again.heaps[0].stats().chunks_in_use == 1
 
 
 # -- in place of its allocator --------------------------------------------------------------------------------------
@@ -338,16 +169,6 @@ def test_replaced_it_honours_record_stream(torch):
         assert served.heaps[0].stats().chunks_in_use == 0
 
 
-def test_an_allocator_in_use_cannot_be_replaced(torch):
-    torch.empty(1)
-    with pytest.raises(LiveError, match="has been used already"):
-        serve_torch(mechanism="replace").__enter__()
-    assert torch.current_allocator is None
-    with serve_torch() as served:
-        torch.empty(1)
-    assert served.heaps[0].stats().num_allocs == 1
-
-
 def test_stacks_cannot_be_seen(torch):
     with pytest.raises(LiveError, match="capture='label'"):
         serve_torch(capture="stack")
@@ -357,45 +178,6 @@ def test_stacks_cannot_be_seen(torch):
 
 
 # -- what is refused ------------------------------------------------------------------------------------------------
-
-
-def test_without_pytorch_or_a_gpu_it_says_what_to_do(torch, monkeypatch):
-    torch.devices = 0
-    with pytest.raises(LiveError, match="sees no CUDA device"):
-        serve_torch().__enter__()
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(LiveError, match="pip install torch"):
-        serve_torch().__enter__()
-
-
-def test_the_drivers_allocator_is_refused(torch):
-    torch.backend = "cudaMallocAsync"
-    with pytest.raises(LiveError, match="backend:cudaMallocAsync"):
-        serve_torch().__enter__()
-    assert (torch.pools, torch.settings["release_lock_on_cudamalloc"]) == ({}, False)
-
-
-def test_the_drivers_allocator_can_be_replaced(torch):
-    torch.backend = "cudaMallocAsync"
-    with serve_torch("8MiB", mechanism="replace") as served:
-        torch.empty(1000)
-    assert served.memory_allocated() == 1024
-
-
-def test_a_limit_above_the_device_is_refused(torch):
-    for mechanism in ("pool", "replace"):
-        with pytest.raises(LiveError, match=r"65\.0 MiB .* 64\.0 MiB"):
-            serve_torch("65MiB", mechanism=mechanism).__enter__()
-    assert (torch.current_allocator, torch.pools, torch.made) == (None, {}, [])
-
-
-def test_an_older_pytorch_says_what_it_lacks(torch):
-    del torch.cuda.MemPool
-    with pytest.raises(LiveError, match=r"no memory pools .*2\.8"):
-        serve_torch().__enter__()
-    del torch._C._cuda_customAllocator
-    with pytest.raises(LiveError, match="accepts no allocator"):
-        serve_torch().__enter__()
 
 
 @pytest.mark.parametrize(

@@ -2,94 +2,21 @@
 
 import ctypes
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-import types
-from itertools import count
-from pathlib import Path
 
 import pytest
 from heaps import KIB, MIB, assert_model_agrees, new_heap
+from live.torch.stream_service import NUMBERS, Service, needs_gxx
 from processes import needs_compiled, run_code, run_python
 
-from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.events.schema import Kind
 from bfcviz.live.capture import labels as names
-from bfcviz.live.common.deferred_frees import DeferredFrees
-from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.stream_table import StreamTable
 
 pytestmark = needs_compiled
-
-ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
-FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-RECORD = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-NUMBERS = count(1000)
-
-needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to build the caller with")
-
-
-class FakeEvent:
-    def __init__(self, stream):
-        self.stream = stream
-        self.done = self.waited = False
-
-    def query(self):
-        return self.done
-
-    def synchronize(self):
-        self.done = self.waited = True
-
-
-class FakeStreams:
-    def __init__(self):
-        self.events = []
-        self.gone = False
-        self.synchronized = []
-
-    def record(self, device, stream):
-        if self.gone:
-            raise RuntimeError("no such stream")
-        self.events.append(FakeEvent(stream))
-        return self.events[-1]
-
-    def synchronize(self, device):
-        self.synchronized.append(device)
-
-
-class Service:
-    """StreamTable of heaps of pretended memory, called as PyTorch would."""
-
-    def __init__(self, spare=2, limit=MIB, more=True, thrower=0):
-        self.heaps = []
-        self.limit = limit
-        self.streams = FakeStreams()
-        self.table = StreamTable(next(NUMBERS), 7)
-        self.deferred = DeferredFrees(self.table, self.add if more else lambda _: None, self.streams)
-        alloc, free, record = self.table.functions()
-        self.alloc_function, self.free_function, self.record = ALLOC(alloc), FREE(free), RECORD(record)
-        for _ in range(spare):
-            self.add(0)
-        self.table.serve(thrower, self.deferred)
-
-    def add(self, device):
-        # At addresses of its own, as real memory is.
-        source = SimulatedSubAllocator(base=0x10_0000_0000 * next(NUMBERS))
-        heap = new_heap(self.limit, source)
-        self.heaps.append(heap)
-        self.table.add(heap, device)
-
-    def alloc(self, size, device=0, stream=0):
-        return self.alloc_function(size, device, stream or None)
-
-    def free(self, address, size=1, device=0, stream=0):
-        self.free_function(address, size, device, stream or None)
-
-    def in_use(self):
-        return [(stream_heap.device, stream_heap.stream) for stream_heap in self.table.in_use()]
 
 
 @pytest.fixture
@@ -318,15 +245,14 @@ def test_threads_allocate_without_python():
 
 def test_memory_may_be_freed_when_python_has_ended():
     code = """
-    import atexit, ctypes
-    import test_stream_table
-    service = test_stream_table.Service()
-    address = service.alloc(100)
-    atexit.register(service.free, address)
-    print(service.in_use())
-    """
-    path = "import sys; from pathlib import Path; import shared; sys.path.append(str(shared.ROOT / 'tests/live/torch'))"
-    assert run_code(path + "\n" + "\n".join(line.strip() for line in code.splitlines())) == "[(0, 0)]\n"
+import atexit
+from live.torch.stream_service import Service
+service = Service()
+address = service.alloc(100)
+atexit.register(service.free, address)
+print(service.in_use())
+"""
+    assert run_code(code) == "[(0, 0)]\n"
 
 
 HARNESS = r"""
@@ -338,77 +264,6 @@ extern "C" int call(void *(*alloc)(ssize_t, int, void *), ssize_t size, char *te
     catch (const std::runtime_error &error) { strcpy(text, error.what()); return 3; }
 }
 """
-
-
-C10 = r"""
-#include <cstdint>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-namespace c10 {
-    static int alive = 0;
-    struct SourceLocation { const char *function, *file; uint32_t line; };
-    class Error : public std::exception {
-        std::string text, whole;
-    public:
-        Error(SourceLocation from, std::string said);
-        ~Error() override { alive--; }
-        const char *what() const noexcept override { return whole.c_str(); }
-    };
-    Error::Error(SourceLocation from, std::string said) : text(said), whole(said + " in " + from.file) { alive++; }
-    class OutOfMemoryError : public Error { using Error::Error; };
-}
-extern "C" int living() { return c10::alive; }
-extern "C" void emit() { throw c10::OutOfMemoryError({}, ""); }
-extern "C" int call(void *(*alloc)(ssize_t, int, void *), ssize_t size, char *text) {
-    try { return alloc(size, 0, nullptr) ? 1 : 2; }
-    catch (const c10::OutOfMemoryError &error) { strcpy(text, error.what()); return 4; }
-    catch (const std::runtime_error &error) { strcpy(text, error.what()); return 3; }
-}
-"""
-"""The classes of PyTorch's libc10 that matter, and a caller that tells which exception came."""
-
-
-@pytest.fixture
-def c10(tmp_path):
-    """A folder like PyTorch's, and its library loaded."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "c10.cpp").write_text(C10)
-    library = tmp_path / "lib" / "libc10.so"
-    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-o", library, tmp_path / "c10.cpp"], check=True)
-    (tmp_path / "lib" / "libc10_cuda.so").symlink_to(library)
-    loaded = ctypes.CDLL(str(library))
-    loaded.call.argtypes = [ctypes.c_size_t, ctypes.c_ssize_t, ctypes.c_char_p]
-    return types.SimpleNamespace(__file__=str(tmp_path / "__init__.py")), loaded
-
-
-@needs_gxx
-def test_where_memory_runs_out_pytorchs_own_error_is_thrown(c10):
-    torch, library = c10
-    service = Service()
-    service.table.serve(torch_api.thrower(torch, service.table.thrower), service.deferred)
-    alloc = service.table.functions()[0]
-    for size, expected in ((1000, 1), (2 * MIB, 4), (2 * MIB, 4), (1000, 1)):
-        text = ctypes.create_string_buffer(500)
-        assert library.call(alloc, size, text) == expected
-        if expected == 4:
-            assert text.value.startswith(
-                b"CUDA out of memory. bfcviz's heap of cuda:0 was asked for 2097152 bytes"
-            )
-            assert text.value.endswith(b" in bfcviz")
-        assert library.living() == 0
-    service.table.stop(service.deferred)
-
-
-@needs_gxx
-def test_another_pytorchs_error_is_a_runtime_error(c10):
-    torch, library = c10
-    Path(torch.__file__).with_name("lib").joinpath("libc10_cuda.so").unlink()
-    service = Service()
-    service.table.serve(torch_api.thrower(torch, service.table.thrower), service.deferred)
-    text = ctypes.create_string_buffer(500)
-    assert library.call(service.table.functions()[0], 2 * MIB, text) == 3
-    service.table.stop(service.deferred)
 
 
 @needs_gxx

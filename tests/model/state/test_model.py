@@ -3,44 +3,15 @@
 import numpy as np
 import pytest
 from both_ways import small_steps
-from naive_heap import NaiveHeap
+from model.state.busy_heap import busy_heap
 from processes import sized
 
 from bfcviz.errors import TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.events.trace import Origin, Pool, Trace
+from bfcviz.events.trace import Origin, Trace
 from bfcviz.model import CHUNK, REGION, TIMELINE, Model, keyframes, timeline
 from bfcviz.model.state import pool_state
-
-
-def busy_heap(count=300):
-    heap = NaiveHeap()
-    heap.extend(0, 1 << 30, 1 << 20, 0)
-    held = []
-    for number in range(count):
-        held.append(heap.allocate(0, 100 * (number % 37) + 1, label=number % 5))
-        if number % 3:
-            heap.free(0, held.pop(number % len(held)))
-    return heap
-
-
-@pytest.fixture(scope="module")
-def heap():
-    return busy_heap()
-
-
-@pytest.fixture
-def labels():
-    labels = Labels()
-    for number in range(1, 5):
-        labels.intern(f"op{number}")
-    return labels
-
-
-@pytest.fixture
-def trace(heap, labels):
-    return Trace.from_events(heap.events(), labels, Origin(pools=(Pool("gpu", 1 << 22),)))
 
 
 def test_a_model_begins_at_the_empty_heap(trace):
@@ -71,13 +42,6 @@ def test_pools_the_trace_does_not_have_are_refused(trace, pool):
         Model(trace, pool)
 
 
-def test_chunks_cannot_be_changed_through_the_model(trace):
-    model = Model(trace)
-    model.seek(10)
-    with pytest.raises(ValueError, match="read-only"):
-        model.chunks()["size"] = 0
-
-
 def test_chunks_are_made_once_a_step_and_anew_after_moving(trace, heap):
     model = Model(trace)
     model.seek(10)
@@ -88,13 +52,6 @@ def test_chunks_are_made_once_a_step_and_anew_after_moving(trace, heap):
     assert np.array_equal(model.chunks(), first)
     model.forward()
     assert model.chunks().tolist() == heap.states[11][0]["chunks"]
-
-
-def test_chunks_are_by_address_from_wherever_one_comes(trace, heap):
-    model = Model(trace)
-    for step in np.random.default_rng(1).permutation(len(trace))[:100].tolist():
-        model.seek(step)
-        assert model.chunks().tolist() == heap.states[step][0]["chunks"]
 
 
 def test_visiting_comes_back_also_after_an_error(trace):
@@ -121,18 +78,6 @@ def test_a_contradiction_leaves_the_model_at_the_last_right_step(heap, labels):
         model.seek(len(events))
     assert model.step == 200
     assert model.chunks().tolist() == heap.states[200][0]["chunks"]
-
-
-def test_snapshots_shorten_the_way_back(heap, monkeypatch):
-    trace = heap.trace()
-    with small_steps(pool_state.PoolState, block=16):
-        model = Model(trace)
-        model.seek(len(trace))
-        read = []
-        monkeypatch.setattr(trace, "read", lambda a, b: (read.append(b - a), trace.events[a:b])[1])
-        model.seek(len(trace) // 2)
-    assert 0 < sum(read) < 40
-    assert model.chunks().tolist() == heap.states[model.step][0]["chunks"]
 
 
 def test_a_stored_keyframe_saves_the_way_there(heap, monkeypatch):

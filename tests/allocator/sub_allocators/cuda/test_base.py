@@ -1,21 +1,19 @@
 """Sub-allocators of GPU memory on a fake driver: the calls, their order, captures, and cleanup after a failure."""
 
 import gc
+import os
 
 import pytest
+from allocator.sub_allocators.cuda.made import make
 from fake_cuda import GLOBAL, OUT_OF_MEMORY, RELAXED, THREAD_LOCAL, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, Budget, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS
+from bfcviz.errors import DeviceError, OutOfMemory
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def make(kind, library, **options):
-    return cuda_sub_allocator(kind, driver=Driver(library), **options)
 
 
 @every_kind
@@ -75,21 +73,6 @@ def test_what_fails_half_way_is_undone(name):
         assert heap.allocate(MIB) == source.start
 
 
-def test_heaps_may_share_a_budget():
-    library = FakeCuda()
-    budget = Budget(8 * MIB)
-    one, two = (
-        new_heap(64 * MIB, make("device", library, budget=budget), allow_growth=True) for _ in range(2)
-    )
-    one.allocate(6 * MIB)
-    with pytest.raises(OutOfMemory):
-        two.allocate(3 * MIB)
-    one.close()
-    assert two.allocate(3 * MIB)
-    two.close()
-    assert budget.used == 0
-
-
 def test_at_the_end_of_the_process_the_driver_may_be_gone():
     library = FakeCuda()
     heap = new_heap(16 * MIB, make("device", library), allow_growth=True)
@@ -105,15 +88,6 @@ def test_a_free_that_fails_is_told():
     library.fails["cuMemFree_v2"] = 700
     with pytest.raises(DeviceError, match="cuMemFree_v2 failed"):
         heap.close()
-
-
-def test_unknown_kinds_and_devices_are_refused():
-    library = FakeCuda(devices=2)
-    with pytest.raises(InvalidRequest, match=r"'pinned' .* 'device', 'managed', 'async', 'virtual'"):
-        make("pinned", library)
-    with pytest.raises(DeviceError, match="device 2: there are 2"):
-        make("device", library, device=2)
-    assert make("device", library, device=1).device == 1
 
 
 def test_out_of_memory_is_a_refusal_the_heap_backs_off_from():
@@ -228,13 +202,12 @@ def test_after_a_device_reset_a_heap_gets_memory_of_the_new_context(kind):
 
 
 @every_kind
-def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind):
+def test_a_forked_child_is_told_that_it_cannot_use_cuda_and_may_end(kind, monkeypatch):
     library = FakeCuda()
-    driver = Driver(library)
-    source = cuda_sub_allocator(kind, driver=driver)
+    source = make(kind, library)
     heap = new_heap(32 * MIB, source, allow_growth=True)
     heap.allocate(MIB)
-    library.pid = driver._process = library.pid - 1  # as in a fork of that process
+    monkeypatch.setattr(os, "getpid", lambda: library.pid + 1)  # as in a fork of that process
     with pytest.raises(DeviceError, match=r"a fork of process .* 'spawn'") as caught:
         heap.allocate(9 * MIB)
     assert caught.value.status == 3

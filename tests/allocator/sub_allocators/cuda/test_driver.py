@@ -1,17 +1,14 @@
 """CUDA's driver: missing drivers, devices and functions, and the capture mode of a thread."""
 
 import pytest
+from allocator.sub_allocators.cuda.made import make
 from fake_cuda import FakeCuda
 from heaps import MIB
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
 from bfcviz.errors import DeviceError
-
-
-def make(kind, library, **options):
-    return cuda_sub_allocator(kind, driver=Driver(library), **options)
 
 
 def test_a_machine_without_devices_says_so():

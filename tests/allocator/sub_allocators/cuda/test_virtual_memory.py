@@ -3,18 +3,15 @@
 import gc
 
 import pytest
+from allocator.sub_allocators.cuda.made import make
 from fake_cuda import GRANULE, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import Sharing, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Sharing
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
-
-
-def make(kind, library, **options):
-    return cuda_sub_allocator(kind, driver=Driver(library), **options)
 
 
 def test_virtual_memory_grows_in_place_so_that_free_ends_are_joined():
@@ -83,7 +80,7 @@ def test_virtual_memory_is_shared_as_asked():
 
 def test_sharing_that_a_device_cannot_do_is_refused():
     library = FakeCuda(devices=2, attributes={103: 0, 110: 0})
-    library._cuDeviceCanAccessPeer = lambda out, device, peer: setattr(out, "value", 0)
+    library.has_peers = False
     for sharing, says in (
         (Sharing(peers=[2]), "peer 2 "),
         (Sharing(peers=[1]), "device 1 .* device 0"),

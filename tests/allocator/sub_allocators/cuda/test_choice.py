@@ -1,0 +1,33 @@
+"""Sub-allocators by their kind: a shared budget, unknown kinds and devices."""
+
+import pytest
+from allocator.sub_allocators.cuda.made import make
+from fake_cuda import FakeCuda
+from heaps import MIB, new_heap
+
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
+from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+
+
+def test_heaps_may_share_a_budget():
+    library = FakeCuda()
+    budget = Budget(8 * MIB)
+    one, two = (
+        new_heap(64 * MIB, make("device", library, budget=budget), allow_growth=True) for _ in range(2)
+    )
+    one.allocate(6 * MIB)
+    with pytest.raises(OutOfMemory):
+        two.allocate(3 * MIB)
+    one.close()
+    assert two.allocate(3 * MIB)
+    two.close()
+    assert budget.used == 0
+
+
+def test_unknown_kinds_and_devices_are_refused():
+    library = FakeCuda(devices=2)
+    with pytest.raises(InvalidRequest, match=r"'pinned' .* 'device', 'managed', 'async', 'virtual'"):
+        make("pinned", library)
+    with pytest.raises(DeviceError, match="device 2: there are 2"):
+        make("device", library, device=2)
+    assert make("device", library, device=1).device == 1

@@ -1,0 +1,13 @@
+"""A guarded heap of host memory."""
+
+import pytest
+from heaps import MIB, new_heap
+
+from bfcviz.allocator.sub_allocators.host import HostSubAllocator
+from bfcviz.allocator.wrappers.guard import GuardAllocator
+
+
+@pytest.fixture
+def guard():
+    with GuardAllocator(new_heap(MIB, HostSubAllocator())) as made:
+        yield made

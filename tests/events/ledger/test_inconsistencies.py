@@ -1,0 +1,44 @@
+"""Reports that cannot be true: left out and counted; and what a ledger infers from others."""
+
+from events.ledger.read_ledger import BASE, Heap
+from heaps import KIB, MIB
+
+
+def test_reports_that_cannot_be_true_are_left_out_and_counted(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.allocate(BASE, 512, 512)
+    before = ledger.log.head
+    ledger.free(BASE + 512)
+    ledger.allocate(BASE + 256, 512, 512)
+    ledger.grant(BASE, KIB)
+    ledger.release(BASE)
+    ledger.release(BASE + 256)
+    assert ledger.log.head == before
+    found = ledger.inconsistencies
+    assert (found.unknown_frees, found.overlaps, found.overlapping_grants) == (1, 1, 1)
+    assert (found.unknown_releases, found.left_out) == (2, 5)
+    assert found.words().count("1 ") == 3
+    assert found.words().count("; ") == 3
+
+
+def test_a_grant_over_a_free_one_says_that_it_was_released(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.grant(BASE + 512 * KIB, MIB)
+    assert ledger.kinds() == ["EXTEND", "RELEASE", "EXTEND"]
+    assert ledger.inconsistencies.unseen_releases == 1
+    assert ledger.inconsistencies.left_out == 0
+
+
+def test_more_regions_than_can_be_numbered():
+    ledger = Heap(1 << 17)
+    for number in range(65_535):
+        ledger.grant(BASE + number * KIB * 2, KIB)
+    ledger.allocate(BASE - MIB, 256, 256)
+    ledger.grant(BASE - MIB, 256)
+    ledger.cover(BASE - MIB, 256)
+    assert ledger.inconsistencies.too_many_regions == 3
+    ledger.allocate(BASE, 256, 256)
+    assert ledger.num_allocs == 1
+    ledger.release(BASE + 2 * KIB)
+    ledger.grant(BASE - MIB, 256)
+    assert (len(ledger.regions), ledger.inconsistencies.left_out) == (65_535, 3)
