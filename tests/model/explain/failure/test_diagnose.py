@@ -8,7 +8,7 @@ from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import TraceError
 from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, would_fit
 from bfcviz.model.explain.failure.diagnosis import Verdict
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 
 
 def verdict(*args, **kwargs):
