@@ -144,7 +144,10 @@ def _time(prefix: re.Match[str]) -> int | None:
 
 @lru_cache(64)
 def _seconds(date: str, clock: str) -> int | None:
-    """Whole seconds since 1970 in ns; None for an impossible date or one before 1970. Without a date the clock is `00:00:SECONDS`."""
+    """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
+
+    Without a date the clock is `00:00:SECONDS`.
+    """
     if not date:
         seconds = int(clock[6:])
     else:
