@@ -28,15 +28,15 @@ def test_an_allocation_over_the_middle_of_chunks_frees_them_too() -> None:
         ("f", 0, 300),
         ("a", 512, 1000),
     )
-    assert placed(*history) == ((0, 0), [256, 768])
+    assert placed(*history) == ((1, 0), [256, 768])
 
 
 def test_what_remains_open_is_the_oldest_and_counted() -> None:
     assert placed(("a", 256, 10), ("a", 512, 10), ("f", 0, 10)) == ((1, 0), [256])
 
 
-def test_all_of_a_size_freed_is_certain() -> None:
-    assert placed(("a", 256, 10), ("a", 512, 10), ("f", 0, 10), ("f", 0, 10)) == ((0, 0), [256, 512])
+def test_if_all_of_a_size_were_freed_the_last_one_is_certain() -> None:
+    assert placed(("a", 256, 10), ("a", 512, 10), ("f", 0, 10), ("f", 0, 10)) == ((1, 0), [256, 512])
 
 
 def test_a_free_of_a_size_that_is_not_in_use_is_unknown() -> None:
