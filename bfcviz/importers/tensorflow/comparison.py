@@ -123,4 +123,7 @@ def _first(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
 
 
 def _words(address: int, size: int, bytes_in_use: int, fragmented: float) -> str:
-    return f"{size} bytes at {int(address):#x}, {bytes_in_use} in use, fragmentation {fragmented:.6g}"
+    """The recorded ones of these numbers."""
+    at = f"{'' if size == ABSENT else f'{size} bytes '}at {int(address):#x}"
+    in_use = "" if bytes_in_use == ABSENT else f", {bytes_in_use} in use"
+    return at + in_use + ("" if fragmented < 0 else f", fragmentation {fragmented:.6g}")

@@ -22,6 +22,7 @@ from bfcviz.importers.bfc_log.records import records
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format, detect_format
 from bfcviz.importers.limits import UNPACKED_TEXT
+from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.state.model import Model
 
 NAME = "GPU_0_bfc"
@@ -59,10 +60,8 @@ def checks_of(trace: Trace, pool: int = 0) -> dict[str, object]:
 def test_every_address_of_a_real_stream_agrees() -> None:
     path = REAL / "lstm.vlog.gz"
     assert detect_format(path) == Format.TENSORFLOW_LOG
-    content = read_content(path, unpacked=UNPACKED_TEXT)
-    text = content.data.decode()
-    assert holds_requests(text)
-    trace = read_vlog(records(log_text(content.data)), path)
+    text = read_content(path, unpacked=UNPACKED_TEXT).data.decode()
+    trace = open_trace(path)
     assert trace.origin.status == Status.TRUNCATED
     assert trace.origin.reasons == ("the log ends at line 171279 in the middle of a free of 8 bytes",)
     check = checks_of(trace)

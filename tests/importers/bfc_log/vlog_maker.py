@@ -24,9 +24,9 @@ class RecordingBFC(NaiveBFC):
         super().__post_init__()
         self.granted: list[tuple[int, int]] = []
 
-    def _extend(self, rounded: int, address: int) -> None:
+    def extend(self, rounded: int, address: int) -> None:
         before = self.pool_bytes
-        super()._extend(rounded, address)
+        super().extend(rounded, address)
         self.granted.append((address, self.pool_bytes - before))
 
 

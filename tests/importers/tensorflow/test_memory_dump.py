@@ -191,3 +191,17 @@ def test_a_real_dump_holds_the_chunks_of_its_log() -> None:
     assert [region["size"] for region in model.regions()] == [int(size) for size in regions]
     assert len(trace.origin.reasons) == 1
     assert np.count_nonzero(trace.read(0, len(trace))["kind"] == Kind.OOM) == 0
+
+
+@needs_shared
+def test_a_real_dump_and_its_log_are_the_same_heap() -> None:
+    dumped, logged = (open_trace(REAL / f"oom_transformer.{end}") for end in ("memory_dump", "log"))
+    heaps = [model_of(trace) for trace in (dumped, logged)]
+    chunks, others = (heap.chunks() for heap in heaps)
+    for column in ("address", "size", "in_use"):
+        assert chunks[column].tolist() == others[column].tolist()
+    regions, others = (
+        [(int(region["address"]), int(region["size"])) for region in heap.regions()] for heap in heaps
+    )
+    assert regions == others
+    assert [heap.stats().largest_free_chunk for heap in heaps] == [760_064, 760_064]

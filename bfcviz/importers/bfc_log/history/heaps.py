@@ -262,8 +262,8 @@ def _about_frees(heap: VlogHeap, placed: PlacedFrees) -> list[str]:
     reasons = []
     if placed.guessed:
         reasons.append(
-            f"heap {heap.name!r}: {placed.guessed} frees could be of several chunks of the same size; the oldest was "
-            "taken. Level 4 of the log has the addresses of frees"
+            f"heap {heap.name!r}: {placed.guessed} frees could be of several chunks of the same size; one of them was "
+            "chosen. Level 4 of the log has the addresses of frees"
         )
     if placed.unknown:
         what = "frees of a size that no chunk in use has were left out"

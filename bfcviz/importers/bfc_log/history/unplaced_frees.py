@@ -14,7 +14,7 @@ from bfcviz.importers.bfc_log.history.stream import Act, VlogOperation
 
 
 class PlacedFrees(NamedTuple):
-    """`guessed`: frees of which several chunks could be meant; `unknown`: of a size that was never allocated."""
+    """`guessed`: frees that could be of several chunks; `unknown`: of a size that is not in use."""
 
     guessed: int
     unknown: int
@@ -74,11 +74,10 @@ class _Finder:
             live[allocation.requested].append((number, allocation))
         for size, frees in self._waiting.items():
             candidates = live[size]
-            is_open = len(candidates) > len(frees)
             for number, free in frees:
                 if candidates and candidates[0][0] < number:
+                    self._guessed += len(candidates) > 1
                     free.address = candidates.popleft()[1].address
-                    self._guessed += is_open
                 else:
                     self._unknown += 1
         return PlacedFrees(self._guessed, self._unknown)
@@ -100,5 +99,6 @@ class _Finder:
         frees = self._waiting[allocation.requested]
         at = bisect_left(frees, number, key=lambda each: each[0])
         if at < len(frees):
+            self._guessed += len(frees) - at > 1  # which of the frees
             frees.pop(at)[1].address = address
         self._remove(address)
