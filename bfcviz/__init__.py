@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.explain_and_draw import draw as draw
+    from bfcviz.explain_and_draw import explain as explain
+    from bfcviz.explain_and_draw import peak as peak
+    from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.figures.export import export as export
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
     from bfcviz.live.capture.labels import label as label
@@ -39,10 +43,7 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
-    from bfcviz.shortcuts import draw as draw
-    from bfcviz.shortcuts import explain as explain
-    from bfcviz.shortcuts import peak as peak
-    from bfcviz.shortcuts import worst_fragmentation as worst_fragmentation
+    from bfcviz.explain_and_draw import why as why
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
@@ -68,8 +69,8 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
-    "draw": ("bfcviz.shortcuts", "draw"),
-    "explain": ("bfcviz.shortcuts", "explain"),
+    "draw": ("bfcviz.explain_and_draw", "draw"),
+    "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
     "label": ("bfcviz.live.capture.labels", "label"),
@@ -80,7 +81,7 @@ _HOMES = {
     "observe_rmm": ("bfcviz.live.rmm.observe", "observe_rmm"),
     "observe_torch": ("bfcviz.live.torch.observe", "observe_torch"),
     "open": ("bfcviz.importers.open_trace", "open_trace"),
-    "peak": ("bfcviz.shortcuts", "peak"),
+    "peak": ("bfcviz.explain_and_draw", "peak"),
     "phase": ("bfcviz.live.capture.marks", "phase"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
@@ -90,7 +91,8 @@ _HOMES = {
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
-    "worst_fragmentation": ("bfcviz.shortcuts", "worst_fragmentation"),
+    "why": ("bfcviz.explain_and_draw", "why"),
+    "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }
 
 __all__ = list(_HOMES)

@@ -154,7 +154,7 @@ def test_the_recipes_name_files_that_exist():
     for path, names in {
         "bfcviz/importers/file_format.py": ("Format", "_BY_CONTENT"),
         "bfcviz/importers/open_trace.py": ("_READERS",),
-        "bfcviz/frameworks/table.py": ("Framework", "_ALL"),
+        "bfcviz/frameworks/supported_frameworks.py": ("Framework", "_ALL"),
         "bfcviz/live/common/heap_provider.py": ("HeapProvider",),
         "bfcviz/figures/panel.py": ("Panel", "single", "with_table"),
         "bfcviz/figures/__init__.py": ("FigureKind", "FIGURES"),

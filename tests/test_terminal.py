@@ -17,8 +17,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.terminal import printable, say
-from bfcviz.watching.oom_report import OomReport
-from bfcviz.watching.report import report
+from bfcviz.watching.reports import OomReport, report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
 SHOWN = r"a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bfcviz import native
+from bfcviz.allocator.allocate_after_free import allocate_after_free
 from bfcviz.allocator.c_interface import c_api
 from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
@@ -39,7 +40,6 @@ from bfcviz.allocator.introspection import invariants, memory_map, queries
 from bfcviz.allocator.introspection.memory_map import Moment
 from bfcviz.allocator.reclaim.trimming import return_free_pages, trim_heap
 from bfcviz.allocator.replay import Operations, Replay, Replayed
-from bfcviz.allocator.retry import allocate_after_free
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels

@@ -85,7 +85,7 @@ def _has_windows(path: Path) -> bool:
 
 def _windows(folder: Path, theme: str) -> Any:
     """A view of the newest window; a thread reads the windows, the kernel's event loop shows them."""
-    from bfcviz.dashboard.trace_series import Series  # noqa: PLC0415
+    from bfcviz.dashboard.follow import Series  # noqa: PLC0415
     from bfcviz.importers.tensorflow.profiler_windows import open_windows  # noqa: PLC0415
 
     series, loop = Series("window", theme=theme), asyncio.get_running_loop()

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bfcviz.frameworks.table import FRAMEWORKS, Framework, Option
-from bfcviz.frameworks.wish import resolve, takes
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, Framework, Option
+from bfcviz.frameworks.watch_request import resolve, takes
 
 _DEFAULTS = [each for each in FRAMEWORKS.values() if each.is_default]
 _FALLBACK = next(each for each in _DEFAULTS if each.memory == "host")

@@ -15,7 +15,7 @@ from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_siz
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.controls.moves import MOVES, Position, destination
 from bfcviz.dashboard.controls.summary_text import SummaryText
-from bfcviz.dashboard.page.dispatch import dispatch
+from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
 from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
@@ -26,7 +26,7 @@ from bfcviz.dashboard.tables.event_list import EventList
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
-from bfcviz.figures.code import code_for, code_for_inspector
+from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.view_options import Look

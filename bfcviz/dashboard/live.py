@@ -8,18 +8,17 @@ from typing import Any, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.background import kernel
-from bfcviz.dashboard.background.frame_choice import Frame, FrameChoice
+from bfcviz.dashboard import notebook, widget_lifetime
+from bfcviz.dashboard.background.frame_timing import Frame, FrameChoice
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.background.ring_reader import RingReader
-from bfcviz.dashboard.background.status_line import StatusLine
 from bfcviz.dashboard.background.workload import Workload
+from bfcviz.dashboard.controls.summary_text import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
-from bfcviz.events.live_window import KEEP
+from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.trace import Trace
-from bfcviz.model.sources import name_of, trace_of
+from bfcviz.model.trace_from_source import name_of, trace_of
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     The heap's threads never wait for a frame: events are read from the heap's log, and the heap's state is read only
     if the log has lost events (a lock of some microseconds). Frames take at most `budget` of a core on average: if
     they cost more, fewer are drawn. While new events come in each frame, only the region map is redrawn, and the rest
-    follows every second or two (see `frame_choice`). When the heap is idle, everything is drawn.
+    follows every second or two (see `frame_timing`). When the heap is idle, everything is drawn.
 
     Args:
         source: a BFCAllocator, EventLog, Recording, Trace, or path of a recording, or a list of these.
@@ -48,7 +47,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         traces: the trace of each source.
         renderer: draws the frames; its `pace` measures their cost, its `error` is the last failure.
         pictures: number of frames drawn.
-        status: the status line, as HTML; `status_line` makes its text.
+        status: the status line, as HTML; `StatusLine` makes its text.
         bar: the row above the Inspector: the button that pauses, the menu of heaps if there are several, the status.
         menu, pause_button: the menu of heaps, and the button that pauses.
     """
@@ -91,7 +90,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.pause_button.observe(lambda _: self._pause_changed(), "value")
         self.menu.observe(lambda _: self._change_heap(), "value")
         self.observe(self._views_changed, "_view_count")
-        kernel.route([self])
+        notebook.route([self])
         self._show_status()
         if start:
             self.start()
@@ -233,7 +232,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.trace.refresh()
             self._length = len(self.trace)
             self.inspector.change_trace(self.trace)
-            kernel.route([self.inspector])  # its lists are new
+            notebook.route([self.inspector])  # its lists are new
 
     def _show_status(self) -> None:
         working = self._workload is not None and not self._workload.done
@@ -241,8 +240,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         text = self.status_line.text(self.trace, self.pictures, error)
         if text is None:
             return
-        if not working and self.trace.following and not kernel.answers_while_busy():
-            text += f". {kernel.description()}"
+        if not working and self.trace.following and not notebook.answers_while_busy():
+            text += f". {notebook.description()}"
         self.status.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"
 
     def show_end(self) -> None:

@@ -18,8 +18,8 @@ from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.manager import DeviceManager
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, simulate_gpus
 from bfcviz.devices.session_steps import Journey
-from bfcviz.devices.settings.gpu_options import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.settings.jax import jax_settings
+from bfcviz.devices.settings.setting_values import GPUOptions, LogicalDeviceConfiguration
 from bfcviz.devices.settings.settings import SettingIgnored, Settings
 from bfcviz.devices.streams import Stream
 from bfcviz.devices.tensors.memory_log import MemoryLog

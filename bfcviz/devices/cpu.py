@@ -6,7 +6,7 @@ from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.devices.device import Device
 from bfcviz.devices.host_memory import HostMemory
-from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.settings.device_plan import PlannedDevice
 from bfcviz.events.trace import Trace
 
 

@@ -1,11 +1,10 @@
 """Device: the base class of CPUs and GPUs; it owns memory, allocators and streams."""
 
-from bfcviz._closing import Closing
+from bfcviz._context_manager import Closing
 from bfcviz.allocator.interface.attributes import DEFAULT, AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
-from bfcviz.devices.device_names import DeviceName
-from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.physical import DeviceName, PhysicalDevice
+from bfcviz.devices.settings.device_plan import PlannedDevice
 from bfcviz.devices.streams import Stream
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace

@@ -9,8 +9,8 @@ from bfcviz.devices.device import Device
 from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.session_heaps import SessionHeaps
-from bfcviz.devices.settings.plan import PlannedDevice
-from bfcviz.devices.settings.state import State
+from bfcviz.devices.settings.device_plan import PlannedDevice
+from bfcviz.devices.settings.setting_values import State
 from bfcviz.devices.simulated_memory import SimulatedMemory
 from bfcviz.errors import DevicesError
 

@@ -4,11 +4,11 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.attributes import AllocatorAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory, cuda_sub_allocator
 from bfcviz.devices.device import Device
 from bfcviz.devices.host_memory import HostMemory
 from bfcviz.devices.session_heaps import SessionHeaps
-from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.settings.device_plan import PlannedDevice
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator, SimulatedMemory
 from bfcviz.devices.streams import NAMES, Stream
 from bfcviz.events.trace import Trace

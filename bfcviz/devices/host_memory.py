@@ -1,20 +1,36 @@
-"""HostMemory: ordinary and pinned host memory, shared by all devices of a session."""
+"""Host memory, ordinary and pinned, shared by all devices of a session; a GPU copies pinned memory at full speed."""
 
+import ctypes
 from functools import cached_property
 from threading import RLock
+from typing import Final
 
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.interface.registry import AllocatorRegistry
 from bfcviz.allocator.sub_allocators.base import SubAllocator
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.pinned_memory import PinnedSubAllocator
 from bfcviz.devices.session_heaps import SessionHeap, SessionHeaps
-from bfcviz.devices.settings.plan import pool_limit
-from bfcviz.devices.settings.state import State
+from bfcviz.devices.settings.device_plan import pool_limit
+from bfcviz.devices.settings.setting_values import State
 from bfcviz.errors import DevicesError
 from bfcviz.events.trace import Trace
+
+_PORTABLE: Final = 1  # pinned for every context, not only this device's
+
+
+class PinnedSubAllocator(CudaSubAllocator):
+    """Grants pinned host memory, through the driver of one GPU."""
+
+    def take(self, num_bytes: int) -> int:
+        """Allocate with cuMemHostAlloc."""
+        return self.ask_driver("cuMemHostAlloc", ctypes.c_size_t(num_bytes), _PORTABLE)
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """Free with cuMemFreeHost, which waits for all work on the device."""
+        self.driver.call("cuMemFreeHost", ctypes.c_void_p(where))
 
 
 class HostMemory:

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Self
 
-from bfcviz._closing import Closing
+from bfcviz._context_manager import Closing
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.registry import AllocatorRegistry
 from bfcviz.devices.device import Device
-from bfcviz.devices.device_names import DeviceName, parse_name
 from bfcviz.devices.factory import FACTORIES, CreationContext, FactoryRegistry
 from bfcviz.devices.gpu import GPUDevice
 from bfcviz.devices.host_memory import HostMemory
+from bfcviz.devices.physical import DeviceName, parse_name
 from bfcviz.devices.session_heaps import SessionHeaps
 from bfcviz.devices.session_steps import Journey
-from bfcviz.devices.settings.plan import PlannedDevice
+from bfcviz.devices.settings.device_plan import PlannedDevice
 from bfcviz.devices.settings.settings import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 

@@ -1,18 +1,59 @@
-"""Physical devices: CUDA's GPUs, simulated GPUs, and the machine's CPU."""
+"""Physical devices (CUDA's GPUs, simulated GPUs, the CPU), and the names of devices in TensorFlow's forms."""
 
 import ctypes
 import operator
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.devices.device_names import DeviceName
 from bfcviz.devices.simulated_memory import LARGEST
-from bfcviz.errors import DeviceError, SettingError
+from bfcviz.errors import DeviceError, SettingError, UnknownDevice
 from bfcviz.units import format_bytes, parse_bytes
+
+TASK: Final = "/job:localhost/replica:0/task:0"
+_NAME: Final = re.compile(rf"(?:{TASK})?/?(?:(?:physical_)?device:)?(CPU|GPU):([0-9]{{1,9}})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, order=True)
+class DeviceName:
+    """The device type, `CPU` or `GPU`, and the index among devices of that type."""
+
+    device_type: str
+    index: int
+
+    @property
+    def short(self) -> str:
+        """Such as `/device:GPU:0`."""
+        return f"/device:{self.device_type}:{self.index}"
+
+    @property
+    def full(self) -> str:
+        """The task's name followed by the short name."""
+        return f"{TASK}{self.short}"
+
+    @property
+    def physical(self) -> str:
+        """The name of a physical device, such as `/physical_device:GPU:0`."""
+        return f"/physical_device:{self.device_type}:{self.index}"
+
+
+def parse_name(text: str) -> DeviceName:
+    """Parse a name in any form: full, short, `GPU:0`, or the old `gpu:0`.
+
+    Raises:
+        UnknownDevice: the text is not a device name.
+    """
+    match = _NAME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise UnknownDevice(
+            f"{text!r} is not a device name: write '/device:GPU:0', 'CPU:0' or '{TASK}/device:GPU:0'"
+        )
+    return DeviceName(match[1].upper(), int(match[2]))
+
 
 Memory = Literal["cuda", "host", "addresses"]
 

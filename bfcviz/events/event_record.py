@@ -20,4 +20,4 @@ class Event(ctypes.Structure):
     """One event record in memory, with the fields of `EVENT`."""
 
     _fields_ = tuple((name, np.ctypeslib.as_ctypes_type(EVENT[name])) for name in EVENT.names or ())
-    place: Any = None  # the window of the file that holds it, and its index there; see `log_window`
+    place: Any = None  # the window of the file that holds it, and its index there; see `log_memory`

@@ -1,7 +1,7 @@
 cimport cython
 
 from bfcviz cimport native
-from bfcviz.events cimport event_record, log_window
+from bfcviz.events cimport event_record, log_memory
 from bfcviz.native cimport i64, u8, u16, u32, u64
 
 

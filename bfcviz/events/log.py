@@ -26,7 +26,7 @@ import numpy as np
 
 from bfcviz import native
 from bfcviz.errors import BfcvizError
-from bfcviz.events import event_record, log_window
+from bfcviz.events import event_record, log_memory
 from bfcviz.events.row_copy import move
 from bfcviz.events.schema import EVENT, Events
 
@@ -68,12 +68,12 @@ class EventLog:
         self.time = 0
         self.thread = 0
         self.replaying = False
-        self.window = log_window.no_window()
+        self.window = log_memory.no_window()
         self.has_ring = False
         self.clock = native.clock_new()
         if folder is None:
             self.use_ring()
-            if log_window.is_no_window(self.window):
+            if log_memory.is_no_window(self.window):
                 raise MemoryError(f"no memory for a log of {capacity} records")
             return
         self.path = Path(folder) / EVENTS_FILE
@@ -90,16 +90,16 @@ class EventLog:
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
-            log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
-            log_window.cut_file(self.fd, self.written * event_record.RECORD)
-            log_window.close_file(self.fd)
+            log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
+            log_memory.cut_file(self.fd, self.written * event_record.RECORD)
+            log_memory.close_file(self.fd)
         if self.has_ring:
-            log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
+            log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
 
     def use_ring(self) -> None:
         """Use a ring in memory as window, from record number `written` on. It stays in use."""
         # No Python object, and no array: the heap whose lock is held may serve NumPy.
-        self.window = log_window.new_window(self.capacity * event_record.RECORD)
+        self.window = log_memory.new_window(self.capacity * event_record.RECORD)
         self.has_ring = True
         self.base = self.written
         self.end = self.written + self.capacity
@@ -122,24 +122,24 @@ class EventLog:
         """Make room for the next record: the window is full."""
         native.clock_anchor(self.clock)
         if not self.on_file:
-            if log_window.is_no_window(self.window):
+            if log_memory.is_no_window(self.window):
                 self.use_ring()
             else:
                 self.base = self.end
                 self.end += self.capacity
             return
         self.truncated = self.is_short()
-        log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
-        self.window = log_window.no_window()
+        log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
+        self.window = log_memory.no_window()
         if not self.truncated:
-            self.window = log_window.map_window(
+            self.window = log_memory.map_window(
                 self.fd, self.written * event_record.RECORD, self.capacity * event_record.RECORD
             )
         self.base = self.written
         self.end = self.written + self.capacity
-        if log_window.is_no_window(self.window):
-            self.error = 0 if self.truncated else log_window.last_error()
-            log_window.cut_file(
+        if log_memory.is_no_window(self.window):
+            self.error = 0 if self.truncated else log_memory.last_error()
+            log_memory.cut_file(
                 self.fd, self.written * event_record.RECORD
             )  # the space allocated for a window
             self.leave_file()
@@ -147,29 +147,29 @@ class EventLog:
 
     def is_short(self) -> bool:
         """Whether another process made the file shorter than what was written."""
-        if log_window.is_cut(self.window):
+        if log_memory.is_cut(self.window):
             return True
-        return log_window.file_size(self.fd) < self.written * event_record.RECORD
+        return log_memory.file_size(self.fd) < self.written * event_record.RECORD
 
     def leave_file(self) -> None:
         """Write no more records to the file. The next record starts a ring in memory."""
-        log_window.close_file(self.fd)
+        log_memory.close_file(self.fd)
         self.detach()
 
     def detach(self) -> None:
         """Forget file and window."""
         self.on_file = False
         self.on_disk = self.written
-        self.window = log_window.no_window()
+        self.window = log_memory.no_window()
         self.end = self.written
 
     def begin(self, chunk: int, region: int, address: int, size: int, bin: int) -> Any:
         """The next record, with the fields that every kind has; `commit` makes it an event."""
         if self.written == self.end:
             self.roll()
-        r = log_window.record_at(self.window, self.written - self.base)
+        r = log_memory.record_at(self.window, self.written - self.base)
         # The next atomic exchange on the lock waits for these stores: prefetch the cache lines.
-        log_window.prefetch(self.window, self.written - self.base + 12)
+        log_memory.prefetch(self.window, self.written - self.base + 12)
         r.kind = 0
         r.seq = self.written
         r.time = self.time
@@ -189,7 +189,7 @@ class EventLog:
         return r
 
     def commit(self, r: Any, kind: int) -> None:
-        log_window.publish_kind(r, kind)
+        log_memory.publish_kind(r, kind)
         self.written += 1
 
     # One method per kind; the table in `schema` says what each field means.
@@ -324,7 +324,7 @@ class EventLog:
         if copied == len(into) or copied < len(in_file):
             return copied
         rest = into[copied:]
-        ring = np.frombuffer(log_window.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
+        ring = np.frombuffer(log_memory.buffer_of(self.window, self.capacity * event_record.RECORD), EVENT)
         first = (start + copied - self.on_disk) % self.capacity
         while len(rest):  # more than once around where more is asked for than the ring keeps
             lap = min(self.capacity - first, len(rest))
@@ -358,9 +358,9 @@ class EventLog:
             self.detach()
         native.spin_unlock(self.lock)
         if was_on_file:
-            log_window.unmap_window(window, self.capacity * event_record.RECORD)
-            log_window.cut_file(self.fd, self.on_disk * event_record.RECORD)
-            log_window.close_file(self.fd)
+            log_memory.unmap_window(window, self.capacity * event_record.RECORD)
+            log_memory.cut_file(self.fd, self.on_disk * event_record.RECORD)
+            log_memory.close_file(self.fd)
         if lost:
             self.truncated = True
 
@@ -368,5 +368,5 @@ class EventLog:
         """Write to a ring instead of the file, in a forked process: the file belongs to the parent."""
         if not self.on_file:
             return
-        log_window.unmap_window(self.window, self.capacity * event_record.RECORD)
+        log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
         self.leave_file()

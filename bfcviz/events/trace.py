@@ -89,7 +89,7 @@ class Trace:
 
     @property
     def first(self) -> int:
-        """The first step that can be read: 0, except for a window on a heap (`live_window.follow`), where it increases.
+        """The first step that can be read: 0, except for `sliding_window.follow` of a heap, where it increases.
 
         If it is not 0, `keyframe_before(first)` returns the state there.
         """

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.highest import highest
+from bfcviz.events.highest_number import highest
 from bfcviz.events.row_copy import copied
 from bfcviz.events.schema import NUM_BINS, Events, Kind
 

@@ -6,13 +6,13 @@
                                                           `-> NumPy's own memory: small requests, forked processes
     CuPy    -> cupy.hook -> cupy_functions.h ----> a heap for each stream -> regions of a GPU
     PyTorch -> torch_functions.h (torch.stream_table) -> (the same)
-    RMM     -> rmm.stream_heaps -----------------> (the same), with all that allocates through RMM
+    RMM     -> rmm.serve ------------------------> (the same), with all that allocates through RMM
 
 Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
 `<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `providers` finds
 them by the table in `bfcviz.frameworks`. `capture` records labels, marks and Python stacks, `process` is the part of
 `bfcviz record` in the recorded process, `common` has what several frameworks use. The C functions have no Python
-version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`common.compiled`).
+version, so serving NumPy, CuPy and PyTorch, and stacks, need the compiled build (`common.require_compiled`).
 
 May import allocator, events, frameworks, errors, units; never the model or pictures.
 """

@@ -5,13 +5,21 @@ and it names the step. The checks run about ten times a second in a thread of bf
 and the MARK in the trace, come up to 0.1 s after the step that they name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
 
 from bfcviz.errors import BfcvizError, LiveError
-from bfcviz.model.timelines.timeline import RATIOS
-from bfcviz.thresholds import Threshold, Unit
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model import Model
+from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.timelines.timeline import RATIOS, TIMELINE, equal_parts, measured
+from bfcviz.periodic import Periodic
+from bfcviz.thresholds import Hysteresis, Threshold, Unit
 
 GROWTH: Final = "growth_per_step"
 MARKED: Final = "alert: "
@@ -108,3 +116,151 @@ class Alarm(NamedTuple):
         """Label and value of its MARK; a share is given in per cent."""
         value = 100 * self.value if self.alert.measure in RATIOS else self.value
         return MARKED + self.alert.words, round(value)
+
+
+PERIOD_S: Final = 0.1
+"""Seconds between two checks."""
+
+GOOD_CHECKS: Final = 10
+"""Checks in a row on the good side of the threshold before an alert may go off again: about a second."""
+
+_STOP_TIMEOUT_S: Final = 5.0  # how long `stop` waits for a check that is running
+_PARTS: Final = 16  # the new events are measured in this many parts, each with its minimum and maximum
+_OTHER_END: Final = {"min": "max", "max": "min", "last": "last"}
+
+
+class _AlertState(Hysteresis):
+    """The state of one alert.
+
+    Args:
+        is_past: whether an empty heap is past the threshold.
+    """
+
+    def __init__(self, *, is_past: bool) -> None:
+        super().__init__(GOOD_CHECKS, is_past=is_past)
+        self.is_past = is_past  # at the end of the last check
+
+
+class AlertMonitor:
+    """Checks one heap against alerts.
+
+    Args:
+        trace: the trace of the heap; no other thread may read it.
+        alerts: the alerts to check.
+    """
+
+    def __init__(self, trace: Trace, alerts: Sequence[Alert]) -> None:
+        self._trace = trace
+        self._model = Model(trace)
+        self._alerts = alerts
+        empty = np.zeros(1, TIMELINE)[0]
+        at_start = [alert.is_past(self._value(alert, empty, "last")) for alert in alerts]
+        self._states = [_AlertState(is_past=is_past) for is_past in at_start]
+        self._at_marks: dict[str, tuple[str, int]] = {}
+
+    def check(self) -> list[Alarm]:
+        """The alerts that went off in the events since the last check; at most one alarm for each alert."""
+        self._trace.refresh()
+        rows, names = self._measured()
+        growths = self._growths(rows, names)
+        found = []
+        for alert, state in zip(self._alerts, self._states, strict=True):
+            if alert.measure == GROWTH:
+                alarm = self._check_growth(alert, growths)
+            else:
+                alarm = self._check_value(alert, state, rows)
+            if alarm is not None:
+                found.append(alarm)
+        return found
+
+    def _measured(self) -> tuple[Any, dict[int, str]]:
+        """Rows of TIMELINE for the new events; a row ends at each mark. Also step -> name of the mark."""
+        trace = self._trace
+        start, stop = max(self._model.step, trace.first), len(trace)
+        if start == stop:
+            return [], {}
+        self._model.seek(start)
+        marks = events_of(trace, [Kind.MARK], 0, start, stop)
+        names = {int(mark["seq"]) + 1: trace.labels.name(int(mark["label"])) for mark in marks}
+        return measured(self._model, sorted({*names, *equal_parts(start, stop, _PARTS)})), names
+
+    def _check_value(self, alert: Alert, state: _AlertState, rows: Any) -> Alarm | None:
+        end = "max" if alert.is_upper else "min"
+        worst: tuple[float, float, int] | None = None
+        for row in rows:
+            value, step = self._value(alert, row, end), int(row[f"{alert.measure}_{end}_step"])
+            beyond = abs(value - alert.number)
+            if alert.is_past(value) and (worst is None or beyond > worst[0]):
+                worst = beyond, value, step
+            state.is_past = alert.is_past(self._value(alert, row, "last"))
+        if not state.take(is_past=worst is not None or state.is_past) or worst is None:
+            return None
+        _, value, step = worst
+        text = f"{MEASURES[alert.measure]} was {alert.told(value)} at step {step:,}, {alert.bound}"
+        return Alarm(alert, self._name, step, value, text)
+
+    def _value(self, alert: Alert, row: Any, which: str) -> float:
+        """The value of the measure in a row of TIMELINE; which: `min`, `max` or `last`."""
+        if alert.measure == GROWTH:
+            return 0.0
+        value: float = row[f"{alert.measure}_{which}"].item()
+        limit = self._trace.origin.pools[0].limit
+        if alert.measure not in ("free_bytes", "largest_free_chunk") or limit is None:
+            return value
+        pool: int = row[f"pool_bytes_{_OTHER_END[which]}"].item()  # a larger pool leaves less room to grow
+        room = max(limit - pool, 0)
+        return value + room if alert.measure == "free_bytes" else max(value, room)
+
+    def _growths(self, rows: Any, names: dict[int, str]) -> list[tuple[int, int, str]]:
+        """The growth from each mark to the next of its kind: bytes, step, and the two marks as text."""
+        found = []
+        for row in rows:
+            name = names.get(int(row["step"]))
+            if name is None or name.startswith(MARKED):
+                continue
+            kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
+            if kind in self._at_marks:
+                before, then = self._at_marks[kind]
+                found.append((in_use - then, int(row["step"]), f"from '{before}' to '{name}'"))
+            self._at_marks[kind] = name, in_use
+        return found
+
+    def _check_growth(self, alert: Alert, growths: list[tuple[int, int, str]]) -> Alarm | None:
+        grown, step, words = max(growths, default=(0, 0, ""))
+        if not words or not alert.is_past(grown):
+            return None
+        text = f"bytes in use grew by {alert.told(grown)} {words}, {alert.bound}"
+        return Alarm(alert, self._name, step, float(grown), text)
+
+    @property
+    def _name(self) -> str:
+        return self._trace.origin.pools[0].name
+
+
+class MonitorThread:
+    """A thread that calls a function every 0.1 s until it is stopped or a call fails.
+
+    Start it where NumPy is not served (`bfcviz.live.numpy.serve.unserved`): its arrays do not belong to the workload.
+
+    Args:
+        check: the function; called in this thread, and a last time in the thread that calls `stop`.
+        failed: called with the exception that a call raised; no call follows.
+    """
+
+    def __init__(self, check: Callable[[], object], failed: Callable[[Exception], object]) -> None:
+        self._check = check
+        self._failed = failed
+        self._periodic = Periodic(self._next, "bfcviz-monitor", failed=failed)
+        self._periodic.start(PERIOD_S)
+
+    def stop(self) -> None:
+        """End the thread and check a last time."""
+        if self._periodic.running and self._periodic.stop(_STOP_TIMEOUT_S):
+            try:
+                self._check()
+            except Exception as error:  # noqa: BLE001  no error may reach the workload
+                self._failed(error)
+
+    def _next(self) -> float:
+        self._check()
+        return PERIOD_S

@@ -12,7 +12,7 @@ from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.live import numbered
 from bfcviz.events.trace import Trace
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.sources import name_of
+from bfcviz.model.trace_from_source import name_of
 
 T = TypeVar("T")
 

@@ -8,14 +8,14 @@ from typing import Any, Final, NoReturn
 
 from IPython.core.error import UsageError
 
+from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
-from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.watching import notebook
-from bfcviz.watching.plan import Capture
-from bfcviz.watching.report import report
+from bfcviz.watching.chosen_frameworks import Capture
+from bfcviz.watching.reports import report
 from bfcviz.watching.session import Watch
 from bfcviz.watching.start_watch import watch
 

@@ -7,20 +7,17 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
+from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.live.capture.labels import checked_name
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.model.sources import trace_of
-from bfcviz.watching import notebook
-from bfcviz.watching.alert_monitor import AlertMonitor, MonitorThread
-from bfcviz.watching.alerts import Alarm
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.watching.alerts import Alarm, AlertMonitor, MonitorThread
+from bfcviz.watching.chosen_frameworks import WatchSettings, make_source, start_order, start_source
 from bfcviz.watching.dashboard import WatchDashboard
-from bfcviz.watching.oom_report import OomReport, is_out_of_memory, last_failure
-from bfcviz.watching.plan import WatchSettings
-from bfcviz.watching.report import Report, report
-from bfcviz.watching.sources import make_source, start_order, start_source
+from bfcviz.watching.reports import OomReport, Report, is_out_of_memory, last_failure, report
 
 _MONITOR_KEEP: Final = 1 << 17  # events kept for alerts, which read each event once
 
@@ -109,10 +106,10 @@ class Watch:
             self._started = True
             Watch.current = self
             undo.push(self._show_end)  # runs last, after the sources and the logs have ended
-            for wish in settings.plan.wishes:
-                self.sources.append(make_source(wish, settings, undo, discard))
+            for request in settings.plan.requests:
+                self.sources.append(make_source(request, settings, undo, discard))
             undo.callback(self._check_last)
-            for source, name in start_order(self.sources, settings.plan.wishes):
+            for source, name in start_order(self.sources, settings.plan.requests):
                 start_source(source, name, undo)
                 undo.callback(self._run_safely, source.settle)
             discard.pop_all()  # every source has started: keep the recordings
@@ -152,7 +149,7 @@ class Watch:
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
         has_rings = any(trace.slack is not None for trace in self.traces)
-        more_heaps = any(wish.framework != "numpy" for wish in self._settings.plan.wishes)
+        more_heaps = any(request.framework != "numpy" for request in self._settings.plan.requests)
         if self._monitors or more_heaps or has_rings:  # a dashboard reads rings too, until it is closed
             self._monitor_thread = MonitorThread(self._check, self._failed)
 

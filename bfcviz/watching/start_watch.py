@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 
-from bfcviz.events.live_window import KEEP
-from bfcviz.frameworks.table import WATCHABLE
+from bfcviz.events.sliding_window import KEEP
+from bfcviz.frameworks.supported_frameworks import WATCHABLE
 from bfcviz.units import parse_bytes
 from bfcviz.watching.alerts import Alert, check_alerts
-from bfcviz.watching.plan import Asked, Capture, WatchSettings, plan
+from bfcviz.watching.chosen_frameworks import Asked, Capture, WatchSettings, plan
 from bfcviz.watching.session import Watch
 
 

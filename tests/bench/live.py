@@ -146,7 +146,7 @@ def compare(work, budget: float, options: argparse.Namespace) -> str:
 
 def anatomy(options: argparse.Namespace) -> None:
     """What each kind of picture costs, and how much of it each part."""
-    from bfcviz.dashboard.background.frame_choice import Frame
+    from bfcviz.dashboard.background.frame_timing import Frame
     from bfcviz.dashboard.live import LiveDashboard
 
     heap = Heap(options.chunks)

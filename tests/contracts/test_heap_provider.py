@@ -8,7 +8,7 @@ from contracts.providers import PROVIDERS
 import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.schema import Kind
-from bfcviz.frameworks.table import FRAMEWORKS
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
 from bfcviz.live.common.heap_provider import HeapProvider
 
 HAVE_HEAPS = [name for name in PROVIDERS if not name.startswith("tensorflow")]

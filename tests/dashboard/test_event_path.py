@@ -10,16 +10,16 @@ from heaps import MIB, new_heap
 from shared import ROOT
 
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.events.live_window import KEEP
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
+from bfcviz.events.sliding_window import KEEP
 from bfcviz.events.storage.files import OpenFile
 from bfcviz.events.storage.recording import Recording
 from bfcviz.figures.region_map import live_map
 from bfcviz.figures.region_map.raster import cells
 from bfcviz.model import Model
-from bfcviz.model.sources import trace_of
 from bfcviz.model.state import row_storage
+from bfcviz.model.trace_from_source import trace_of
 
 
 class Way:

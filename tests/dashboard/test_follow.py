@@ -7,9 +7,11 @@ import sys
 import time
 
 import pytest
+from figures.synthetic import KiB, PlainHeap
 from shared import ROOT
 
 import bfcviz
+from bfcviz.dashboard.follow import Series
 from bfcviz.errors import BfcvizError
 
 LIMIT_S = 60
@@ -68,3 +70,34 @@ def test_it_shows_how_the_process_ended(killed, recorded, tmp_path):
 def test_a_recording_that_does_not_start_is_an_error(tmp_path):
     with pytest.raises(BfcvizError, match=r"run\.bfc"):
         bfcviz.follow(tmp_path / "run.bfc", wait_s=0)
+
+
+def trace(chunks):
+    heap = PlainHeap(64 * KiB)
+    for _ in range(chunks):
+        heap.allocate(KiB)
+    return heap.trace()
+
+
+def test_the_newest_is_shown_until_the_user_chooses_another():
+    series = Series("window", theme="dark")
+    assert "waiting for the first window" in series.status.value
+    assert series.inspector is None
+    first, second, third = trace(1), trace(2), trace(3)
+    series.add("1", first)
+    assert series.trace is first
+    assert series.inspector.theme == "dark"
+    series.add("2", second)
+    assert series.trace is second
+    assert series.children[1] is series.inspector
+    series.menu.value = 0
+    assert series.trace is first
+    series.add("3", third)
+    assert series.trace is first
+    assert [name for name, _ in series.menu.options] == ["1", "2", "3"]
+    series.menu.value = 2
+    series.add("4", first)
+    assert series.trace is first
+    series.say("<b>")
+    assert series.status.value == "&lt;b&gt;"
+    series.close()

@@ -12,7 +12,7 @@ from bfcviz.events.origin import Pool
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 
 
 def looked_at_from_all_sides(inspector, steps):

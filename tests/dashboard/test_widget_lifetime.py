@@ -17,9 +17,9 @@ from ipywidgets.widgets.widget import _instances
 from processes import run_code
 
 import bfcviz
+from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.trace_series import Series
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 
@@ -36,7 +36,7 @@ def work(heap, times=50):
 def trace():
     heap = new_heap()
     work(heap)
-    return bfcviz.model.sources.trace_of(heap)
+    return bfcviz.model.trace_from_source.trace_of(heap)
 
 
 def inspector(trace):

@@ -41,7 +41,7 @@ def told(work, *arguments):
 
 
 def driver():
-    from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, cuda_sub_allocator  # noqa: PLC0415
+    from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator  # noqa: PLC0415
     from bfcviz.devices import cuda_gpus  # noqa: PLC0415
 
     for gpu in cuda_gpus():

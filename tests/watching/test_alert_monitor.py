@@ -8,9 +8,8 @@ from heaps import KIB, MIB, new_heap
 import bfcviz
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
-from bfcviz.model.sources import trace_of
-from bfcviz.watching.alert_monitor import GOOD_CHECKS, AlertMonitor
-from bfcviz.watching.alerts import Alert
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.watching.alerts import GOOD_CHECKS, Alert, AlertMonitor
 
 PATIENCE_S = 60
 

@@ -7,9 +7,9 @@ import pytest
 from heaps import MIB, new_heap
 
 import bfcviz
-from bfcviz.model.sources import trace_of
-from bfcviz.watching import notebook
-from bfcviz.watching.oom_report import last_failure
+from bfcviz.dashboard import notebook
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.watching.reports import last_failure
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 import bfcviz
 from bfcviz.errors import LiveError
-from bfcviz.frameworks.table import FRAMEWORKS, WATCHABLE
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
 from bfcviz.live.common import system_memory
 
 

@@ -9,7 +9,7 @@ allocated: it does not see requests that go directly to the heap.
 from bfcviz.allocator.wrappers.alert import AlertAllocator as AlertAllocator
 from bfcviz.allocator.wrappers.alert import Crossing as Crossing
 from bfcviz.allocator.wrappers.guard import GuardAllocator as GuardAllocator
-from bfcviz.allocator.wrappers.guard_damage import Damage as Damage
+from bfcviz.allocator.wrappers.guarded_chunks import Damage as Damage
 from bfcviz.allocator.wrappers.limit import LimitAllocator as LimitAllocator
 from bfcviz.allocator.wrappers.nan_fill import NaNFillAllocator as NaNFillAllocator
 from bfcviz.allocator.wrappers.retry import RetryAllocator as RetryAllocator

@@ -18,8 +18,7 @@ from typing import Final
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.interface.stats import Stats
-from bfcviz.allocator.wrappers.guard_damage import Damage, Guarded, Side
-from bfcviz.allocator.wrappers.guarded_chunks import GuardedChunks
+from bfcviz.allocator.wrappers.guarded_chunks import Damage, Guarded, GuardedChunks, Side
 from bfcviz.allocator.wrappers.memory_access import Access, access_to
 from bfcviz.allocator.wrappers.wrapper import AllocatorWrapper
 from bfcviz.errors import (

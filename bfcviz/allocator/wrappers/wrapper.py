@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from bfcviz._closing import Closing
+from bfcviz._context_manager import Closing
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.protocol import Allocator, bytes_of
 from bfcviz.allocator.interface.stats import Stats

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Final
 
-from bfcviz.dashboard.background.pace import Pace
+from bfcviz.dashboard.background.frame_timing import Pace
 from bfcviz.errors import BfcvizError
 from bfcviz.periodic import Periodic
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import ipywidgets as widgets
 
-from bfcviz.figures.code import IN_MEMORY
 from bfcviz.figures.export import FORMATS, IMAGES, rendered
 from bfcviz.figures.panel import Picture
+from bfcviz.figures.python_code import IN_MEMORY
 from bfcviz.units import format_bytes
 
 _MEDIA_TYPES: Final = {

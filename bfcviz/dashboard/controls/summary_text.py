@@ -1,11 +1,13 @@
-"""The text above the figure: whether the trace is complete, the last event, totals, and a chunk's life."""
+"""The texts of a dashboard: above the figure, how complete the trace is, the event, totals, a life; and its status."""
 
+import time
 from html import escape
 from typing import Final
 
 import ipywidgets as widgets
 
 from bfcviz.events.origin import Origin, Status
+from bfcviz.events.trace import Trace
 from bfcviz.figures.style.text import harmless
 from bfcviz.model import Model
 from bfcviz.model.explain.chunk_life import Life
@@ -113,3 +115,52 @@ def summary(stats: ModelStats) -> str:
 
 def _chunks(count: int) -> str:
     return "1 chunk" if count == 1 else f"{count:,} chunks"
+
+
+PERIOD_S: Final = 1.0
+
+
+class StatusLine:
+    """Counts events and frames between two lines."""
+
+    def __init__(self) -> None:
+        self._at = self._due = 0.0
+        self._steps = self._frames = 0
+
+    def hurry(self) -> None:
+        """Make the next line due now."""
+        self._due = 0.0
+
+    def text(self, trace: Trace, frames: int, error: BaseException | None) -> str | None:
+        """The line, None if the last one is less than a second old; `frames`: drawn so far."""
+        now = time.monotonic()
+        if now < self._due:
+            return None
+        parts = [_state(trace)]
+        if not notice(trace.origin):  # `notice` shows the reasons, below
+            parts += trace.origin.reasons
+        if self._at and trace.following:
+            seconds = now - self._at
+            events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
+            parts[0] += f", {events:,.0f} events/s, {drawn:.1f} frames/s"
+        if error is not None:
+            parts.insert(0, f"failed: {type(error).__name__}: {error}")
+        self._at, self._due = now, now + PERIOD_S
+        self._steps, self._frames = len(trace), frames
+        return "; ".join(parts)
+
+
+def _state(trace: Trace) -> str:
+    name = "live" if trace.following else f"ended ({trace.origin.status})"
+    return f"{name}: {len(trace):,} events{'' if trace.following else _exit_text(trace)}"
+
+
+def _exit_text(trace: Trace) -> str:
+    """How the process that `bfcviz record` recorded ended; empty for other traces."""
+    process = trace.origin.details.get("process")
+    if not isinstance(process, int):
+        return ""
+    truncated = trace.origin.status is Status.TRUNCATED
+    return f"; process {process} " + (
+        "was killed, or ended without closing its recording" if truncated else "ended"
+    )

@@ -4,7 +4,7 @@
 // has plotly's FigureWidget, and a lost message costs one click or one image.
 
 const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom or one scroll
-// The keys that Python handles: see KEYS in bfcviz/dashboard/page/dispatch.py.
+// The keys that Python handles: see KEYS in bfcviz/dashboard/page/messages.py.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
 export default {

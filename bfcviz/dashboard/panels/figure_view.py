@@ -1,4 +1,4 @@
-"""The one figure of a dashboard: all its panels, changed in place.
+"""The one figure of a dashboard: all its panels, changed in place, and fitted to the width of the page.
 
 Each FigureWidget sends plotly's script (5 MB) to the page again, so a dashboard has one figure with all panels. A
 panel is added when it is first shown; after that it is only hidden. A step sends only the differences from the step
@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from html import unescape
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,6 @@ from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.panels.layouts import NARROW_PX, arrange, names_in
 from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, axis_names, compose, lay
-from bfcviz.figures.style.fit_width import fitted
 from bfcviz.figures.style.theme import Theme
 
 _PAGE_CONFIG: Final = CONFIG | {
@@ -171,3 +171,58 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     return bool(type(one) is type(other) and one == other)
+
+
+# Pixels of the widest usual font: the kernel does not know which font the page uses.
+_LETTER: Final = 6.4  # of a legend or caption
+_BOLD: Final = 8.6  # of a title
+_SIGN: Final = 47  # of a legend entry, beside its name
+_CAPTION_SPACE: Final = 12  # between title and caption
+
+_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
+
+_RANK: Final = 1000  # plotly's default
+
+
+def fitted(panel: Panel, pixels: float) -> Panel:
+    """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
+
+    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
+    does not change with every step.
+    """
+    lines = _lines(panel.traces, pixels)
+    if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
+        traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
+        panel = replace(panel, traces=traces)
+    room = int((pixels - _BOLD * _length(panel.title) - _CAPTION_SPACE) / _LETTER)
+    if len(panel.caption) <= room:
+        return panel
+    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
+    return replace(panel, caption=_cut(panel.caption, room), definition=definition)
+
+
+def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
+    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
+    order = sorted(
+        (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
+        for number, trace in enumerate(traces)
+    )
+    found, line, before, filled = [0] * len(traces), 0, 0, 0.0
+    for legend, _, number in order:
+        name = traces[number].get("name", "")
+        wide = _SIGN + _LETTER * _length(name) if name else 0.0
+        if filled and (legend != before or filled + wide > pixels):
+            line, filled = line + 1, 0.0
+        found[number], before, filled = line, legend, filled + wide
+    return found
+
+
+def _length(text: str) -> int:
+    """The visible characters of a text with markup."""
+    return len(unescape(re.sub(r"<[^>]*>", "", text)))
+
+
+def _cut(text: str, room: int) -> str:
+    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
+    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
+    return f"{words}…" if room >= _FEWEST else ""

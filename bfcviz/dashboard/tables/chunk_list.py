@@ -7,7 +7,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.chunk_columns import COLUMNS, chunk_row
+from bfcviz.dashboard.tables.columns import CHUNK_COLUMNS, chunk_row
 from bfcviz.dashboard.tables.list_controls import (
     FilterControls,
     Scroller,
@@ -72,7 +72,7 @@ class ChunkList:
         Raises:
             BfcvizError: there is no such column.
         """
-        names = [column.name for column in COLUMNS]
+        names = [column.name for column in CHUNK_COLUMNS]
         if by not in names:
             raise BfcvizError(f"chunks have no column {by!r} to sort by; choose one of {', '.join(names)}")
         now = self._order()
@@ -138,7 +138,7 @@ class ChunkList:
         top = self.scroller.top
         page = self.listed.page(top, top + ROWS)
         rows = [chunk_row(chunk, self._step, self._labels, here=self._is_selected(chunk)) for chunk in page]
-        self.page.value = page_html("chunks", COLUMNS, rows, self._order(), ROWS)
+        self.page.value = page_html("chunks", CHUNK_COLUMNS, rows, self._order(), ROWS)
         self.scroller.show()
         self.count.value = status_html(self._count())
 
@@ -194,6 +194,6 @@ _STATES: Final = [
 
 _ORDERS: Final = [
     (f"by {column.name}, {'descending' if descending else 'ascending'}", (column.name, descending))
-    for column in COLUMNS
+    for column in CHUNK_COLUMNS
     for descending in (False, True)
 ]

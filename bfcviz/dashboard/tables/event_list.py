@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.event_columns import COLUMNS, EventRows
+from bfcviz.dashboard.tables.columns import EVENT_COLUMNS, EventRows
 from bfcviz.dashboard.tables.list_controls import (
     FilterControls,
     Scroller,
@@ -170,7 +170,7 @@ class EventList:
             )
             for place, event in enumerate(events, start=top)
         ]
-        self.page.value = page_html("events", COLUMNS, rows, length=ROWS)
+        self.page.value = page_html("events", EVENT_COLUMNS, rows, length=ROWS)
         self.scroller.show()
         self.count.value = status_html(self._count(listed=listed))
 

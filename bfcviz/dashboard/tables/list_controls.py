@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard.tables.style import STYLE
+from bfcviz.dashboard.tables.table import STYLE
 from bfcviz.figures.style.text import harmless
 from bfcviz.units import parse_bytes
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings.gpu_options import GPUOptions
+from bfcviz.devices.settings.setting_values import GPUOptions
 from bfcviz.errors import SettingError
 from bfcviz.live.common.headroom import min_system_memory as min_system_memory
 from bfcviz.units import GiB, MiB, format_bytes

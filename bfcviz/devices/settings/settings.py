@@ -12,17 +12,16 @@ from types import MappingProxyType
 from typing import Any
 
 from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, host_cpu
-from bfcviz.devices.settings.gpu_options import (
+from bfcviz.devices.settings.device_plan import Explanation, PlannedDevice, explain, plan_cpus, plan_gpus
+from bfcviz.devices.settings.setting_values import (
     GPUOptions,
     LogicalDeviceConfiguration,
+    State,
     check_flag,
     check_fraction,
     check_logical,
     parse_visible_devices,
 )
-from bfcviz.devices.settings.plan import PlannedDevice, plan_cpus, plan_gpus
-from bfcviz.devices.settings.plan_text import Explanation, explain
-from bfcviz.devices.settings.state import State
 from bfcviz.errors import SettingError, SettingTooLate, UnknownDevice
 
 

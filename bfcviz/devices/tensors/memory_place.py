@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.host import HostSubAllocator
-from bfcviz.devices.pinned_memory import PinnedSubAllocator
+from bfcviz.devices.host_memory import PinnedSubAllocator
 from bfcviz.devices.simulated_memory import SimulatedGpuSubAllocator
 from bfcviz.devices.tensors.arrays import load_cupy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from bfcviz._closing import Closing
+from bfcviz._context_manager import Closing
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Events
@@ -17,7 +18,6 @@ from bfcviz.figures.panel import BELOW, Panel, Picture, Place, compose
 from bfcviz.figures.style.text import exact_bytes
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
-from bfcviz.figures.table import bin_table
 from bfcviz.model import Model
 from bfcviz.model.explain.search import Search, search_of
 from bfcviz.units import format_bytes
@@ -173,3 +173,18 @@ def _next_power(value: float, factor: int, least: int) -> float:
 
 def _short(num_bytes: int) -> str:
     return format_bytes(num_bytes).replace(".0 ", " ")
+
+
+def bin_table(model: Model) -> pa.Table:
+    """One row per bin: its least chunk size, and bytes and number of its chunks, free and in use."""
+    bins = model.bins()
+    return pa.table(
+        {
+            "bin": bins["bin"],
+            "least_size": np.array([MIN_CHUNK << int(number) for number in bins["bin"]], dtype=np.uint64),
+            "free_bytes": bins["free_bytes"],
+            "free_chunks": bins["free_chunks"],
+            "in_use_bytes": bins["in_use_bytes"],
+            "in_use_chunks": bins["in_use_chunks"],
+        }
+    )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events
@@ -21,9 +22,8 @@ from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
-from bfcviz.figures.table import chunk_table
 from bfcviz.model import Model
-from bfcviz.model.state.views import CHUNK
+from bfcviz.model.state.views import CHUNK, bin_numbers
 
 EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""
@@ -219,3 +219,26 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
         values.append(row + 0.5)
         texts.append(f"region {rows.slot[region]}" if offset == 0 else f"+{offset // divisor:,} {unit}")
     return values, texts
+
+
+def chunk_table(model: Model) -> pa.Table:
+    """One row per chunk, by address; sizes in bytes."""
+    chunks = model.chunks()
+    in_use = chunks["in_use"]
+    names = model.trace.labels
+    return pa.table(
+        {
+            "address": chunks["address"],
+            "size": chunks["size"],
+            "requested": chunks["requested"],
+            "waste": np.where(in_use, chunks["size"] - chunks["requested"], 0).astype(np.uint64),
+            "state": pa.array(np.where(in_use, "in use", "free")),
+            "bin": bin_numbers(chunks["size"]).astype(np.int8),
+            "chunk": chunks["handle"],
+            "region": chunks["region"],
+            "label": pa.array([names.name(number) for number in chunks["label"].tolist()], pa.string()),
+            "thread": chunks["thread"],
+            "stream": chunks["stream"],
+            "allocated_at_step": pa.array(chunks["born"] + np.uint64(1), mask=~in_use),
+        }
+    )

@@ -11,8 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import StepAxis
-from bfcviz.model.timelines.notable_events import NotableEvents
-from bfcviz.model.timelines.rolling import RollingTimeline
+from bfcviz.model.timelines.rolling import NotableEvents, RollingTimeline
 
 _FEW: Final = 2_000_000
 """A window of at most so many events is read again for its marks and OOMs."""

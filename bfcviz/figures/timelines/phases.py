@@ -1,7 +1,4 @@
-"""Phases on a timeline: bars along its top, inner phases below outer ones.
-
-A phase is a pair of marks with the same value; the details of their labels name the phase that begins or ends.
-"""
+"""Phases on a timeline: bars along its top, inner phases below outer ones."""
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -12,9 +9,7 @@ from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.timelines.event_markers import positions_of
 from bfcviz.figures.timelines.history import History, ThinnedEvents
-
-BEGINS: Final = "begins"
-ENDS: Final = "ends"
+from bfcviz.model.browse.phases import Phase, PhaseEnd, phase_ends, phases_among
 
 _LANES: Final = 4
 """Lanes of bars; phases that find no free lane are counted, not drawn."""
@@ -23,7 +18,7 @@ _LANE: Final = 0.055  # of the plot's height
 _ROOM: Final = 0.012  # of the plot's width: about one letter of a name
 
 
-class Phase(NamedTuple):
+class PhaseBar(NamedTuple):
     """A phase, clipped to the window.
 
     Attributes:
@@ -76,45 +71,30 @@ def _spread(points: Iterable[Iterable[float]]) -> np.ndarray[Any, np.dtype[np.fl
     return np.array([value for three in points for value in (*three, np.nan)], np.float64)
 
 
-def _ends(history: History) -> list[tuple[str, str] | None]:
-    """For each mark: begins or ends, and the phase; None if it is a plain mark."""
-    known: dict[int, tuple[str, str] | None] = {0: None}
-    found = []
-    for label in history.marks.events["label"].tolist():
-        if label not in known:
-            details = history.trace.labels[label].details
-            known[label] = next(((side, details[side]) for side in (BEGINS, ENDS) if side in details), None)
-        found.append(known[label])
-    return found
+def _ends(history: History) -> list[PhaseEnd | None]:
+    return phase_ends(history.marks.events, history.trace.labels)
 
 
-def _found(history: History) -> list[Phase]:
+def _found(history: History) -> list[PhaseBar]:
     """All phases in the window, by their beginning, clipped to the window."""
     left, right = history.step_axis.range(history.steps)
-    events, across = history.marks.events, positions_of(history, history.marks.events)
-    begun: dict[tuple[str, int], tuple[float, int]] = {}
+    events = history.marks.events
+    x = dict(zip(events["seq"].tolist(), positions_of(history, events).tolist(), strict=True))
     found = []
-    for event, x, end in zip(events, across.tolist(), _ends(history), strict=True):
-        if end is None:
-            continue
-        side, name = end
-        key = name, int(event["size"])
-        if side == BEGINS:
-            begun[key] = x, int(event["seq"]) + 1
-            continue
-        x_begun, step = begun.pop(key, (left, None))
-        found.append(_phase(name, x_begun, x, (step, int(event["seq"]) + 1)))
-    found += [_phase(name, x, right, (step, None)) for (name, _), (x, step) in begun.items()]
-    cut = (phase._replace(left=max(phase.left, left), right=min(phase.right, right)) for phase in found)
-    return sorted((phase for phase in cut if phase.left <= phase.right), key=lambda p: (p.left, -p.right))
+    for phase in phases_among(events, history.trace.labels):
+        begins = left if phase.begins is None else max(x[phase.begins], left)
+        ends = right if phase.ends is None else min(x[phase.ends], right)
+        if begins <= ends:
+            found.append(PhaseBar(phase.name, begins, ends, _text(phase)))
+    return sorted(found, key=lambda bar: (bar.left, -bar.right))
 
 
-def _phase(name: str, left: float, right: float, steps: tuple[int | None, int | None]) -> Phase:
-    first, last = ("…" if step is None else f"{step:,}" for step in steps)
-    return Phase(name, left, right, f"<b>{harmless(name)}</b><br>phase from step {first} to step {last}")
+def _text(phase: Phase) -> str:
+    first, last = ("…" if seq is None else f"{seq + 1:,}" for seq in (phase.begins, phase.ends))
+    return f"<b>{harmless(phase.name)}</b><br>phase from step {first} to step {last}"
 
 
-def _in_lanes(found: list[Phase]) -> tuple[list[tuple[Phase, int]], int]:
+def _in_lanes(found: list[PhaseBar]) -> tuple[list[tuple[PhaseBar, int]], int]:
     """Each phase in the highest lane that is free where it begins; and the number of phases without a lane."""
     free = [-np.inf] * _LANES
     placed, missed = [], 0

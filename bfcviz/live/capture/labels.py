@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
-from bfcviz.live.common.compiled import IS_COMPILED
+from bfcviz.live.common.require_compiled import IS_COMPILED
 from bfcviz.live.numpy import handler
 
 

@@ -17,7 +17,7 @@ from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture import labels as names
 from bfcviz.live.capture.stack_walker import Walker
-from bfcviz.live.common.compiled import require_compiled
+from bfcviz.live.common.require_compiled import require_compiled
 
 Chosen = Literal["nothing", "label", "stack"]
 

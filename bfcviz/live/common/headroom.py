@@ -8,7 +8,7 @@ gpu_device.cc.
 
 from typing import Final, NamedTuple, Self
 
-from bfcviz.allocator.sub_allocators.cuda.choice import Memory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory
 from bfcviz.errors import InvalidRequest, LiveError
 from bfcviz.units import GiB, MiB, format_bytes, parse_bytes
 

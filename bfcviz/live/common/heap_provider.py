@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from bfcviz.errors import LiveError, OutOfMemory
-from bfcviz.frameworks.table import WayName
+from bfcviz.frameworks.supported_frameworks import WayName
 from bfcviz.live.capture import marks
 from bfcviz.units import format_bytes
 

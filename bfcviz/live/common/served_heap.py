@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import AllocatorError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog

@@ -10,7 +10,12 @@ from typing import Any, Final
 
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget, CudaSubAllocator, Memory, cuda_sub_allocator
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
+    Budget,
+    CudaSubAllocator,
+    Memory,
+    cuda_sub_allocator,
+)
 from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks

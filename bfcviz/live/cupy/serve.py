@@ -15,16 +15,16 @@ from weakref import WeakSet
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget, Memory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
-from bfcviz.live.common.compiled import require_compiled
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.hook import CupyHook

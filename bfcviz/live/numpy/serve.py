@@ -17,8 +17,8 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
 from bfcviz.live.common import system_memory
-from bfcviz.live.common.compiled import require_compiled
 from bfcviz.live.common.heap_provider import HeapProvider
+from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS, ServedHeap
 from bfcviz.live.common.thread_start import ThreadStartHook
 from bfcviz.live.numpy import numpy_api

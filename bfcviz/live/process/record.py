@@ -16,7 +16,7 @@ from typing import Any, Final
 from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import remove_files
-from bfcviz.frameworks.wish import Wish, resolve, way_of
+from bfcviz.frameworks.watch_request import WatchRequest, resolve, way_of
 from bfcviz.live import providers
 from bfcviz.live.capture import marks
 from bfcviz.live.common.heap_provider import HeapProvider
@@ -81,14 +81,16 @@ def begin(order: Order, framework: str) -> bool:
         LiveError: the framework, way or option is unknown.
         BfcvizError: the framework cannot be served or observed.
     """
-    wish = resolve(framework, order["way"], order["options"])
-    way = way_of(wish)
-    if way.option("capture") is not None and "capture" not in wish.options:
-        wish = wish._replace(options={**wish.options, "capture": "label"})
+    request = resolve(framework, order["way"], order["options"])
+    way = way_of(request)
+    if way.option("capture") is not None and "capture" not in request.options:
+        request = request._replace(options={**request.options, "capture": "label"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:
-            recorded = _recorded(order, providers.complete(wish)) if way.has_heaps else _files(order, wish)
+            recorded = (
+                _recorded(order, providers.complete(request)) if way.has_heaps else _files(order, request)
+            )
         except (FolderTaken, FileExistsError):
             return False
     recordings.append(recorded)
@@ -100,13 +102,13 @@ recordings: Final[list[ProcessRecording]] = []
 """What `begin` began in this process, at most one; keeps the framework's memory until the process ends."""
 
 
-def _recorded(order: Order, wish: Wish) -> ProcessRecording:
+def _recorded(order: Order, request: WatchRequest) -> ProcessRecording:
     """Begin a recording and its source; on failure remove both."""
     command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
-    details = {**providers.details_of(wish), "command": command, "process": os.getpid()}
-    recording = Recording(order["folder"], [providers.pool_of(wish)], details=details)
+    details = {**providers.details_of(request), "command": command, "process": os.getpid()}
+    recording = Recording(order["folder"], [providers.pool_of(request)], details=details)
     try:
-        return ProcessRecording(order, providers.source_of(wish, recording), recording)
+        return ProcessRecording(order, providers.source_of(request, recording), recording)
     except BaseException:
         with suppress(FileError):
             recording.close()
@@ -114,14 +116,14 @@ def _recorded(order: Order, wish: Wish) -> ProcessRecording:
         raise
 
 
-def _files(order: Order, wish: Wish) -> ProcessRecording:
+def _files(order: Order, request: WatchRequest) -> ProcessRecording:
     """Begin a source that writes its own files to the folder, for one process."""
     folder = Path(order["folder"])
     claim = folder / CLAIM
     with claim.open("x", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     try:
-        return ProcessRecording(order, providers.source_of(wish, folder=folder), None)
+        return ProcessRecording(order, providers.source_of(request, folder=folder), None)
     except BaseException:
         claim.unlink()
         raise

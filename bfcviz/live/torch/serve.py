@@ -19,23 +19,22 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, cast
 
 from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.allocator.sub_allocators.cuda.choice import Memory
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Capture
-from bfcviz.live.common.compiled import require_compiled
 from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
+from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap
-from bfcviz.live.torch.pool import TorchPool
-from bfcviz.live.torch.sharing import refuse_to_share
+from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap, TorchPool
 from bfcviz.live.torch.stream_table import StreamTable
+from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
 
 Mechanism = Literal["pool", "replace"]

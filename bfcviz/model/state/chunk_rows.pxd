@@ -2,7 +2,26 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from bfcviz.model.state cimport array_access
-from bfcviz.model.state.max_tree cimport MaxTree
+
+@cython.final
+cdef class MaxTree:
+    cdef uint64_t _places
+    cdef uint64_t _first
+    cdef object _store
+    cdef uint64_t* _nodes
+    cdef uint64_t _limit
+    cdef uint64_t below
+
+    cdef uint64_t largest(self) noexcept
+    @cython.locals(place=uint64_t, number=uint64_t)
+    cdef void watch(self, uint64_t limit) noexcept
+    cdef void reserve(self, uint64_t places) except *
+    @cython.locals(node=uint64_t, old=uint64_t)
+    cdef void set(self, uint64_t place, uint64_t number) noexcept
+    @cython.locals(first=uint64_t, best=uint64_t, i=uint64_t)
+    cdef uint64_t _largest_below(self, uint64_t node) noexcept
+    @cython.locals(before=uint64_t, first=uint64_t, nodes=uint64_t, place=uint64_t)
+    cdef void _grow(self) except *
 
 @cython.final
 cdef class ChunkRows:

@@ -5,7 +5,7 @@ from bfcviz.model.state cimport array_access
 from bfcviz.model.state.chunk_rows cimport ChunkRows
 from bfcviz.model.timelines.extremes cimport Extremes
 from bfcviz.model.state.region_rows cimport RegionRows
-from bfcviz.model.state.max_tree cimport MaxTree
+from bfcviz.model.state.chunk_rows cimport MaxTree
 
 @cython.final
 cdef class PoolState:

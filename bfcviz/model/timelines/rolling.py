@@ -1,4 +1,4 @@
-"""The timeline of a trace that grows: every event is read once, memory is bounded."""
+"""The timeline of a trace that grows: every event is read once, memory is bounded; and its notable events."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,12 +7,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import joined, taken
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.state.model import Model
-from bfcviz.model.timelines.downsample import downsample, merge_rows
-from bfcviz.model.timelines.notable_events import NotableEvents
+from bfcviz.model.timelines.extremes import downsample, merge_rows
 from bfcviz.model.timelines.timeline import TIMELINE, equal_parts, measured
+
+MOST: Final = 1000
+"""The most events that are kept."""
+
+
+class NotableEvents:
+    """The events of one kind and pool among all added; thinned evenly where there are too many.
+
+    Attributes:
+        kind, pool: which events these are.
+        total: number of such events.
+        every: one of `every` events is kept.
+    """
+
+    def __init__(self, kind: Kind, pool: int, most: int = MOST) -> None:
+        self.kind, self.pool = kind, pool
+        self.total = 0
+        self.every = 1
+        self._most = most
+        self._kept = np.zeros(0, EVENT)
+
+    @property
+    def events(self) -> Events:
+        """The kept events in order: all, or every second, every fourth, ... one."""
+        return self._kept
+
+    def take(self, block: Events) -> None:
+        """Add the next events of the trace."""
+        found = taken(block, (block["kind"] == self.kind) & (block["pool"] == self.pool))
+        if not len(found):
+            return
+        self._kept = joined([self._kept, found[-self.total % self.every :: self.every]])
+        self.total += len(found)
+        while len(self._kept) > self._most:
+            self._kept = self._kept[::2]
+            self.every *= 2
+
 
 POINTS: Final = 2400
 

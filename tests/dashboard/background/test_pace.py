@@ -1,7 +1,7 @@
 import pytest
 
-from bfcviz.dashboard.background import pace as module
-from bfcviz.dashboard.background.pace import Pace
+from bfcviz.dashboard.background import frame_timing as module
+from bfcviz.dashboard.background.frame_timing import Pace
 
 
 class Clock:

@@ -7,7 +7,7 @@ from heaps import new_heap
 
 from bfcviz.dashboard.background.ring_reader import LEAST_S, MOST_S, RingReader, read_once
 from bfcviz.events.log import EventLog
-from bfcviz.model.sources import trace_of
+from bfcviz.model.trace_from_source import trace_of
 
 PATIENCE_S = 60
 

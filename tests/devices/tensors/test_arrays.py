@@ -7,8 +7,8 @@ import pytest
 from fake_cuda import FakeCuda
 from heaps import MIB, new_heap
 
-from bfcviz.allocator.sub_allocators.cuda.choice import KINDS, cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import KINDS, cuda_sub_allocator
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import AllocatorError, InvalidRequest, MissingExtra
 from bfcviz.examples.training import MLP, Training

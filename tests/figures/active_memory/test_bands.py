@@ -3,16 +3,19 @@
 import numpy as np
 import pytest
 from figures.active_memory.outlines import area, polygons, three_steps
-from figures.synthetic import MiB, PlainHeap
+from figures.synthetic import MiB, PlainHeap, busy_trace
+from heap_strategies import operations, run
+from hypothesis import given
 
 from bfcviz.figures.active_memory import figure as module
+from bfcviz.figures.active_memory.bands import stack
 from bfcviz.figures.active_memory.figure import (
     active_memory_panel,
     active_memory_window,
 )
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model import timeline
-from bfcviz.model.lifetimes.lifetimes import find
+from bfcviz.model.lifetimes.lifetimes import LIFETIME, find
 
 
 def test_a_band_comes_down_when_one_below_it_ends():
@@ -58,3 +61,28 @@ def test_wide_bands_carry_their_names_and_points_tell_the_rest():
     (points,) = [trace for trace in panel.traces if trace.get("mode") == "none"]
     assert any("size 3.0 MiB (3,145,728 B)" in text for text in points["hovertext"])
     assert "<b>b</b>" not in str(names) + str(points["hovertext"]).replace("<b>&lt;b&gt;", "")
+
+
+@given(operations())
+def test_every_lifetime_lies_on_those_that_began_before_it(steps):
+    lives = find(run(steps).trace(), 0).lifetimes
+    found = stack(lives)
+    for number, life in enumerate(lives):
+        for at in range(found.first[number], found.last[number]):
+            moment = found.moments[at]
+            alive = (lives["born"] <= moment) & (moment < lives["died"])
+            assert found.below[number, at] == lives["size"][:number][alive[:number]].sum()
+        assert found.moments[found.first[number]] == life["born"]
+        assert found.moments[found.last[number]] == life["died"]
+
+
+def test_turns_are_where_the_height_changes():
+    lives = find(busy_trace()).lifetimes
+    found = stack(lives)
+    for number in range(len(lives)):
+        heights = found.below[number, found.turns(number)]
+        assert (np.diff(heights) < 0).all()
+
+
+def test_no_lifetimes_make_no_stack():
+    assert stack(np.zeros(0, LIFETIME)).below.shape == (0, 0)

@@ -10,8 +10,8 @@ from live.cupy_stand_in import cupy as real
 from live.cupy_stand_in import needs_cupy
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import Budget
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import LiveError
 from bfcviz.live.cupy import cupy_api
 from bfcviz.live.cupy.cupy_api import Cuda, handle_of

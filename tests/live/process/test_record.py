@@ -7,7 +7,7 @@ from processes import needs_compiled, run_code
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.frameworks.table import FRAMEWORKS
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
 
 BEGIN = """
 import os, sys, types, json

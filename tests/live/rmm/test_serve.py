@@ -2,11 +2,13 @@
 
 import contextlib
 import gc
+import threading
 import weakref
 
 import pytest
-from fake_rmm import CallbackMemoryResource
-from heaps import KIB, assert_model_agrees
+from fake_cuda import GLOBAL, RELAXED
+from fake_rmm import CallbackMemoryResource, Status
+from heaps import KIB, assert_model_agrees, assert_survives_growth
 from processes import needs_compiled
 
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
@@ -115,3 +117,123 @@ def test_what_cannot_be_is_refused(rmm):
     with pytest.raises(LiveError, match=r"and device 0 has 1\.0 GiB"):
         serve_rmm("2GiB")
     serve_rmm("2GiB", memory="managed")
+
+
+def test_a_stream_has_a_heap_of_its_own(rmm):
+    with serve_rmm() as served:
+        buffers = {stream: rmm.buffer(1000, stream) for stream in (0, 7, 9)}
+        assert [heap.name for heap in served.heaps] == ["rmm:0", "rmm:0 stream 1", "rmm:0 stream 2"]
+        rmm.drop(buffers[7], 7)
+        assert rmm.buffer(1000, 9)[1] != buffers[7][1]
+        assert rmm.buffer(1000, 7)[1] == buffers[7][1]
+        assert not rmm.events
+
+
+def test_freed_on_another_stream_memory_waits_for_that_one(rmm):
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.events == [[9, False]]
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+        rmm.events[0][1] = True
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+
+
+def test_where_a_stream_is_gone_the_device_is_waited_for(rmm):
+    rmm.gone.add(9)
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.waited == [0]
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+
+
+def test_per_thread_streams_are_told_apart(rmm):
+    with serve_rmm() as served:
+        addresses = [rmm.buffer(1000, 2)[1]]
+        thread = threading.Thread(target=lambda: addresses.append(rmm.buffer(1000, 2)))
+        thread.start()
+        thread.join()
+        assert len(served.heaps) == 3  # and the default one's
+        rmm.drop(addresses[1], 2)  # the other thread's memory, under this one's stream
+        assert rmm.events == [[2, False]]
+
+
+def test_the_heaps_of_threads_that_ended_are_used_again(rmm):
+    def work():
+        rmm.drop(rmm.buffer(1000, 2), 2)
+
+    with serve_rmm() as served:
+        for _ in range(20):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert len(served.heaps) == 2
+        assert sum(heap.stats().pool_bytes for heap in served.heaps) <= 2 << 20
+        assert rmm.waited == [0] * 19  # for what the thread's stream was told
+
+
+def test_freed_on_a_stream_that_is_captured_memory_waits_for_the_capture(rmm, monkeypatch):
+    captured = {9}
+    monkeypatch.setattr(rmm.driver, "is_capturing", lambda stream: stream in captured)
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        assert rmm.events == []  # it would be the graph's
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+        captured.clear()
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaSuccess,)
+        assert rmm.buffer(1000, 7)[1] == buffer[1]
+        assert [event[0] for event in rmm.events] == [9]
+        assert rmm.waited == []
+
+
+def test_an_event_is_asked_in_relaxed_mode(rmm):
+    modes = []
+    rmm.runtime.cudaEventQuery = lambda event: (modes.append(rmm.library.mode), (Status.cudaSuccess,))[1]
+    with serve_rmm():
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        rmm.buffer(1000, 7)
+    assert modes == [RELAXED]
+    assert rmm.library.mode == GLOBAL
+
+
+def test_heaps_may_come_while_they_are_looked_at(rmm):
+    with serve_rmm() as served:
+        assert_survives_growth(
+            served.devices[0].heaps, served.heaps[0], lambda: served.heaps, range(1, 20_000)
+        )
+
+
+def test_before_it_fails_it_waits_and_takes_what_others_leave(rmm):
+    with serve_rmm("1MiB") as served:
+        rmm.drop(rmm.buffer(600 * KIB, 7), 7)  # free, but a region of stream 7's heap
+        held = rmm.buffer(900 * KIB, 9)
+        rmm.drop(held, 7)
+        rmm.buffer(900 * KIB, 9)  # waits for stream 7
+        assert served.out_of_memory is None
+        assert rmm.events[0][1]
+
+
+def test_an_event_that_cannot_be_asked_has_not_passed(rmm):
+    with serve_rmm():
+        buffer = rmm.buffer(1000, 7)
+        rmm.drop(buffer, 9)
+        rmm.runtime.cudaEventQuery = lambda event: (Status.cudaErrorInvalidResourceHandle,)
+        assert rmm.buffer(1000, 7)[1] != buffer[1]
+
+
+def test_what_no_heap_knows_is_not_raised_but_counted(rmm):
+    with serve_rmm() as served:
+        rmm.resources[0].deallocate(12345, 10)
+        rmm.resources[0].deallocate(0, 0)
+        assert served.devices[0].lost_frees == 1
+
+
+def test_memory_whose_reader_cannot_be_waited_for_stays_in_use(rmm):
+    rmm.gone.add(9)
+    rmm.runtime.cudaDeviceSynchronize = lambda: (Status.cudaErrorInvalidResourceHandle,)
+    with serve_rmm() as served:
+        rmm.drop(rmm.buffer(1000, 7), 9)
+        assert [heap.stats().chunks_in_use for heap in served.heaps] == [0, 1]
+        assert served.devices[0].lost_frees == 1

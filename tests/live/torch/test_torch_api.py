@@ -120,3 +120,22 @@ def test_the_drivers_allocator_can_be_replaced(torch):
     with serve_torch("8MiB", mechanism="replace") as served:
         torch.empty(1000)
     assert served.memory_allocated() == 1024
+
+
+pytestmark = needs_compiled
+
+
+def test_served_memory_is_not_shared_with_other_processes(torch):
+    others = torch.UntypedStorage(0x1000)
+    with serve_torch():
+        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # inside of a segment
+        assert others._share_cuda_() == ("handle", 0x1000)
+        with pytest.raises(LiveError, match="shared with another process"):
+            served._share_cuda_()
+    with pytest.raises(LiveError, match="shared with another process"), serve_torch():
+        served._share_cuda_()  # it outlived the first
+    assert others._share_cuda_() == ("handle", 0x1000)
+    del torch.UntypedStorage
+    with serve_torch() as again:
+        torch.empty(1)
+    assert again.heaps[0].stats().chunks_in_use == 1

@@ -7,7 +7,7 @@ from heaps import MIB, new_heap
 from model.timelines.test_notable_events import marks
 
 from bfcviz.errors import TraceError
-from bfcviz.events.live_window import follow
+from bfcviz.events.sliding_window import follow
 from bfcviz.events.trace import Origin, Pool, Trace
 from bfcviz.model import keyframes, timeline
 from bfcviz.model.timelines.rolling import RollingTimeline

@@ -6,8 +6,8 @@ from fake_cuda import FakeCuda
 from heaps import MIB
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import cuda_sub_allocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import cuda_sub_allocator
 from bfcviz.errors import DeviceError
 
 

@@ -8,8 +8,8 @@ from fake_cuda import GRANULE, FakeCuda
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
-from bfcviz.allocator.sub_allocators.cuda.choice import Sharing
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Sharing
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
 

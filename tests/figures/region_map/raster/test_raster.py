@@ -5,7 +5,7 @@ import pytest
 from figures.style.test_png import decode
 
 from bfcviz.figures.region_map.raster import raster
-from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
+from bfcviz.figures.region_map.raster.cells import CellBytes
 from bfcviz.figures.region_map.raster.raster import LINES, RasterGrid, cell_bytes, lone
 from bfcviz.figures.region_map.rows import lay_out
 from bfcviz.figures.style.theme import LIGHT, rgb

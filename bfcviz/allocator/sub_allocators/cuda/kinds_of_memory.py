@@ -1,0 +1,118 @@
+"""Create a sub-allocator of GPU memory by the kind of memory.
+
+============  =======================  ===========================================================================
+memory        allocated by             properties
+============  =======================  ===========================================================================
+`device`      cuMemAlloc               returning a region waits for the whole device
+`managed`     cuMemAllocManaged        may exceed the device: pages move between it and the host
+`async`       cuMemAllocAsync          in the order of one stream, nothing waits; the driver keeps a pool of its own
+`virtual`     cuMemCreate, cuMemMap    regions grow in place, so that free memory at their ends is joined
+============  =======================  ===========================================================================
+"""
+
+import ctypes
+from typing import Final, Literal
+
+from bfcviz.allocator.sub_allocators.cuda.base import Budget as Budget
+from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator as CudaSubAllocator
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver, address
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import Sharing as Sharing
+from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
+from bfcviz.errors import DeviceError, InvalidRequest
+from bfcviz.units import format_bytes
+
+_ATTACH_GLOBAL: Final = 1
+_PER_THREAD: Final = 2  # cudaStreamPerThread: another stream in each thread
+
+
+class DeviceSubAllocator(CudaSubAllocator):
+    """Memory of the device."""
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAlloc."""
+        return self.ask_driver("cuMemAlloc_v2", ctypes.c_size_t(num_bytes))
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """See cuMemFree: it waits for all work on the device."""
+        self.driver.call("cuMemFree_v2", address(where))
+
+
+class ManagedSubAllocator(DeviceSubAllocator):
+    """Memory that device and host share; it may exceed the memory of the device."""
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAllocManaged."""
+        return self.ask_driver("cuMemAllocManaged", ctypes.c_size_t(num_bytes), _ATTACH_GLOBAL)
+
+
+class AsyncSubAllocator(CudaSubAllocator):
+    """Memory of the driver's pool, in the order of one stream: only work on it, or after it, may use the memory.
+
+    It grants nothing while the stream is captured: the memory would belong to the graph.
+    """
+
+    breaks_captures = True
+
+    def take(self, num_bytes: int) -> int:
+        """See cuMemAllocAsync.
+
+        Raises:
+            DeviceError: the stream is being captured.
+        """
+        if self.driver.is_capturing(self.stream):
+            raise DeviceError(
+                f"{format_bytes(num_bytes)} of memory='async' were requested while stream {self.stream:#x} captures a "
+                "graph: CUDA would allocate memory that belongs to the graph and exists only while it runs. Allocate "
+                "it before the capture (run the code once), or use memory='device' or 'virtual'",
+                CAPTURE_UNSUPPORTED,
+            )
+        return self.ask_driver("cuMemAllocAsync", ctypes.c_size_t(num_bytes), ctypes.c_void_p(self.stream))
+
+    def give_up(self, where: int, num_bytes: int) -> None:  # noqa: ARG002  the driver knows the size
+        """See cuMemFreeAsync. For a per-thread default stream it waits for the device: other threads lack its order."""
+        if self.stream == _PER_THREAD:
+            self.driver.call("cuCtxSynchronize")
+        self.driver.call("cuMemFreeAsync", address(where), ctypes.c_void_p(self.stream))
+
+
+Memory = Literal["device", "managed", "async", "virtual"]
+KINDS: Final = ("device", "managed", "async", "virtual")
+
+
+def cuda_sub_allocator(
+    memory: Memory,
+    device: int = 0,
+    stream: int = 0,
+    *,
+    budget: Budget | None = None,
+    driver: Driver | None = None,
+    sharing: Sharing | None = None,
+) -> CudaSubAllocator:
+    """A sub-allocator of a GPU, by the kind of memory.
+
+    Args:
+        memory: see the table above.
+        device: number of the device.
+        stream: handle of the stream that uses the memory: `async` memory is allocated in its order, and no region is
+            returned while it captures a graph.
+        budget: limit shared with other sub-allocators.
+        driver: by default the machine's.
+        sharing: for `virtual` memory: other devices, processes and network cards that may use it.
+
+    Raises:
+        InvalidRequest: the kind of memory is unknown, or cannot be shared this way.
+        DeviceError: there is no driver or no such device.
+    """
+    if memory not in KINDS:
+        raise InvalidRequest(f"memory {memory!r} is unknown; give one of {', '.join(map(repr, KINDS))}")
+    if memory == "virtual":
+        return VirtualSubAllocator(device, sharing=sharing, stream=stream, budget=budget, driver=driver)
+    if sharing is not None:
+        raise InvalidRequest(
+            f"memory {memory!r} cannot be shared; `sharing` is an option of memory='virtual'"
+        )
+    kinds: dict[str, type[CudaSubAllocator]] = {
+        "device": DeviceSubAllocator, "managed": ManagedSubAllocator, "async": AsyncSubAllocator,
+    }  # fmt: skip
+    return kinds[memory](device, stream=stream, budget=budget, driver=driver)

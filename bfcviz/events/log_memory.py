@@ -1,0 +1,108 @@
+"""The memory that a log writes to, a window of records, in plain Python; log_memory.h is the same in C.
+
+Used when bfcviz runs uncompiled. Internal to `events`.
+"""
+# ruff: noqa: D103  the comments are in log_memory.h
+
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+from bfcviz.events.event_record import RECORD, Event
+
+Window = Any
+"""Consecutive event records: a ctypes array or a `FileWindow` here, a C pointer when compiled."""
+
+
+def new_window(num_bytes: int) -> Window:
+    return (Event * (num_bytes // RECORD))()
+
+
+def buffer_of(window: Window, num_bytes: int) -> Any:  # noqa: ARG001  C needs the size
+    return window
+
+
+def no_window() -> Window:
+    return None
+
+
+def is_no_window(window: Window) -> bool:
+    return window is None
+
+
+class FileWindow:
+    """Records of a file, written by system calls: access to a mapping of a truncated file would end the process."""
+
+    def __init__(self, fd: int, offset: int, num_bytes: int) -> None:
+        self.fd = fd
+        self.offset = offset
+        self.records: Any = (Event * (num_bytes // RECORD))()
+        self.cut = False
+
+    def write(self, index: int) -> None:
+        """Write a record, unless the file became shorter: the write would leave a hole."""
+        place = self.offset + index * RECORD
+        try:
+            if os.fstat(self.fd).st_size < place + RECORD:
+                self.cut = True
+            else:
+                os.pwrite(self.fd, self.records[index], place)
+        except OSError:
+            self.cut = True
+
+
+def record_at(window: Window, index: int) -> Any:
+    if not isinstance(window, FileWindow):
+        return window[index]
+    record = window.records[index]
+    record.place = (window, index)
+    return record
+
+
+def prefetch(window: Window, index: int) -> None:
+    """No effect in Python."""
+
+
+def publish_kind(record: Any, kind: int) -> None:
+    record.kind = kind
+    if record.place is not None:
+        window, index = record.place
+        window.write(index)
+
+
+_errors = threading.local()
+
+
+def map_window(fd: int, offset: int, num_bytes: int) -> Window:
+    try:
+        os.posix_fallocate(fd, offset, num_bytes)
+    except OSError as error:
+        _errors.last = error.errno
+        return None
+    return FileWindow(fd, offset, num_bytes)
+
+
+def unmap_window(window: Window, num_bytes: int) -> None:
+    """Python frees it with its last reference."""
+
+
+def is_cut(window: Window) -> bool:
+    return isinstance(window, FileWindow) and window.cut
+
+
+def file_size(fd: int) -> int:
+    return os.fstat(fd).st_size
+
+
+def cut_file(fd: int, num_bytes: int) -> None:
+    with suppress(OSError):
+        os.ftruncate(fd, min(file_size(fd), num_bytes) // RECORD * RECORD)
+
+
+def close_file(fd: int) -> None:
+    os.close(fd)
+
+
+def last_error() -> int:
+    return getattr(_errors, "last", 0)

@@ -1,0 +1,186 @@
+"""Open any source as a Trace: a heap, its log, a recording, a trace, or a path.
+
+The window on a live heap whose log lost events starts with the state of the heap, and the events still kept.
+"""
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import BfcvizError, Lapped
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.log_reader import Reader
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Events
+from bfcviz.events.sliding_window import KEEP, Beginning, follow
+from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_files import ORIGIN_FILE
+from bfcviz.events.trace import Trace
+from bfcviz.model.seeking.keyframes import encode, keyframes
+from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
+from bfcviz.model.state import array_access
+from bfcviz.model.state.pool_state import PoolState
+from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
+
+
+class LiveHeapState(Protocol):
+    """A whole heap between two events, as `BFCAllocator.moment` returns it; arrays have named fields."""
+
+    @property
+    def step(self) -> int:
+        """Events written so far."""
+
+    @property
+    def chunks(self) -> NDArray[np.void]:
+        """Fields: address, size, requested_size, in_use, handle, label, thread, stream, region, born."""
+
+    @property
+    def regions(self) -> NDArray[np.void]:
+        """By ascending address; fields: address, size, slot."""
+
+    @property
+    def num_allocs(self) -> int:
+        """Successful requests since the heap was created."""
+
+    @property
+    def peak_bytes_in_use(self) -> int:
+        """The highest bytes_in_use ever."""
+
+    @property
+    def largest_alloc_size(self) -> int:
+        """The largest chunk ever allocated."""
+
+    @property
+    def peak_pool_bytes(self) -> int:
+        """The highest pool_bytes ever."""
+
+
+def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
+    """The state at an old event that `log` still has, and the events since; the state is undone from `moment`.
+
+    OOMs count from that event. Peaks count from there, too, where the highest one lies in these events: the peak before
+    them is then unknown. Beside a very fast writer there may be no events: the state is then `moment` itself.
+    """
+    events = _events_before(log, moment.step)
+    table = PoolState()
+    table.restore(_snapshot(moment))
+    events["pool"] = 0
+    table.undo(events)
+    table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
+    first = snapshot_of(table)
+    table.apply(events)
+    seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    ever = (moment.peak_bytes_in_use, moment.peak_pool_bytes, moment.largest_alloc_size)
+    table.restore(first)
+    own = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
+    table.recall_peaks(*(e if e > s else o for e, s, o in zip(ever, seen, own, strict=True)))
+    return Beginning(first.step, encode([snapshot_of(table)]), events)
+
+
+def _events_before(log: EventLog, step: int) -> Events:
+    """The events before `step` that the log still has, without the oldest: the next events would overwrite those."""
+    reader = Reader(log)
+    margin = log.capacity // 16
+    while (start := min(log.oldest + margin, step)) < step:
+        reader.position = start
+        try:
+            return reader.read(step - start)
+        except Lapped:
+            margin *= 4
+    return log.copy(step, step)
+
+
+def _largest(table: PoolState) -> int:
+    rows = table.chunk_rows()
+    return int(rows["size"][rows["state"] == array_access.CHUNK_IN_USE].max(initial=0))
+
+
+def _snapshot(moment: LiveHeapState) -> Snapshot:
+    chunks, regions = moment.chunks, moment.regions
+    rows = np.zeros(len(chunks), CHUNK_ROW)
+    for name in ("address", "size", "handle", "region"):
+        rows[name] = chunks[name]
+    used = chunks["in_use"]
+    rows["state"] = np.where(used, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
+    for name, source in (("requested", "requested_size"), *((n, n) for n in ("label", "thread", "stream"))):
+        rows[name][used] = chunks[source][used]
+    rows["born"][used] = _whole_steps(chunks["born"][used].astype(np.uint64), moment.step)
+    region_rows = np.zeros(len(regions), REGION_ROW)
+    region_rows["address"], region_rows["size"] = regions["address"], regions["size"]
+    region_rows["state"] = array_access.REGION_LIVE
+    slots = regions["slot"].astype(np.uint64)
+    return Snapshot(moment.step, rows, region_rows, slots, num_allocs=moment.num_allocs)
+
+
+def _whole_steps(low: NDArray[np.uint64], step: int) -> NDArray[np.uint64]:
+    """The last steps before `step` that have these low 32 bits."""
+    last = np.uint64(step - 1)
+    age: NDArray[np.uint64] = (last - low) & np.uint64(0xFFFF_FFFF)
+    return last - age
+
+
+# A heap is recognised by its attributes: model must not import the allocator.
+_HEAP: Final = ("log", "labels", "name", "limit", "options", "moment")
+
+
+def trace_of(source: Any, keep: int = KEEP) -> Trace:
+    """The trace of a source; it grows with a source that still grows.
+
+    Args:
+        source: a BFCAllocator, EventLog, Recording, Trace, or the path of a recording or trace.
+        keep: the most events to keep of a heap whose log is a ring in memory.
+
+    Raises:
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    if isinstance(source, Trace):
+        return source
+    if isinstance(source, Recording):
+        return source.trace()
+    if isinstance(source, EventLog):
+        recorded = _recorded(source)
+        return follow(source, Labels(), Origin(), keyframes, keep=keep) if recorded is None else recorded
+    if isinstance(source, str | os.PathLike):
+        return Trace.open(source)
+    if all(hasattr(source, name) for name in _HEAP):
+        recorded = _recorded(source.log)
+        return _heap(source, keep) if recorded is None else recorded
+    raise BfcvizError(
+        f"cannot watch a {type(source).__name__}; give a BFCAllocator, an EventLog, a Recording, a Trace, or the path "
+        "of one"
+    )
+
+
+def name_of(source: Any, trace: Trace) -> str:
+    """The name of a source, for a menu."""
+    if isinstance(name := getattr(source, "name", None), str) and not isinstance(source, os.PathLike):
+        return name
+    return trace.origin.source or trace.origin.pools[0].name
+
+
+def _recorded(log: EventLog) -> Trace | None:
+    """The trace of the recording that the log belongs to, which has every event; None where there is none."""
+    if log.path is None or not (log.path.parent / ORIGIN_FILE).exists():
+        return None
+    return Trace.open(log.path.parent)
+
+
+def _heap(heap: Any, keep: int) -> Trace:
+    pool = Pool(heap.name, heap.limit, vars(heap.options))
+    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_state_of(heap), keep=keep)
+
+
+def _state_of(heap: Any) -> Callable[[], Beginning | None]:
+    """A function that returns the state of the heap at some event, without keeping the heap alive."""
+    reference, log = weakref.ref(heap), heap.log
+
+    def state() -> Beginning | None:
+        alive = reference()
+        return None if alive is None else beginning(alive.moment(), log)
+
+    return state

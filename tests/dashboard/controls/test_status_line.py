@@ -1,0 +1,31 @@
+"""The status line: rates per second, the error, and at most one line per second."""
+
+import re
+from types import SimpleNamespace
+
+from heaps import new_heap
+
+from bfcviz.dashboard.controls import summary_text as module
+from bfcviz.dashboard.controls.summary_text import StatusLine
+from bfcviz.model.trace_from_source import trace_of
+
+
+def test_it_shows_events_and_frames_per_second(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    heap = new_heap()
+    trace, line = trace_of(heap), StatusLine()
+    assert line.text(trace, 0, None).startswith("live: 0 events")
+    for number in range(20):
+        heap.mark("mark", number)
+    trace.refresh()
+    now[0] += 0.5
+    assert line.text(trace, 16, None) is None
+    now[0] += 1.5
+    assert re.findall(r"[\d.]+ (?:events/s|frames/s)", line.text(trace, 16, None)) == [
+        "10 events/s",
+        "8.0 frames/s",
+    ]
+    now[0] += 0.1
+    line.hurry()
+    assert "ValueError: no frame" in line.text(trace, 16, ValueError("no frame"))
