@@ -4,6 +4,9 @@
 framework has a folder: `tensorflow` reads profiles. A profile holds only allocations and frees. `reconstruct` replays
 them in our own heap, compares every recorded number with the replay, and reports the differences.
 
-May import: errors, units, events; only `tensorflow.replay` imports the allocator.
+`rmm_log`, `vma`, `pprof` and `chrome_trace` read a format each.
+
+May import: errors, units, events; only `tensorflow.replay` imports the allocator, and `rmm_log` imports the parser of
+lines that the live view of RMM uses.
 This package is loaded when the first file is opened.
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.importers.file_content import read_content, read_head
+from bfcviz.importers.limits import UNPACKED_TEXT
 from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
@@ -53,7 +54,8 @@ def detect_format(path: Path) -> Format:
     for format_, matches in _BY_CONTENT.items():
         if matches(head):
             return format_
-    if _is_text(head) and _is_tensorflow_log(read_content(path).data):  # a failure comes late in a log
+    # A failure comes late in a log.
+    if _is_text(head) and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")

@@ -17,7 +17,7 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.collected.rmm_sections import MOVED, RmmFile, RmmHeap
+from bfcviz.importers.collected.rmm_sections import MOVED, RmmFile, RmmLogHeap
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
@@ -70,7 +70,7 @@ def read_rmm_log(path: Path) -> Trace:
 class _Rebuilt:
     """One heap: its events, and what is to be said of it."""
 
-    heap: RmmHeap
+    heap: RmmLogHeap
     events: Events
     notes: list[str] = field(default_factory=list)  # true of the format
     problems: list[str] = field(default_factory=list)  # something in this file is missing or wrong
@@ -78,7 +78,7 @@ class _Rebuilt:
     totals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, heap: RmmHeap, start: int) -> "_Rebuilt":
+    def of(cls, heap: RmmLogHeap, start: int) -> "_Rebuilt":
         """Replay one heap; times count from `start`."""
         reports = heap.reports
         notes = [_DERIVED if heap.has_pointers else _NO_POINTERS]
@@ -101,7 +101,7 @@ class _Rebuilt:
         return cls(heap, history.events(), notes, problems, facts, totals)
 
 
-def _replayed(heap: RmmHeap, start: int, unit: int) -> tuple[RecordedHistory, Counter[str]]:
+def _replayed(heap: RmmLogHeap, start: int, unit: int) -> tuple[RecordedHistory, Counter[str]]:
     """Report every request; returns the history, and counts of what is not in it."""
     history = RecordedHistory()
     ledger = history.ledger

@@ -49,7 +49,7 @@ def read_vma(path: Path) -> Trace:
         raise FileError(path, "", f"{content.cut}; a dump is read as a whole")
     dump = _parsed(path, content.data)
     labels = Labels()
-    reader = _Reader(path, limits, labels)
+    reader = _VmaParts(path, limits, labels)
     heaps = [reader.heap(*found) for found in reader.heaps(dump)]
     if not heaps:
         raise FileError(path, "", "this dump holds no pools: neither DefaultPools nor CustomPools")
@@ -104,8 +104,8 @@ class _VmaHeap:
         return events_of_state(np.array(rows, HEAP_CHUNK), regions)
 
 
-class _Reader:
-    """Reads the parts of a dump; every error names the part."""
+class _VmaParts:
+    """The parts of a dump; every error names the part."""
 
     def __init__(self, path: Path, limits: Limits, labels: Labels) -> None:
         self._path = path

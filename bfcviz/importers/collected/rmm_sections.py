@@ -28,7 +28,7 @@ _LONGEST_LINE: Final = 1 << 16
 
 
 @dataclass
-class RmmHeap:
+class RmmLogHeap:
     """The requests of one heap.
 
     Attributes:
@@ -103,9 +103,9 @@ class RmmFile:
             self._limits.count(MEMORY_EVENTS, 1, f"line {number}")
             self._take(request)
 
-    def heaps(self) -> list[RmmHeap]:
+    def heaps(self) -> list[RmmLogHeap]:
         """The heaps of the file, in its order."""
-        heaps: list[RmmHeap] = []
+        heaps: list[RmmLogHeap] = []
         latest: dict[int | None, int] = {}  # device -> its last heap
         for section in self._sections:
             for heap in section.heaps():
@@ -166,10 +166,10 @@ class _Section:
         if request.device_total:
             self._driver[device] = request.device_free, request.device_total
 
-    def heaps(self) -> Iterator[RmmHeap]:
+    def heaps(self) -> Iterator[RmmLogHeap]:
         for device, rows in self._rows.items():
             driver = self._driver[device]
-            yield RmmHeap(device, self.has_pointers, self._is_clock, rows.table(), *driver)
+            yield RmmLogHeap(device, self.has_pointers, self._is_clock, rows.table(), *driver)
 
 
 class _MadeUpAddresses:
@@ -201,7 +201,7 @@ class _MadeUpAddresses:
         return found
 
 
-def _continues(before: RmmHeap, after: RmmHeap) -> int | None:
+def _continues(before: RmmLogHeap, after: RmmLogHeap) -> int | None:
     """Nanoseconds to add to the times of `after` if it goes on where `before` ends; None: it is another heap."""
     if (before.has_pointers, before.is_clock) != (after.has_pointers, after.is_clock):
         return None
@@ -223,7 +223,7 @@ def _continues(before: RmmHeap, after: RmmHeap) -> int | None:
     return days * _DAY_NS
 
 
-def _joined(before: RmmHeap, after: RmmHeap, shift: int) -> RmmHeap:
+def _joined(before: RmmLogHeap, after: RmmLogHeap, shift: int) -> RmmLogHeap:
     reports = after.reports.copy()
     reports["time"] += shift
     latest = after if after.device_total else before

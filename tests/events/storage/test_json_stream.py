@@ -39,9 +39,7 @@ def test_a_cut_text_gives_the_items_before_the_cut(items, data):
     found = []
     with pytest.raises(JsonCut):
         found.extend(JsonStream([text[: data.draw(st.integers(0, len(text) - 1))].encode()]).items("x"))
-    assert all(
-        math.isclose(a, b) if isinstance(a, float) else True for a, b in zip(found, items, strict=False)
-    )
+    assert found == items[: len(found)]
 
 
 def test_a_cut_number_is_not_taken_for_a_shorter_one():
