@@ -12,6 +12,7 @@ from bfcviz.events.origin_details import STATE_ONLY
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.holders.grouping import UNNAMED
 from bfcviz.model.holders.holders import Holders, holders
 from bfcviz.model.state.model import Model
 from bfcviz.model.state.views import ModelStats
@@ -179,8 +180,12 @@ def _heaps(trace: Trace, step: int) -> list[HeapTotals]:
 
 
 def _telling(found: Sequence[Holders]) -> list[Holders]:
-    """Those that name at least two holders, or one with a name; by op in any case."""
-    return [each for number, each in enumerate(found) if number == 0 or len(largest(each, 2)) > 1]
+    """Those that name a holder: with a single one without a name they tell nothing."""
+    return [
+        each
+        for each in found
+        if len(rows := largest(each, 2)) > 1 or (rows and each.by == "op" and each.path(rows[0]) != UNNAMED["op"])
+    ]
 
 
 def largest(found: Holders, most: int) -> list[int]:

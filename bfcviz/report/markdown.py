@@ -18,10 +18,11 @@ def as_markdown(report: HeapReport) -> str:
     lines = [
         f"# {escaped(words.title(report))}",
         "",
+        *([f"**{escaped(words.numbers(report))}**", ""] if words.numbers(report) else []),
         escaped(f"{report.origin.source or 'A trace'}: {', '.join(words.facts(report))}"),
         "",
         escaped(words.summary(report)),
-        escaped(words.explanation(report)),
+        *(escaped(text) for text in (words.explanation(report), words.holder_line(report)) if text),
     ]
     if advice := words.advice(report):
         lines += ["", "## What would help", "", *(f"{n}. {escaped(text)}" for n, text in enumerate(advice, 1))]
@@ -30,6 +31,8 @@ def as_markdown(report: HeapReport) -> str:
     lines += _section("What is in the way", pins, sentence)
     for found in report.holders:
         lines += _section(f"Who holds the memory, by {found.by.replace('_', ' ')}", words.holder_rows(found))
+    if not report.holders:
+        lines += _section("Chunks in use, by size", words.by_size(report), words.NO_HOLDERS)
     lines += _section("Settings", words.settings(report))
     lines += _section("All failed requests", words.other_failures(report))
     lines += _section("All heaps of the file", words.other_heaps(report))

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.text.failure import failure_line, verdict_sentence
@@ -12,7 +14,11 @@ from bfcviz.units import format_bytes
 MOST_ROWS: Final = 12
 """Holders, and chunks in the way, that are listed."""
 
+NO_HOLDERS: Final = "The file does not say who allocated the chunks; their sizes are all there is:"
+
 _LONG: Final = 160  # characters of a name
+_CALLERS: Final = 3  # frames of a stack that are named beside the innermost one
+_FAR: Final = 2  # a limit so many times as large as all other sizes has no bar
 
 _TITLES: Final = {
     Verdict.CAPACITY: "Capacity: less is free than was asked for",
@@ -51,6 +57,17 @@ def summary(report: HeapReport) -> str:
     return f"{who} failed to allocate {about}{format_bytes(found.requested)} {where}."
 
 
+def numbers(report: HeapReport) -> str:
+    """What was asked for and what was free, in a few words; empty where that is not known."""
+    found = report.shown
+    if not report.has_failure or not found.recorded.has_heap:
+        return ""
+    return (
+        f"{format_bytes(found.requested)} asked for, {format_bytes(found.free_bytes)} free, largest free chunk "
+        f"{format_bytes(found.largest_free_chunk)}"
+    )
+
+
 def explanation(report: HeapReport) -> str:
     """Why, with the numbers; empty where nothing failed."""
     return verdict_sentence(report.shown) if report.has_failure else ""
@@ -76,12 +93,16 @@ def sizes(report: HeapReport) -> list[Row]:
         ]
     if report.has_failure:
         values.insert(0, ("asked for", found.requested, "" if found.recorded.is_exact else "printed rounded"))
-        values.append(("in use on the device, by its driver", found.device_used, ""))
+        if found.device_used is not None:
+            values.append(("in use on the device, by its driver", found.device_used, ""))
     else:
         values.append(("peak in use until then", report.stats.peak_bytes_in_use, ""))
-    most = max([size or 0 for _, size, _ in values] + [1])
+    most = max([size or 0 for name, size, _ in values if name != "limit"] + [1])
     return [
-        Row(name, "unknown" if size is None else format_bytes(size), None if size is None else size / most, note)
+        # A limit far above all the others would make their bars too short to compare.
+        Row(name, "unknown" if size is None else format_bytes(size), None, note)
+        if size is None or size > _FAR * most
+        else Row(name, format_bytes(size), size / max(most, min(found.bytes_limit or 0, _FAR * most)), note)
         for name, size, note in values
     ]
 
@@ -118,25 +139,64 @@ def _pin_row(pin: Pin, whole: int) -> Row:
     )
 
 
+def holder_line(report: HeapReport) -> str:
+    """The largest holders in one sentence; empty where the file names none."""
+    if not report.holders:
+        return ""
+    found = report.holders[0]
+    rows = [row for row in holder_rows(found) if not row.name.endswith(" others")][:3]
+    parts = [f"{row.name} {100 * (row.share or 0):.0f} %" for row in rows]
+    return f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {', '.join(parts)}." if parts else ""
+
+
 def holder_rows(found: Holders) -> list[Row]:
     """The holders with most bytes, and a row for the others; the share is of all bytes in use."""
     whole, own, chunks = max(found.bytes_in_use, 1), found.rows["own_bytes"], found.rows["own_chunks"]
     rows = largest(found, MOST_ROWS)
-    lines = [
-        Row(
-            shortened(found.path(row)) or "no name",
-            format_bytes(int(own[row])),
-            int(own[row]) / whole,
-            _counted(int(chunks[row]), "chunk"),
-        )
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        name, callers = _holder_name(found, row)
+        note = _counted(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
+        lines.append(Row(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
     rest = found.bytes_in_use - sum(int(own[row]) for row in rows)
     if rest:
         others = len(largest(found, len(found))) - len(rows)
         left = found.chunks_in_use - sum(int(chunks[row]) for row in rows)
         lines.append(Row(f"{others:,} others", format_bytes(rest), rest / whole, _counted(left, "chunk")))
     return lines
+
+
+def _holder_name(found: Holders, row: int) -> tuple[str, str]:
+    """The path of a holder; of a stack its innermost frame, and the callers of that."""
+    if found.by != "stack":
+        return shortened(found.path(row)) or "no name", ""
+    frames = []
+    while row > 0 and len(frames) <= _CALLERS:
+        frames.append(shortened(found.names[row]))
+        row = int(found.rows["parent"][row])
+    return frames[0], " < ".join(frames[1:])
+
+
+def by_size(report: HeapReport) -> list[Row]:
+    """The chunks in use by their size, those with most bytes first: all there is where the file names no holder."""
+    chunks = report.model.in_use()["size"]
+    sizes, counts = np.unique(chunks, return_counts=True)
+    bytes_of = sizes.astype(np.float64) * counts
+    whole = max(float(bytes_of.sum()), 1.0)
+    order = np.argsort(-bytes_of, kind="stable")
+    rows = [
+        Row(
+            f"{int(counts[at]):,} x {format_bytes(int(sizes[at]))}",
+            format_bytes(int(sizes[at]) * int(counts[at])),
+            float(bytes_of[at]) / whole,
+        )
+        for at in order[:MOST_ROWS].tolist()
+    ]
+    rest = order[MOST_ROWS:]
+    if len(rest):
+        left = float(bytes_of[rest].sum())
+        rows.append(Row(f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes", format_bytes(left), left / whole))
+    return rows
 
 
 def settings(report: HeapReport) -> list[Row]:
