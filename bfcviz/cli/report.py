@@ -28,9 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file to write; it ends in .html, .md or .json. Without it, Markdown and JSON are printed",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, help="html (default): one page that needs no network and no script; md; json"
+        "--format",
+        choices=FORMATS,
+        help="html (default): one page that needs no network and no script; md; json",
     )
-    parser.add_argument("--pool", metavar="NAME", help="the allocator to show: its name or number in the file")
+    parser.add_argument(
+        "--pool", metavar="NAME", help="the allocator to show: its name or number in the file"
+    )
     add_range_argument(parser)
     parser.add_argument("--force", action="store_true", help="replace an existing file")
 

@@ -18,7 +18,9 @@ def renumber_handles(events: Events, pool: int, present: NDArray[np.uint32]) -> 
         pool: index of the heap.
         present: the handles of its chunks before the first event; they become 0, 1, 2, ... in this order.
     """
-    mine = np.flatnonzero((events["pool"] == pool) & (events["kind"] != Kind.OOM) & (events["kind"] != Kind.MARK))
+    mine = np.flatnonzero(
+        (events["pool"] == pool) & (events["kind"] != Kind.OOM) & (events["kind"] != Kind.MARK)
+    )
     rows = events[mine]
     births, numbers = _births(rows, present)
     order = np.argsort(births)
@@ -38,7 +40,11 @@ def _births(rows: Events, present: NDArray[np.uint32]) -> tuple[NDArray[np.uint6
     unused: list[int] = []
     highest = len(numbers)
     for place, kind, chunk, other in zip(
-        range(1, len(rows) + 1), rows["kind"].tolist(), rows["chunk"].tolist(), rows["other"].tolist(), strict=True
+        range(1, len(rows) + 1),
+        rows["kind"].tolist(),
+        rows["chunk"].tolist(),
+        rows["other"].tolist(),
+        strict=True,
     ):
         if kind in {Kind.SPLIT, Kind.EXTEND}:
             handle = other if kind == Kind.SPLIT else chunk

@@ -111,15 +111,15 @@ def _origin(trace: Trace, steps: tuple[int, int], built: int) -> Origin:
     elif status != Status.DEGRADED:
         reasons.append(f"this is the part up to step {stop:,} of {len(trace):,}")
         status = Status.TRUNCATED
-    return replace(origin, status=status, reasons=tuple(reasons), details=_details(origin.details, steps, built))
+    return replace(
+        origin, status=status, reasons=tuple(reasons), details=_details(origin.details, steps, built)
+    )
 
 
 def _details(details: Mapping[str, object], steps: tuple[int, int], built: int) -> dict[str, Any]:
     """The details that are true of the part: not the facts and totals of the last step of the whole."""
     start, stop = steps
-    found = {
-        name: details[name] for name in ("framework", "threads", "way", "history") if name in details
-    }
+    found = {name: details[name] for name in ("framework", "threads", "way", "history") if name in details}
     failures = details.get("failures")
     kept = [
         {**each, "event": each["event"] - start + built}

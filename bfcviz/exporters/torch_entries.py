@@ -137,7 +137,11 @@ class DeviceEntries:
         return ("segment_alloc",)
 
     def _entry(self, action: str, kind: Kind, event: dict[str, int]) -> dict[str, Any]:
-        entry: dict[str, Any] = {"action": action, "stream": event["stream"], "time_us": event["time"] // 1000}
+        entry: dict[str, Any] = {
+            "action": action,
+            "stream": event["stream"],
+            "time_us": event["time"] // 1000,
+        }
         if kind == Kind.OOM:
             free = self._device_free.get(event["seq"])
             self._counts["device_free"] += free is None

@@ -29,7 +29,9 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
         limit = "" if heap.limit is None else f", its limit of {heap.limit:,} bytes"
         notes.append(f"device {pool} is the heap {heap.name}; its name{limit} and its bins are left out")
         if mixed:
-            notes.append(f"device {pool}: {mixed:,} regions hold chunks of several streams; they get stream 0")
+            notes.append(
+                f"device {pool}: {mixed:,} regions hold chunks of several streams; they get stream 0"
+            )
     snapshot = {
         "segments": segments,
         "device_traces": entries.traces,
@@ -43,7 +45,7 @@ def write_snapshot(trace: Trace, start: int, stop: int, path: Path) -> list[str]
 
 def _segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[str, Any]], int]:
     """The regions of a heap as segments; and how many of them hold chunks of several streams."""
-    found = {}
+    found: dict[int, dict[str, Any]] = {}
     for region in model.regions():
         address = int(region["address"])
         found[int(region["slot"])] = {
@@ -86,6 +88,4 @@ def _segments(model: Model, frames: Frames, grown: set[int]) -> tuple[list[dict[
 def _settings(trace: Trace) -> dict[str, Any]:
     """The options of the first heap that are plain values: PyTorch has one set of settings."""
     options = trace.origin.pools[0].options
-    return {
-        name: value for name, value in options.items() if isinstance(value, bool | int | float | str)
-    }
+    return {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

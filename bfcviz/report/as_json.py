@@ -39,7 +39,9 @@ def report_json(report: HeapReport) -> dict[str, Any]:
         "totals": asdict(report.stats),
         "failures": [diagnosis_json(each) for each in report.failures],
         "failed_requests": report.failed,
-        "heaps": [{"name": heap.name, "regions": heap.regions, **asdict(heap.stats)} for heap in report.heaps],
+        "heaps": [
+            {"name": heap.name, "regions": heap.regions, **asdict(heap.stats)} for heap in report.heaps
+        ],
         "settings": {"bytes_limit": origin.pools[report.pool].limit, **report.options},
         "holders": {found.by: _holders(found) for found in report.holders},
         "timeline": _timeline(report),

@@ -16,10 +16,10 @@ from bfcviz.model.holders.grouping import UNNAMED
 from bfcviz.model.holders.holders import Holders, holders
 from bfcviz.model.state.model import Model
 from bfcviz.model.state.views import ModelStats
-from bfcviz.model.timelines.timeline import timeline
+from bfcviz.model.timelines.timeline import TIMELINE, timeline
 
 POINTS: Final = 600
-"""Rows of a timeline: more than a page has pixels in a column of text would not be seen."""
+"""Rows of a timeline: more would not be seen on a page."""
 
 FAILURES: Final = 200
 """Failed requests that are listed."""
@@ -134,7 +134,10 @@ def report_of(
     else:
         model.seek(_peak(trace, chosen, (first, last))[1])
         shown = without_failure(trace, chosen, model)
-    series = np.zeros(0) if trace.origin.details.get("history") == STATE_ONLY else None
+    if trace.origin.details.get("history") == STATE_ONLY:
+        series = np.zeros(0, TIMELINE)
+    else:
+        series = timeline(trace, chosen, first, last, POINTS)
     return HeapReport(
         origin=trace.origin,
         length=len(trace),
@@ -146,7 +149,7 @@ def report_of(
         failed=len(failed),
         heaps=_heaps(trace, last),
         model=model,
-        series=timeline(trace, chosen, first, last, POINTS) if series is None else series,
+        series=series,
         times=_times(trace, (first, last)),
         holders=_telling([holders(model, by) for by in _GROUPINGS]),
     )
@@ -184,7 +187,8 @@ def _telling(found: Sequence[Holders]) -> list[Holders]:
     return [
         each
         for each in found
-        if len(rows := largest(each, 2)) > 1 or (rows and each.by == "op" and each.path(rows[0]) != UNNAMED["op"])
+        if len(rows := largest(each, 2)) > 1
+        or (rows and each.by == "op" and each.path(rows[0]) != UNNAMED["op"])
     ]
 
 

@@ -25,7 +25,12 @@ def as_markdown(report: HeapReport) -> str:
         *(escaped(text) for text in (words.explanation(report), words.holder_line(report)) if text),
     ]
     if advice := words.advice(report):
-        lines += ["", "## What would help", "", *(f"{n}. {escaped(text)}" for n, text in enumerate(advice, 1))]
+        lines += [
+            "",
+            "## What would help",
+            "",
+            *(f"{n}. {escaped(text)}" for n, text in enumerate(advice, 1)),
+        ]
     lines += _section("Sizes", words.sizes(report))
     sentence, pins = words.pins(report)
     lines += _section("What is in the way", pins, sentence)

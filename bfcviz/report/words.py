@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
+from bfcviz.model.explain.failure.diagnosis import Verdict
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.text.failure import failure_line, verdict_sentence
 from bfcviz.model.holders.holders import Holders
@@ -50,7 +50,9 @@ def summary(report: HeapReport) -> str:
     found = report.shown
     where = f"in {found.pool_name} at step {found.step:,} of {report.length:,}"
     if not report.has_failure:
-        at = "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
+        at = (
+            "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
+        )
         return f"{at}: {format_bytes(report.stats.bytes_in_use)} in use {where}."
     about = "" if found.recorded.is_exact else "about "
     who = shortened(found.label) if found.label else "A request without a name"
@@ -130,12 +132,17 @@ def pins(report: HeapReport) -> tuple[str, list[Row]]:
 def _pin_row(pin: Pin, whole: int) -> Row:
     notes = [f"at {pin.address:#x}"]
     if pin.age is not None:
-        notes.append(f"allocated {pin.age:,} events before" + ("" if pin.age_s is None else f" ({pin.age_s:.3g} s)"))
+        notes.append(
+            f"allocated {pin.age:,} events before" + ("" if pin.age_s is None else f" ({pin.age_s:.3g} s)")
+        )
     if pin.freed is not None:
         notes.append(f"freed at event {pin.freed:,}")
     frames = pin.details.get("stack", "").strip().splitlines()
     return Row(
-        shortened(pin.label) or "no name", format_bytes(pin.size), pin.size / max(whole, 1), ", ".join(notes + frames[:1])
+        shortened(pin.label) or "no name",
+        format_bytes(pin.size),
+        pin.size / max(whole, 1),
+        ", ".join(notes + frames[:1]),
     )
 
 
@@ -146,7 +153,11 @@ def holder_line(report: HeapReport) -> str:
     found = report.holders[0]
     rows = [row for row in holder_rows(found) if not row.name.endswith(" others")][:3]
     parts = [f"{row.name} {100 * (row.share or 0):.0f} %" for row in rows]
-    return f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {', '.join(parts)}." if parts else ""
+    return (
+        f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {', '.join(parts)}."
+        if parts
+        else ""
+    )
 
 
 def holder_rows(found: Holders) -> list[Row]:
@@ -170,7 +181,7 @@ def _holder_name(found: Holders, row: int) -> tuple[str, str]:
     """The path of a holder; of a stack its innermost frame, and the callers of that."""
     if found.by != "stack":
         return shortened(found.path(row)) or "no name", ""
-    frames = []
+    frames: list[str] = []
     while row > 0 and len(frames) <= _CALLERS:
         frames.append(shortened(found.names[row]))
         row = int(found.rows["parent"][row])
@@ -195,7 +206,13 @@ def by_size(report: HeapReport) -> list[Row]:
     rest = order[MOST_ROWS:]
     if len(rest):
         left = float(bytes_of[rest].sum())
-        rows.append(Row(f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes", format_bytes(left), left / whole))
+        rows.append(
+            Row(
+                f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes",
+                format_bytes(left),
+                left / whole,
+            )
+        )
     return rows
 
 
@@ -215,9 +232,14 @@ def completeness(report: HeapReport) -> list[str]:
         "truncated": "The file is truncated: its events are right, but the end is missing.",
         "degraded": "The file is degraded: events or names are missing, or were guessed.",
     }
-    found = [words[report.status], *(f"{reason[:1].upper()}{reason[1:]}." for reason in report.origin.reasons)]
+    found = [
+        words[report.status],
+        *(f"{reason[:1].upper()}{reason[1:]}." for reason in report.origin.reasons),
+    ]
     if not report.has_history:
-        found.append("It holds the heap of single moments, and no history: there is nothing over time to show.")
+        found.append(
+            "It holds the heap of single moments, and no history: there is nothing over time to show."
+        )
     return found + report.checks
 
 
@@ -268,4 +290,3 @@ def shortened(text: str, longest: int = _LONG) -> str:
         return text
     head = longest // 3
     return f"{text[:head]}…{text[head + 1 - longest :]}"
-

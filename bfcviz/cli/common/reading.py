@@ -116,5 +116,7 @@ def writable(out: Path, source: str, suffixes: Sequence[str], *, force: bool) ->
     if out.exists() and not force:
         raise FileError(out, "", "exists already; choose another path with -o, or give --force")
     if not out.parent.is_dir():
-        raise FileError(out, "", "cannot be written: its folder does not exist; make it, or choose another with -o")
+        raise FileError(
+            out, "", "cannot be written: its folder does not exist; make it, or choose another with -o"
+        )
     return out

@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -46,7 +47,9 @@ def steps_of(arguments: argparse.Namespace, trace: Trace) -> tuple[int, int]:
         return _steps_within(trace, arguments.time)
     if arguments.steps is None:
         return first, last
-    start, stop = (end if end is not None else other for end, other in zip(arguments.steps, (first, last), strict=True))
+    start, stop = (
+        end if end is not None else other for end, other in zip(arguments.steps, (first, last), strict=True)
+    )
     if not first <= start <= stop <= last:
         raise TraceError(f"--range {start}:{stop} is not in the trace: it has steps {first} to {last}")
     return start, stop
@@ -86,13 +89,15 @@ def _times(text: str) -> Ends:
     return _ends(text, _nanoseconds, "times, such as 10s:20s")
 
 
-def _ends(text: str, parse: object, form: str) -> Ends:
+def _ends(text: str, parse: Callable[[str], int | None], form: str) -> Ends:
     parts = [part.strip() for part in text.replace(",", "").split(":")]
-    found = [parse(part) if part else None for part in parts]  # type: ignore[operator]
-    wrong = len(parts) != 2 or any(part and value is None for part, value in zip(parts, found, strict=True))
-    if wrong or (None not in found and found[0] > found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range: give two {form}")
-    return found[0], found[1]
+    found = [parse(part) if part else None for part in parts]
+    is_known = [not part or end is not None for part, end in zip(parts, found, strict=True)]
+    if len(parts) == 2 and all(is_known):
+        first, last = found
+        if first is None or last is None or first <= last:
+            return first, last
+    raise argparse.ArgumentTypeError(f"{text!r} is not a range: give two {form}")
 
 
 def _step(text: str) -> int | None:

@@ -78,7 +78,9 @@ def _middle(report: HeapReport) -> str:
 
 def _across(report: HeapReport) -> NDArray[np.float64]:
     first, last = report.steps
-    found: NDArray[np.float64] = _WIDTH * (report.series["step"].astype(np.float64) - first) / max(last - first, 1)
+    found: NDArray[np.float64] = (
+        _WIDTH * (report.series["step"].astype(np.float64) - first) / max(last - first, 1)
+    )
     return found
 
 

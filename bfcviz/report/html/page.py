@@ -81,7 +81,9 @@ def _advice(report: HeapReport) -> str:
     if texts:
         return f"<h2>What would help</h2><ol>{''.join(f'<li>{_safe(text)}</li>' for text in texts)}</ol>"
     found = report.holders[0] if report.holders else None
-    rows = [row._replace(note="") for row in (words.holder_rows(found) if found else words.by_size(report))[:6]]
+    rows = [
+        row._replace(note="") for row in (words.holder_rows(found) if found else words.by_size(report))[:6]
+    ]
     return f"<h2>Who holds most</h2>{_table(rows)}" if rows else ""
 
 
@@ -103,13 +105,17 @@ def _over_time(report: HeapReport) -> str:
     drawn = charts(report)
     if drawn:
         return f"<h2>Over time</h2>{drawn}"
-    return '<h2>Over time</h2><p class="muted">The file holds single moments: there is no history to draw.</p>'
+    return (
+        '<h2>Over time</h2><p class="muted">The file holds single moments: there is no history to draw.</p>'
+    )
 
 
 def _holders(report: HeapReport) -> str:
     parts = [f"<h2>Who holds the memory {_moment(report)}</h2>"]
-    for found in report.holders:
-        parts.append(f"<h3>By {_safe(found.by.replace('_', ' '))}</h3>{_table(words.holder_rows(found))}")
+    parts += [
+        f"<h3>By {_safe(found.by.replace('_', ' '))}</h3>{_table(words.holder_rows(found))}"
+        for found in report.holders
+    ]
     if not report.holders:
         parts.append(f'<p class="muted">{words.NO_HOLDERS}</p>{_table(words.by_size(report))}')
     return "".join(parts)
@@ -128,7 +134,11 @@ def _table(rows: Sequence[Row], colours: dict[str, str] | None = None, colour: s
         cells = [f'<td class="name">{_safe(row.name)}</td><td class="value">{_safe(row.value)}</td>']
         if has_shares:
             kind = (colours or {}).get(row.name, colour)
-            bar = "" if row.share is None else f'<span class="bar {kind}" style="width:{100 * row.share:.2f}%"></span>'
+            bar = (
+                ""
+                if row.share is None
+                else f'<span class="bar {kind}" style="width:{100 * row.share:.2f}%"></span>'
+            )
             cells.append(f'<td class="share">{bar}</td>')
         if has_notes:
             cells.append(f'<td class="note muted">{_safe(row.note)}</td>')

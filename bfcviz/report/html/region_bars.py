@@ -1,7 +1,7 @@
 """The region map of the page: a bar a row, from left to right by address; colours show what is in use.
 
-Of a heap with many chunks, a column of a bar shows the share of it that is in use, so that the page stays small whatever
-the heap holds. Many regions stand beside each other.
+Of a heap with many chunks, a column of a bar shows the share of it that is in use, so that the page stays small
+whatever the heap holds. Many regions stand beside each other.
 """
 
 from typing import Final
@@ -40,7 +40,9 @@ def region_bars(report: HeapReport) -> str:
     left = len(regions) - len(shown)
     if left:
         rest = int(regions["size"].sum()) - int(shown["size"].sum())
-        parts.append(f'<p class="note">{left:,} smaller regions, {format_bytes(rest)} in all, are not drawn.</p>')
+        parts.append(
+            f'<p class="note">{left:,} smaller regions, {format_bytes(rest)} in all, are not drawn.</p>'
+        )
     return "".join(parts)
 
 
