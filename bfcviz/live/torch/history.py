@@ -13,21 +13,18 @@ differences are corrected. If entries were overwritten unread, the heap is set t
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import PureWindowsPath
 from typing import Any, Final
 
 from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use
+from bfcviz.live.torch.stack_names import StackLine, StreamNumbers, stack_words
 
 Entry = Mapping[str, Any]
 
 _TAIL: Final = 8
 """Entries to compare, to find where the last reading ended."""
-
-_OWN: Final = ("/torch/", "\\torch\\", "<frozen ")
-"""Frames of these Python files do not name the caller of interest."""
 
 
 class DeviceHistory:
@@ -60,7 +57,7 @@ class DeviceHistory:
         self._tail: list[tuple[Any, ...]] = []
         self._seen = 0
         self._labels: dict[tuple[Any, ...], int] = {}
-        self._streams: dict[int, int] = {}
+        self._streams = StreamNumbers()
 
     @property
     def unmapped(self) -> int:
@@ -78,7 +75,7 @@ class DeviceHistory:
         self._rules = Rules.of(settings)
         if not self._go_on(trace):
             first = self._state is None
-            differences = self._segments.mend(segments, self._label_of, self._stream)
+            differences = self._segments.mend(segments, self._label_of, self._streams.of)
             self.lost += not first
             self.mended += 0 if first else differences
             self._is_ahead = True
@@ -99,7 +96,7 @@ class DeviceHistory:
         for entry in trace[start:snapshot]:
             self._carry_out(entry)
         if snapshot is not None:
-            self.mended += self._segments.mend(self._state, self._label_of, self._stream)
+            self.mended += self._segments.mend(self._state, self._label_of, self._streams.of)
             for entry in trace[snapshot:]:
                 self._carry_out(entry)
         return True
@@ -130,7 +127,7 @@ class DeviceHistory:
         when = entry["time_us"] * 1000 + self._offset_ns if "time_us" in entry else None
         if action == "alloc":
             block = self._rules.block(size, self.heap.free_at(address))
-            label, stream = self._label_of(entry), self._stream(entry["stream"])
+            label, stream = self._label_of(entry), self._streams.of(entry["stream"])
             self._segments.allocate(address, block, size, label, stream, when)
         elif action == "free_completed":
             self._segments.free(address, when)
@@ -143,18 +140,12 @@ class DeviceHistory:
 
     def _fail(self, entry: Entry, when: int | None) -> None:
         requested = entry["size"]
-        self.heap.oom(requested, self._label_of(entry), self._stream(entry["stream"]), time=when)
+        self.heap.oom(requested, self._label_of(entry), self._streams.of(entry["stream"]), time=when)
         totals = self.heap.stats()
         free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
         device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
         mapped = PoolTotals(pool, pool - free, min(totals.largest_free_chunk, free), pool + device_free)
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
-
-    def _stream(self, handle: int) -> int:
-        """The number of a stream, in order of first use; 0: the default stream."""
-        if handle == 0:
-            return 0
-        return self._streams.setdefault(handle, min(len(self._streams) + 1, 0xFFFF))
 
     def _label_of(self, entry: Entry) -> int:
         """The label of an allocation: its metadata, or the innermost frame outside of PyTorch."""
@@ -168,20 +159,9 @@ class DeviceHistory:
     def _intern(self, metadata: str, frames: Sequence[Entry]) -> int:
         if not self._named or not (frames or metadata):
             return 0
-        known = [frame for frame in frames if frame["filename"] != "??"]
-        python = [frame for frame in known if frame["filename"].endswith((".py", ">"))]
-        theirs = [frame for frame in python if not any(part in frame["filename"] for part in _OWN)]
-        name = metadata or next((_function(frame) for frame in theirs or python or known or frames), "")
-        stack = "\n".join(_words(frame) for frame in known)
+        lines = [StackLine(frame["filename"], frame["line"], frame["name"]) for frame in frames]
+        name, stack = stack_words(metadata, lines)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
-
-
-def _function(frame: Entry) -> str:
-    return f"{frame['name']} ({PureWindowsPath(frame['filename']).name})"
-
-
-def _words(frame: Entry) -> str:
-    return f"{frame['name']} ({frame['filename']}:{frame['line']})"
 
 
 def _key(entry: Entry) -> tuple[Any, ...]:

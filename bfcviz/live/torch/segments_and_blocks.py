@@ -1,12 +1,28 @@
-"""Segments: PyTorch's segments and blocks as regions and chunks of an ObservedHeap, and their comparison."""
+"""Segments: PyTorch's segments and blocks as regions and chunks of an observed heap, and their comparison."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-from bfcviz.live.common.observed_heap import ObservedHeap
+from typing import Any, Protocol
 
 Row = Mapping[str, Any]
+
+
+class BlockReports(Protocol):
+    """Takes reports about another allocator, such as an `ObservedHeap`; `time` is in nanoseconds, None: now."""
+
+    def allocate(
+        self, address: int, size: int, requested: int, label: int, stream: int, time: int | None
+    ) -> None:
+        """Memory [address, address + size) came into use."""
+
+    def free(self, address: int, time: int | None) -> None:
+        """The memory at an address was freed."""
+
+    def grant(self, address: int, size: int, *, join: bool, time: int | None) -> None:
+        """The allocator got memory; `join`: it extends the grant that ends there."""
+
+    def release(self, address: int, time: int | None) -> None:
+        """The grant at an address was released."""
 
 
 class Spans:
@@ -30,6 +46,8 @@ class Spans:
 
     def discard(self, start: int, stop: int) -> None:
         """Remove [start, stop) from the set, as far as it is in it."""
+        if not self._spans:
+            return
         self._spans = [
             (low, high)
             for first, last in self._spans
@@ -49,7 +67,7 @@ class Segments:
     of the part until it is mapped again.
     """
 
-    def __init__(self, heap: ObservedHeap) -> None:
+    def __init__(self, heap: BlockReports) -> None:
         self._heap = heap
         self._granted: dict[int, int] = {}  # start -> stop
         self._starts: list[int] = []  # ascending
@@ -103,8 +121,10 @@ class Segments:
         self, segments: Sequence[Row], label_of: Callable[[Row], int], stream_of: Callable[[int], int]
     ) -> int:
         """Change it to a known state; returns how many blocks and segments differed."""
-        blocks = {at: (block, segment) for segment in segments for at, block in _blocks_in_use(segment)}
-        wrong = [at for at, known in self._used.items() if at not in blocks or known != _sizes(blocks[at][0])]
+        blocks = {at: (block, segment) for segment in segments for at, block in blocks_in_use(segment)}
+        wrong = [
+            at for at, known in self._used.items() if at not in blocks or known != block_sizes(blocks[at][0])
+        ]
         for at in wrong:
             self.free(at)
         spans = sorted(
@@ -125,7 +145,7 @@ class Segments:
         for at in missing:
             block, segment = blocks[at]
             self.allocate(
-                at, *_sizes(block), label_of(_with_frames(block)), stream_of(segment["stream"]), None
+                at, *block_sizes(block), label_of(with_frames(block)), stream_of(segment["stream"]), None
             )
         return len(set(wrong) | set(missing)) + len(gone) + len(new)
 
@@ -165,10 +185,11 @@ class Segments:
 
 def bytes_in_use(segments: Sequence[Row]) -> int:
     """Bytes of all blocks in use, including those that wait for another stream."""
-    return sum(int(block["size"]) for segment in segments for _, block in _blocks_in_use(segment))
+    return sum(int(block["size"]) for segment in segments for _, block in blocks_in_use(segment))
 
 
-def _blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
+def blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
+    """The address of each block in use, and the block; old versions do not tell addresses."""
     at = segment["address"]
     for block in segment["blocks"]:
         if block["state"] != "inactive":
@@ -176,11 +197,12 @@ def _blocks_in_use(segment: Row) -> Iterator[tuple[int, Row]]:
         at += block["size"]
 
 
-def _sizes(block: Row) -> tuple[int, int]:
+def block_sizes(block: Row) -> tuple[int, int]:
+    """Bytes of a block, and bytes requested."""
     return block["size"], min(block.get("requested_size", block["size"]), block["size"])
 
 
-def _with_frames(block: Row) -> Row:
+def with_frames(block: Row) -> Row:
     """The part of a block that has the frames of its allocation; versions of PyTorch differ."""
     history = block.get("history")
     return block if "frames" in block or not history else history[0]

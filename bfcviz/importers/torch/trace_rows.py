@@ -1,0 +1,193 @@
+"""TraceRows: the entries of a snapshot's traces as columns, and its stacks, each once."""
+
+from array import array
+from typing import Any, Final, NamedTuple
+
+TRACE_ENTRY: Final = object()
+"""Stands for the newest row, until a list takes it."""
+
+SPENT: Final = object()
+"""Stands for a row in the memo of the pickle: no snapshot refers to it again."""
+
+MISSING: Final = object()
+"""Stands for a place of the memo that was never set."""
+
+UNKNOWN: Final = -1
+"""In a column of numbers: the entry does not say it."""
+
+_ACTIONS: Final = (
+    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap",
+    "oom", "snapshot", "annotate",
+)  # fmt: skip
+ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP = range(7)
+OOM, SNAPSHOT, ANNOTATE, OTHER = range(7, 11)
+_NUMBERS: Final = {action: number for number, action in enumerate(_ACTIONS)}
+_LIMIT: Final = 1 << 63
+
+
+class CodeFrame:
+    """One line of a stack."""
+
+    def __init__(self, filename: str, line: int, name: str) -> None:
+        self.filename = filename
+        self.line = line
+        self.name = name
+
+
+class FrameStack:
+    """A stack. `number`: its place in `TraceRows.stacks`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class TraceRange(NamedTuple):
+    """The rows of one trace: [first, stop)."""
+
+    first: int
+    stop: int
+
+
+class Source(NamedTuple):
+    """What several entries share: where they come from. `stack`: a number; 0: none."""
+
+    stack: int
+    metadata: str
+    context: str
+    pool: str
+
+
+class TraceRows:
+    """Takes the lists and dicts of a snapshot when they are complete, and keeps the entries of traces as columns.
+
+    Attributes:
+        count: rows so far.
+        pending: rows that no list has taken yet.
+        action: number of the action.
+        address: of an OOM, the bytes that the device had free.
+        size, stream: as in the file.
+        time: microseconds; UNKNOWN: the entry has none.
+        source: index in `sources`.
+        sources: what entries share.
+        stacks: all different stacks, the innermost frame first; number 0 is the empty one.
+        strange: counts of unknown actions, by name.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pending = 0
+        self.action = array("B")
+        self.address = array("Q")
+        self.size = array("Q")
+        self.stream = array("Q")
+        self.time = array("q")
+        self.source = array("I")
+        self.sources: list[Source] = [Source(0, "", "", "")]
+        self.stacks: list[tuple[CodeFrame, ...]] = [()]
+        self.strange: dict[str, int] = {}
+        self._frames: dict[tuple[str, int, str], CodeFrame] = {}
+        self._stacks: dict[tuple[CodeFrame, ...], FrameStack] = {}
+        self._sources: dict[tuple[int, str, str, str], int] = {}
+
+    # -- what the reader of the pickle calls ----------------------------------------------------------------------
+
+    def of_dict(self, items: list[Any]) -> Any:
+        """A dict: keys, which are texts, and values in turn. An entry becomes a row, a frame a `CodeFrame`."""
+        made = dict(zip(items[::2], items[1::2], strict=True))
+        if "action" in made:
+            self._add_row(made)
+            return TRACE_ENTRY
+        if "filename" in made and "line" in made and "name" in made:
+            return self._frame(made)
+        return made
+
+    def of_list(self, items: list[Any]) -> Any:
+        """A list; of frames alone it becomes a `FrameStack`."""
+        if not items or type(items[0]) is not CodeFrame:
+            return items
+        for frame in items:
+            if type(frame) is not CodeFrame:
+                raise ValueError("mixes frames with other values in one list")
+        frames = tuple(items)
+        known = self._stacks.get(frames)
+        if known is None:
+            known = self._stacks[frames] = FrameStack(len(self.stacks))
+            self.stacks.append(frames)
+        return known
+
+    def of_trace(self, first: int, count: int) -> TraceRange:
+        """A list of entries."""
+        return TraceRange(first, first + count)
+
+    def _frame(self, made: dict[str, Any]) -> CodeFrame:
+        key = made["filename"], made["line"], made["name"]
+        if type(key[0]) is not str or type(key[2]) is not str:
+            raise ValueError("holds a frame whose filename or name is not text")
+        number_in(key[1], "line of a frame")
+        known = self._frames.get(key)
+        if known is None:
+            known = self._frames[key] = CodeFrame(key[0], key[1], key[2])
+        return known
+
+    def _add_row(self, entry: dict[str, Any]) -> None:
+        action = entry["action"]
+        if type(action) is not str:
+            raise ValueError("holds a trace entry whose action is not text")
+        number = _NUMBERS.get(action, OTHER)
+        if number == OTHER:
+            self.strange[action] = self.strange.get(action, 0) + 1
+        address = entry.get("addr")
+        if address is None or number == OOM:
+            address = entry.get("device_free", 0 if address is None else address)
+        self.address.append(number_in(address, "address"))
+        self.size.append(number_in(entry.get("size", 0), "size"))
+        self.stream.append(number_in(entry.get("stream", 0), "stream"))
+        time = entry.get("time_us", UNKNOWN)
+        self.time.append(UNKNOWN if time == UNKNOWN else number_in(time, "time_us"))
+        self.action.append(number)
+        self.source.append(self._source(entry))
+        self.count += 1
+        self.pending += 1
+
+    def _source(self, entry: dict[str, Any]) -> int:
+        stack = number_of(entry.get("frames"))
+        metadata, context = words_in(entry.get("user_metadata")), words_in(entry.get("compile_context"))
+        key = stack, metadata, context, pool_words(entry.get("pool_id"))
+        known = self._sources.get(key)
+        if known is None:
+            known = self._sources[key] = len(self.sources)
+            self.sources.append(Source(*key))
+        return known
+
+
+def number_of(frames: Any) -> int:
+    """The number of a stack in a snapshot; 0: there is none."""
+    if type(frames) is not FrameStack:
+        return 0
+    stack = frames
+    return stack.number
+
+
+def number_in(value: Any, what: str) -> int:
+    """A number of the file, from 0 to 2^63 - 1.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if type(value) is not int or not 0 <= value < _LIMIT:
+        raise ValueError(
+            f"holds an impossible {what}: {value if type(value) is int else type(value).__name__}"
+        )
+    return value
+
+
+def words_in(value: Any) -> str:
+    """A text of the file; empty if it has none, or PyTorch's word for none."""
+    return value if type(value) is str and value != "N/A" else ""
+
+
+def pool_words(value: Any) -> str:
+    """The id of a private pool, such as `0.1`; empty for the default pool (0, 0)."""
+    if type(value) is not tuple or len(value) != 2 or value == (0, 0):
+        return ""
+    return f"{value[0]}.{value[1]}" if type(value[0]) is type(value[1]) is int else ""
