@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.importers.bfc_log import messages
 from bfcviz.importers.bfc_log.dump import BinLine, Dump, Note, Stage
 from bfcviz.importers.bfc_log.printed_sizes import printed_size
 from bfcviz.importers.bfc_log.records import BFC_ALLOCATOR, Record
 
 _FIRST_WORD: Final = re.compile(r"\s{0,40}(\w{1,40})")
+_MOST_WRITERS: Final = 4096
 _SMALLEST_BIN: Final = 256
 _LONGEST: Final = 1000  # characters of a message
 _ADDRESSES: Final = 1 << 63
@@ -28,12 +30,16 @@ class DumpCollector:
         dumps: in the order of their first lines.
         notes: lines beside them.
         texts: (number of dumps before it, record) of each record that may hold an error message about memory.
+        left_out: dumps after the first `MAX_POOLS`; they are only counted.
+        left_out_line: where the first of these begins.
     """
 
     def __init__(self) -> None:
         self.dumps: list[Dump] = []
         self.notes: list[Note] = []
         self.texts: list[tuple[int, Record]] = []
+        self.left_out = 0
+        self.left_out_line = 0
         self._open: dict[tuple[str, str], Dump] = {}
         self._by_first_word: dict[str, Callable[[Record], bool]] = {
             "Allocator": self._header,
@@ -73,19 +79,25 @@ class DumpCollector:
         refused = messages.REFUSED.search(record.message)
         if refused is not None:
             self._note(record, "", "the device had no memory for a region", int(refused["bytes"]))
-        if "memory" in record.message or "OOM" in record.message:
+        if not self.left_out and ("memory" in record.message or "OOM" in record.message):
             self.texts.append((len(self.dumps), record))
 
     def _new(self, record: Record) -> Dump:
         dump = Dump(record.line, record.time, writer=record.writer)
-        self.dumps.append(dump)
+        if len(self.dumps) < MAX_POOLS:
+            self.dumps.append(dump)
+        else:
+            self.left_out += 1
+            self.left_out_line = self.left_out_line or record.line
+        if len(self._open) == _MOST_WRITERS:
+            self._open.clear()
         self._open[record.writer, record.thread] = dump
         return dump
 
     def _current(self, record: Record, stage: Stage) -> Dump:
         """The dump that a line belongs to; a new one if the last one has ended."""
         dump = self._open.get((record.writer, record.thread))
-        if dump is None and self.dumps:
+        if dump is None and self.dumps and not self.left_out:
             # Some logs name process or thread only in some of their lines.
             last = self.dumps[-1]
             fits = last.writer in {"", record.writer} or not record.writer

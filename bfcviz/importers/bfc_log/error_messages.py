@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, NamedTuple
 
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.importers.bfc_log import messages
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
@@ -53,6 +54,8 @@ class AllocationError(NamedTuple):
 def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Dump]:
     """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
 
+    There are no new ones after the first `MAX_POOLS`.
+
     Args:
         dumps: changed in place.
         texts: as `DumpCollector.texts`.
@@ -63,7 +66,7 @@ def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Du
         found += dumps[taken:count]
         taken = count
         for error in _errors(record):
-            if not _attach(found, error):
+            if not _attach(found, error) and len(found) <= MAX_POOLS:
                 found.append(_alone(error))
     return found + dumps[taken:]
 

@@ -13,7 +13,7 @@ _JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _ESCAPED = {"n": "\r", "r": "", "t": "\t", "b": "", "f": ""}
 _BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\]")
-_NARROWEST, _WIDEST, _FEWEST_WRAPS = 40, 250, 3
+_NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
 
 
 class LogText:
@@ -60,19 +60,28 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _unwrapped(text: str) -> LogText:
-    """Join lines that a terminal cut at its width: they have the greatest length of the file, and no record follows."""
+    """Join the lines of records that a terminal cut at its width, the greatest length of a line in the file."""
     lines = text.split("\n")
-    width = max(map(len, lines))
-    wrapped: set[int] = set()
-    if _NARROWEST <= width <= _WIDEST:
-        wrapped = {
-            number
-            for number, line in enumerate(lines[:-1])
-            if len(line) == width
-            and lines[number + 1].strip()
-            and not _BEGINS_RECORD.match(lines[number + 1])
-        }
-    if len(wrapped) < _FEWEST_WRAPS:
+    wrapped = _wrapped(lines)
+    if not wrapped:
         return LogText(text, list(accumulate(len(line) + 1 for line in lines[:-1])))
     parts = [line if number in wrapped else line + "\n" for number, line in enumerate(lines)]
     return LogText("".join(parts)[:-1], list(accumulate(map(len, parts[:-1]))))
+
+
+def _wrapped(lines: list[str]) -> set[int]:
+    """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
+    width = max(map(len, lines))
+    if not _NARROWEST <= width <= _WIDEST:
+        return set()
+    begins = [_BEGINS_RECORD.search(line[:60]) is not None for line in lines]
+    found: set[int] = set()
+    count = 0
+    for number, line in enumerate(lines[:-1]):
+        if len(line) == width and not begins[number + 1] and lines[number + 1].strip():
+            if begins[number]:
+                count += 1
+            elif number - 1 not in found:
+                continue
+            found.add(number)
+    return found if count >= max(_FEWEST_WRAPS, sum(begins) * _SMALLEST_SHARE) else set()
