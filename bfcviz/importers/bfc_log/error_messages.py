@@ -13,7 +13,7 @@ from bfcviz.events.origin import MAX_POOLS
 from bfcviz.importers.bfc_log import messages
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 
 _TYPE_BYTES: Final = {
     **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),
@@ -51,7 +51,7 @@ class AllocationError(NamedTuple):
     text: str
 
 
-def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Dump]:
+def attach_errors(dumps: list[Dump], texts: list[tuple[int, LogRecord]]) -> list[Dump]:
     """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
 
     There are no new ones after the first `MAX_POOLS`.
@@ -136,7 +136,7 @@ def _alone(error: AllocationError) -> Dump:
     return dump
 
 
-def _errors(record: Record) -> Iterator[AllocationError]:
+def _errors(record: LogRecord) -> Iterator[AllocationError]:
     """The errors in one record, without those that repeat the one before."""
     last = None
     for found in _ERROR.finditer(record.message):

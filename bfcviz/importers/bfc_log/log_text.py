@@ -10,8 +10,8 @@ from itertools import accumulate
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
-_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
-_ESCAPED = {"n": "\r", "r": "", "t": "\t", "b": "", "f": ""}
+_UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPED = {r"\n": "\r", r"\r": "", r"\t": "\t", r"\"": '"', r"\/": "/"}
 _BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\]")
 _NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
 
@@ -37,7 +37,7 @@ def log_text(data: bytes) -> LogText:
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
     text = text.replace("\r\n", "\n")
     if _is_json(text):
-        text = _JSON_ESCAPE.sub(_unescaped, text)
+        text = _without_escapes(text)
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     return _unwrapped(text)
@@ -49,14 +49,19 @@ def _is_json(text: str) -> bool:
     return start[:1] in ("{", "[") and "\\n" in text and _JSON_KEY.search(start) is not None
 
 
-def _unescaped(escape: re.Match[str]) -> str:
-    code, character = escape.groups()
-    if code is None:
-        return _ESCAPED.get(character, character)
-    number = int(code, 16)
+def _without_escapes(text: str) -> str:
+    """The text with the characters that JSON escapes mean; a line break becomes a carriage return."""
+    text = text.replace("\0", "").replace("\\\\", "\0")  # an escaped backslash begins no escape
+    for escape, character in _ESCAPED.items():
+        text = text.replace(escape, character)
+    return _UNICODE_ESCAPE.sub(_character, text).replace("\0", "\\")
+
+
+def _character(escape: re.Match[str]) -> str:
+    number = int(escape[1], 16)
     if number == 0x0A:
         return "\r"
-    return "?" if 0xD800 <= number < 0xE000 else chr(number)
+    return "?" if 0xD800 <= number < 0xE000 or number == 0 else chr(number)
 
 
 def _unwrapped(text: str) -> LogText:

@@ -13,7 +13,7 @@ def test_sizes_are_printed_as_tensorflow_does(size: int) -> None:
     printed = printed_size(text)
     assert printed is not None
     assert printed.means(size)
-    assert abs(printed.value - size) <= max(size / 100, 1)
+    assert abs(printed.value - size) <= max(size / 20, 1)  # 1.0KiB can be 1,075 bytes
     assert printed == printed_size(text.replace(".", ","))
 
 
