@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.importers.file_content import read_content, read_head
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.limits import UNPACKED_TEXT
+from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
 class Format(StrEnum):
@@ -53,9 +54,9 @@ def detect_format(path: Path) -> Format:
     for format_, matches in _BY_CONTENT.items():
         if matches(head):
             return format_
-    if (_is_text(head) or _is_utf_16(head)) and _is_tensorflow_log(
-        read_content(path).data
-    ):  # it comes late in a log
+    # A failure comes late in a log.
+    is_text = _is_text(head) or _is_utf_16(head)
+    if is_text and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")

@@ -6,7 +6,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.importers.pools import by_time, one_after_another
+from bfcviz.importers.pools import by_time, one_after_another, without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.model.state.model import Model
 
@@ -47,3 +47,22 @@ def test_by_time_sorts_by_time() -> None:
 def test_more_heaps_than_a_trace_can_have_are_refused() -> None:
     with pytest.raises(TraceError, match="257"):
         one_after_another([log_of(0x1000, 1, 2)] * 257)
+
+
+def test_events_without_some_are_numbered_again() -> None:
+    history = RecordedHistory()
+    for address in (4096, 8192):
+        history.at(address)
+        history.ledger.oom(1 << 20)
+        history.ledger.allocate(address, 512, requested=500)
+    history.ledger.free(4096)
+    history.ledger.free(8192)
+    log = history.events()
+    events = without(log, log["kind"] == Kind.OOM)
+    assert events["seq"].tolist() == list(range(len(log) - 2))
+    frees = events[events["kind"] == Kind.FREE]
+    assert events["address"][frees["other"]].tolist() == frees["address"].tolist() == [4096, 8192]
+    assert events["kind"][frees["other"]].tolist() == [Kind.ALLOCATE] * 2
+    model = Model(trace_of(events, 1))
+    model.seek(len(events))
+    assert model.stats().bytes_in_use == 0

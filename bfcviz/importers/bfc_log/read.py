@@ -17,11 +17,13 @@ from bfcviz.importers.bfc_log.dump import Dump, Note
 from bfcviz.importers.bfc_log.dump_collector import DumpCollector
 from bfcviz.importers.bfc_log.error_messages import attach_errors
 from bfcviz.importers.bfc_log.failed_pool import FailedPool, failed_pool
+from bfcviz.importers.bfc_log.history.choice import history_reader
 from bfcviz.importers.bfc_log.log_text import log_text
 from bfcviz.importers.bfc_log.messages import CHUNK_LINES
 from bfcviz.importers.bfc_log.records import records
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
+from bfcviz.importers.limits import UNPACKED_TEXT
 from bfcviz.importers.pools import one_after_another
 
 _NO_NAME: Final = "BFC allocator"
@@ -37,13 +39,16 @@ _TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensor
 
 
 def read_log(path: Path) -> Trace:
-    """The trace in a log: one pool for each dump, in the order of the file.
+    """The trace in a log: the history of its heaps, or else one pool for each dump, in the order of the file.
 
     Raises:
         FileError: the file cannot be read, or holds no line about the memory of a BFC allocator.
     """
-    content = read_content(path)
+    content = read_content(path, unpacked=UNPACKED_TEXT)
     log = log_text(content.data)
+    read_history = history_reader(log.text)
+    if read_history is not None:
+        return read_history(records(log), path, [] if content.cut is None else [content.cut])
     collector = DumpCollector()
     collector.take_all(records(log, CHUNK_LINES.pattern))
     dumps = attach_errors(collector.dumps, collector.texts)

@@ -16,6 +16,7 @@ from bfcviz.importers.bfc_log.log_text import LogText
 BFC_ALLOCATOR = "bfc_allocator"
 
 _ANCHOR = re.compile(r"\.cc:\d{1,7}\] ?")
+_LATEST = 1 << 32  # seconds since 1970; in ns they fit 64 bits
 _LONGEST_PREFIX = 400  # characters: tag, time and path
 _PREFIX = re.compile(
     r"(?:(?P<date>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?:?\s{1,9}[IWEF]"
@@ -181,10 +182,15 @@ def _time(prefix: re.Match[str]) -> int | None:
 
 @lru_cache(64)
 def _seconds(date: str, clock: str) -> int | None:
-    """Whole seconds since 1970 in ns; None for an impossible date. Without a date the clock is `00:00:SECONDS`."""
+    """Whole seconds since 1970 in ns; None for an impossible date, or one before 1970 or after 2106.
+
+    Without a date the clock is `00:00:SECONDS`.
+    """
     if not date:
-        return int(clock[6:]) * 10**9
-    try:
-        return int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp()) * 10**9
-    except ValueError:
-        return None
+        seconds = int(clock[6:])
+    else:
+        try:
+            seconds = int(datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            return None
+    return seconds * 10**9 if 0 <= seconds <= _LATEST else None

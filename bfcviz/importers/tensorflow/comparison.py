@@ -54,7 +54,8 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
     # TensorFlow's names: a reader of the result looks them up there.
     differs: dict[str, Mask] = {
         "addr": requests["address"] != rebuilt.address,
-        "allocation_bytes": requests["size"] != rebuilt.size.astype(np.int64),
+        "allocation_bytes": (requests["size"] != ABSENT)
+        & (requests["size"] != rebuilt.size.astype(np.int64)),
         "bytes_allocated": (requests["bytes_in_use"] != ABSENT)
         & (requests["bytes_in_use"] != rebuilt.bytes_in_use.astype(np.int64)),
         "fragmentation": _fragmentation_differs(requests["fragmentation"], rebuilt),
@@ -122,4 +123,7 @@ def _first(requests: Requests, rebuilt: Rebuilt, wrong: Mask) -> str | None:
 
 
 def _words(address: int, size: int, bytes_in_use: int, fragmented: float) -> str:
-    return f"{size} bytes at {int(address):#x}, {bytes_in_use} in use, fragmentation {fragmented:.6g}"
+    """The recorded ones of these numbers."""
+    at = f"{'' if size == ABSENT else f'{size} bytes '}at {int(address):#x}"
+    in_use = "" if bytes_in_use == ABSENT else f", {bytes_in_use} in use"
+    return at + in_use + ("" if fragmented < 0 else f", fragmentation {fragmented:.6g}")

@@ -15,7 +15,8 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.tensorflow.dtypes import dtype_name
-from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace, as_text
+from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace
+from bfcviz.importers.tensorflow.protobuf_messages import as_text
 from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, RecordedRequests, Requests
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
@@ -270,11 +271,19 @@ def _no_memory_events(path: object, cut: str | None, left_out: Mapping[str, int]
 def _pools(
     numbers: NDArray[np.int64], keys: Sequence[tuple[int, str]], planes: Sequence[Plane]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name."""
+    """The pool of each row, and the names of pools: the allocator, with the plane if several hosts have that name.
+
+    Planes can have the same name, too; then a number follows.
+    """
     order, pools = _renumbered(numbers)
     found = [keys[number] for number in order]
     counts = Counter(name for _, name in found)
-    names = (name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found)
+    names = [name if counts[name] == 1 else f"{planes[plane].name} {name}" for plane, name in found]
+    seen = Counter[str]()
+    for place, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[place] = f"{name} ({seen[name]})"
     return pools, tuple(names)
 
 

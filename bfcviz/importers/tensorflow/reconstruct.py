@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.origin import Pool
+from bfcviz.events.origin import MAX_POOLS, Pool
 from bfcviz.events.schema import Events
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.interleave import interleave, step_marks
 from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
-from bfcviz.importers.tensorflow.replay import ReplayedRequests, replay
+from bfcviz.importers.tensorflow.replay import HeapRules, ReplayedRequests, replay
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.same_named_heaps import heaps_of
 from bfcviz.units import format_bytes
 
 _TRUSTED = 0.99
@@ -69,13 +70,21 @@ class _Heap:
 def reconstruct(recorded: RecordedRequests) -> Reconstruction:
     """The events of every heap in `recorded`, interleaved, with a MARK at the start of each step."""
     before = recorded.labels.intern("in use before the profile began")
-    heaps = []
+    requests = recorded.requests.copy()
+    heaps: list[_Heap] = []
+    spare = MAX_POOLS - len(recorded.pools)
     for number, name in enumerate(recorded.pools):
         places = np.flatnonzero(recorded.requests["pool"] == number)
-        heaps.append(_heap(recorded.requests[places], places, name, before))
-    marks = step_marks(recorded.requests, recorded.labels.intern("step"))
+        found = _heaps_of_name(recorded.requests[places], places, name, before)
+        if len(found) > spare + 1:
+            found = [(places, _heap(recorded.requests[places], places, name, before))]
+        spare -= len(found) - 1
+        for part, heap in found:
+            requests["pool"][part] = len(heaps)
+            heaps.append(heap)
+    marks = step_marks(requests, recorded.labels.intern("step"))
     return Reconstruction(
-        events=interleave([heap.events for heap in heaps], marks, recorded.requests["time"]),
+        events=interleave([heap.events for heap in heaps], marks, requests["time"]),
         pools=tuple(heap.pool for heap in heaps),
         checks=tuple(heap.check for heap in heaps),
         facts=tuple(heap.facts for heap in heaps),
@@ -83,15 +92,31 @@ def reconstruct(recorded: RecordedRequests) -> Reconstruction:
     )
 
 
+def _heaps_of_name(
+    requests: Requests, places: NDArray[np.intp], name: str, label_before: int
+) -> list[tuple[NDArray[np.intp], _Heap]]:
+    """The heap with this name, and its requests; several ones if that makes every replay exact."""
+    heap = _heap(requests, places, name, label_before)
+    parts = heaps_of(requests) if heap.check["differing"] else []
+    if len(parts) < 2:
+        return [(places, heap)]
+    names = [name, *(f"{name} ({number})" for number in range(2, len(parts) + 1))]
+    found = [
+        (places[part], _heap(requests[part], places[part], each, label_before))
+        for part, each in zip(parts, names, strict=True)
+    ]
+    return [(places, heap)] if any(heap.check["differing"] for _, heap in found) else found
+
+
 def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before: int) -> _Heap:
     """Replay one heap; if too few addresses match, use the recorded addresses instead."""
     limit = _limit(requests)
     allocations, unmatched = match_frees(requests)
     refuses_growth = False
-    replayed = replay(requests, allocations, limit or _UNLIMITED, allow_growth=True)
+    replayed = replay(requests, allocations, HeapRules(limit or _UNLIMITED, allow_growth=True))
     checks = compare(requests, replayed.rebuilt)
     if checks.differing:
-        other = replay(requests, allocations, limit or _UNLIMITED, allow_growth=False)
+        other = replay(requests, allocations, HeapRules(limit or _UNLIMITED, allow_growth=False))
         compared = compare(requests, other.rebuilt)
         if compared.differing < checks.differing:
             refuses_growth, replayed, checks = True, other, compared
