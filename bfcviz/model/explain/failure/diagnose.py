@@ -142,6 +142,7 @@ def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnos
         pool_bytes=table.pool_bytes,
         bytes_limit=_limit(pool.limit, settings, recorded),
         wasted=_wasted(model, recorded),
+        largest_waste=int(np.where(chunks["in_use"], chunks["size"] - chunks["requested"], 0).max(initial=0)),
         regions=_regions(model, chunks),
         runs=(),
         hole=_hole(model, chunks),
