@@ -43,8 +43,8 @@ def _free_pins(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.FREE_PINS,
         f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
-        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they live "
-        "long, allocate them before the large chunks that come and go.",
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
+        "live long, allocate them before the large chunks that come and go.",
         {
             "address": run.address,
             "chunks": run.chunks_in_use,
@@ -171,8 +171,8 @@ def _fraction(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.FRAGMENTATION_FRACTION,
         f"Split chunks sooner: {how.format(fraction=f'{fraction:g}')}. One chunk in use wastes "
-        f"{format_bytes(largest)}, all together {format_bytes(wasted)}; the request needs {format_bytes(found.rounded)}. "
-        f"Now waste below {format_bytes(now)} is kept.",
+        f"{format_bytes(largest)}, all together {format_bytes(wasted)}; the request needs "
+        f"{format_bytes(found.rounded)}. Now waste below {format_bytes(now)} is kept.",
         {"fraction": fraction, "wasted": wasted, "largest_waste": largest, "kept_below": now},
     )
 
