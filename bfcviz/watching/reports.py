@@ -156,10 +156,12 @@ class OomReport:
         left = "style='text-align: left'"
         rows = [f"<th {left}>{escape(name)}</th><td {left}>{escape(value)}</td>" for name, value in self.rows]
         cells = "".join(f"<tr>{row}</tr>" for row in rows)
-        advice = "".join(f"<li>{escape(text)}</li>" for text in self.advice)
+        items = "".join(f"<li>{escape(text)}</li>" for text in self.advice)
+        advice = f"What would help:<ul>{items}</ul>" if items else ""
         return (
             "<div class='bfcviz-failure'><b>Out of memory.</b> "
-            f"{escape(self.words)}<table>{cells}</table>What would help:<ul>{advice}</ul>The map shows the heap at step {self.step:,}; "
+            f"{escape(self.words)}<table>{cells}</table>{advice}"
+            f"The map shows the heap at step {self.step:,}; "
             "the largest free chunk is outlined.</div>"
         )
 
