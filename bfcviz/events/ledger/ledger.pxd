@@ -76,7 +76,7 @@ cdef class Ledger:
     cdef object _add(self, int64_t address, int64_t size, uint16_t slot, int64_t requested, int flags)
     @cython.locals(chunk=FreeChunk)
     cdef object _remove(self, int64_t start)
-    @cython.locals(free=FreeChunk, largest=int64_t)
+    @cython.locals(chunk=FreeChunk, largest=int64_t)
     cdef int64_t _largest_free(self) except? -2
     @cython.locals(start=int64_t, chunk=FreeChunk)
     cdef int64_t _free_chunk_around(self, int64_t low, int64_t high) except? -2

@@ -183,10 +183,10 @@ class Ledger:
 
     def cover(self, address: int, size: int) -> None:
         """Add memory to regions now, because a later report will use it."""
-        if address + size >= native.HALF_SPACE:
-            self.inconsistencies.too_high += 1
-        else:
+        if address + size < native.HALF_SPACE:
             self._cover(address, address + size, False)
+        else:
+            self.inconsistencies.too_high += 1
 
     def oom(self, requested: int, label: int = 0, stream: int = 0) -> None:
         """Report a failed request."""
@@ -288,9 +288,8 @@ class Ledger:
     def _largest_free(self) -> int:
         largest = 0
         for chunk in self.free_chunks.values():
-            free = chunk
-            if free.size > largest:
-                largest = free.size
+            if chunk.size > largest:
+                largest = chunk.size
         return largest
 
     def _free_chunk_around(self, low: int, high: int) -> int:
