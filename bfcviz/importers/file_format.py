@@ -78,8 +78,9 @@ def _is_parquet(head: bytes) -> bool:
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Protocol 2 or later begins with PROTO and the version."""
-    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+    """Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo."""
+    later = len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+    return later or re.match(rb"\([dl]p[01]\n|[}\]]q[\0\1]", head) is not None
 
 
 def _is_xspace(head: bytes) -> bool:
