@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
+    from bfcviz.explain_and_draw import why as why
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
@@ -90,6 +91,7 @@ _HOMES = {
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
+    "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }
 

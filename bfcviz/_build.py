@@ -8,6 +8,7 @@ setuptools loads this file alone, before the package exists, so it imports nothi
 """
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ for _name, _module in {modules!r}.items():
 class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
     """Joins each extension's sources, translates them to C in the build folder, and compiles the result."""
 
+    parallel: int | None
+
     def run(self) -> None:
         """Build all extensions; an `optional` one that fails to compile is omitted."""
         from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
@@ -74,6 +77,7 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.extra_compile_args += ["-O3", "-g0"]
             if sys.platform == "linux":
                 extension.extra_link_args.append("-Wl,-s")  # only the symbols that Python needs
+        self.parallel = self.parallel or os.cpu_count()  # extensions compiled at once
         super().run()
 
     def get_source_files(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""`explain`, `peak`, `worst_fragmentation` and `draw` for any source: a path, a trace, or a live heap.
+"""`explain`, `why`, `peak`, `worst_fragmentation` and `draw` for any source: a path, a trace, or a live heap.
 
 The functions in `model` and `figures` that they call take a `Trace`. May import everything but cli.
 """
@@ -10,8 +10,11 @@ from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.browse import navigation
+from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
+from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text import event as event_text
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.units import parse_bytes
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -33,6 +36,45 @@ def explain(source: Any, event: int | None = None) -> str:
     if event is None and len(trace) == trace.first:
         raise TraceError("the trace has no event yet: give a trace with events, or record some first")
     return event_text.explain(trace, len(trace) - 1 if event is None else event)
+
+
+def why(
+    source: Any,
+    event: int | None = None,
+    *,
+    step: int | None = None,
+    size: int | str | None = None,
+    pool: int = 0,
+) -> Diagnosis:
+    """Find out why a request failed and what would have helped, or whether a request would fit.
+
+    Args:
+        source: as for `explain`.
+        event: index of an OOM event; None: the last request that failed.
+        step: with `size`: the state after that many events; None: the last state.
+        size: bytes, or text such as `500MiB`: find out whether a request of this size would fit.
+        pool: with `size`, and for a trace without a failure: index of the heap among `trace.origin.pools`.
+
+    Returns:
+        The verdict with its numbers; `print` it for the report. Its verdict is `no_failure` where none failed.
+
+    Raises:
+        TraceError: the trace has no such event or step, or the event is not an OOM.
+        ValueError: a size is needed, or it is not one.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    trace = _trace(source)
+    if size is not None:
+        if event is not None:
+            raise ValueError("give an event, or the size of a request and a step, not both")
+        at = len(trace) if step is None else step
+        return would_fit(trace, at, parse_bytes(size, "size"), pool=pool)
+    if step is not None:
+        raise ValueError("give the size of the request that may fit at this step, such as size='500MiB'")
+    if event is not None:
+        return diagnose(trace, event)
+    steps = failed_steps(trace)
+    return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
 
 
 def peak(source: Any, pool: int = 0) -> int:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes every child ignore it, and tests send it
 
@@ -19,6 +20,38 @@ if find_spec("bfcviz._heap") is None:
 settings.register_profile("bfcviz", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "bfcviz")
+
+LONG = (
+    "browser/",
+    "packaging/test_wheel.py",
+    "test_habits.py",
+    "allocator/test_uncompiled.py",
+    "notebooks/",
+    "properties/",
+    "cli/",
+    "watching/test_magics.py",
+)
+"""Tests that take longest begin first, so that all processes end at about the same time."""
+
+
+class ByFile(LoadFileScheduling):
+    """The tests of a file stay in one process, and so do those of all browser pages: they share a server."""
+
+    def _split_scope(self, nodeid):
+        shared = "tests/browser/"
+        return shared if nodeid.startswith(shared) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item):
+        path = item.nodeid.removeprefix("tests/")
+        return next((place for place, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True)

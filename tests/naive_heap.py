@@ -4,10 +4,12 @@ Everything is a list that is searched from the front. `NaiveTrace` is the least 
 """
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import numpy as np
 
+from bfcviz.events import origin
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin
 from bfcviz.events.schema import EVENT, Flag, Kind, bin_of
 
 
@@ -221,9 +223,10 @@ class NaiveTrace:
 
     def __init__(self, events: np.ndarray, names: list[str], limits: list[int | None]) -> None:
         self.events = events
-        self.labels = SimpleNamespace(name=names.__getitem__)
-        pools = tuple(SimpleNamespace(name=f"pool{i}", limit=n) for i, n in enumerate(limits))
-        self.origin = SimpleNamespace(pools=pools)
+        self.labels = Labels()
+        for name in names[1:]:
+            self.labels.intern(name)
+        self.origin = Origin(pools=tuple(origin.Pool(f"pool{i}", n) for i, n in enumerate(limits)))
         self.keyframes: dict[int, bytes] = {}
 
     def __len__(self) -> int:

@@ -19,6 +19,7 @@ PURPOSE: Final = "See every split, merge and extension of a GPU memory heap."
 COMMANDS: Final = {
     "demo": "step through a bundled training run in JupyterLab",
     "info": "show what a file contains, and its heap after the last event",
+    "why": "say why each request of a file failed, and what would have helped",
     "record": "run a program and record its heap, without changing its code",
     "attach": "show the live page of a recording that another process is writing",
     "view": "show the dashboard of a file as a page in your browser, without a notebook",

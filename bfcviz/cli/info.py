@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bfcviz.errors import FileError, TraceError
-from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.explain.failure.diagnose import all_failures
+from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.explain.text.failure import failure_line
 from bfcviz.model.state.model import Model
 from bfcviz.model.timelines.fragmentation import external
 from bfcviz.terminal import say
@@ -26,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a profile of TensorFlow or XLA (xplane.pb, also gzipped), a trace folder, or a trace's Parquet file",
+        help="a profile of TensorFlow or XLA, a log, dump or snapshot with a heap, a trace folder, or a Parquet file",
     )
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
@@ -66,6 +69,25 @@ def info(trace: Trace) -> dict[str, object]:
         "reasons": reasons,
         "events": len(trace),
         "allocators": allocators,
+        "failures": [_failure(each) for each in _failures(trace)],
+    }
+
+
+def _failures(trace: Trace) -> list[Diagnosis]:
+    """The verdict on each failed request; none where the events contradict each other."""
+    try:
+        return all_failures(trace, runs=0)
+    except (TraceError, FileError):
+        return []
+
+
+def _failure(found: Diagnosis) -> dict[str, object]:
+    return {
+        "event": found.event,
+        "pool": found.pool,
+        "verdict": str(found.verdict),
+        "requested_bytes": found.requested,
+        "line": failure_line(found),
     }
 
 
@@ -79,7 +101,7 @@ def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
         damage = f"the numbers are those at step {model.step}: {error}"
     stats = model.stats()
     known: dict[str, object] = {
-        "name": trace.origin.pools[pool].name,
+        **_names(trace.origin.pools[pool]),
         "bytes_limit": stats.bytes_limit,
         "pool_bytes": stats.pool_bytes,
         "bytes_in_use": stats.bytes_in_use,
@@ -92,14 +114,24 @@ def _allocator(trace: Trace, pool: int) -> tuple[dict[str, object], str]:
         "largest_free_chunk": stats.largest_free_chunk,
         "external_fragmentation": external(stats),
     }
-    return known | {key: value for key, value in _facts(trace, pool).items() if key in known}, damage
+    facts = _of_pool(trace.origin, "facts", pool)
+    totals = _of_pool(trace.origin, "totals", pool)
+    known |= {key: value for key, value in facts.items() if key in known}
+    return known | ({"totals": totals} if totals else {}), damage
 
 
-def _facts(trace: Trace, pool: int) -> Mapping[str, object]:
-    facts = trace.origin.details.get("facts")
-    if not isinstance(facts, list | tuple) or pool >= len(facts) or not isinstance(facts[pool], Mapping):
+def _names(pool: Pool) -> dict[str, object]:
+    """The name of the allocator, and which of its dumps this is, if the file has several."""
+    name, dump = pool.options.get("allocator_name", pool.name), pool.options.get("dump")
+    return {"name": name} if dump is None else {"name": name, "dump": dump}
+
+
+def _of_pool(origin: Origin, entry: str, pool: int) -> dict[str, object]:
+    """The mapping of one heap in an entry of the details; empty if missing."""
+    found = origin.details.get(entry)
+    if not isinstance(found, list | tuple) or pool >= len(found) or not isinstance(found[pool], Mapping):
         return {}
-    return dict(facts[pool])
+    return dict(found[pool])
 
 
 def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
@@ -111,8 +143,15 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
         *_line("events", f"{found['events']:,}"),
         *(line for check in _checks(origin) for line in _line("checked", _checked(check))),
     ]
-    for allocator in found["allocators"]:
-        lines += ["", f"{allocator['name']} after the last event", *_allocator_lines(allocator)]
+    for pool, allocator in enumerate(found["allocators"]):
+        dump = f" (dump {allocator['dump']})" if "dump" in allocator else ""
+        lines += ["", f"{allocator['name']}{dump} after the last event", *_allocator_lines(allocator)]
+        lines += [
+            line
+            for each in found.get("failures", [])
+            if each["pool"] == pool
+            for line in _line("failed request", each["line"])
+        ]
     return lines
 
 
@@ -128,7 +167,15 @@ def _allocator_lines(known: Mapping[str, Any]) -> list[str]:
         *_line("free", _size(known["free_bytes"]), _count(known["chunks_free"], "chunk")),
         *_line("largest free chunk", _size(known["largest_free_chunk"])),
         *_line("external fragmentation", share),
+        *_total_lines(known),
     ]
+
+
+def _total_lines(known: Mapping[str, Any]) -> list[str]:
+    """What the file counts in the words of its framework."""
+    totals: Mapping[str, object] = known.get("totals", {})
+    counts = ", ".join(f"{name} {value:,}" for name, value in totals.items() if isinstance(value, int))
+    return _line("counted by the file", counts) if counts else []
 
 
 def _line(name: str, *parts: str | None) -> list[str]:

@@ -78,7 +78,7 @@ def _failure(entry: object) -> RecordedFailure:
         raise ValueError("has a failure with unknown entries, or without its event") from None
     for each in fields(found):
         value = getattr(found, each.name)
-        if not _CHECKS[str(each.type)](value):
+        if not _CHECKS[each.type](value):
             raise ValueError(f"has a failure with an impossible {each.name}: {str(value)[:40]}")
     return found
 
@@ -143,10 +143,10 @@ def _check_check(entry: Mapping[str, object]) -> None:
         raise ValueError("has checks of a heap without a name")
 
 
-_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
-    "int": _is_count,
-    "int | None": lambda value: value is None or _is_count(value),
-    "bool": lambda value: type(value) is bool,
-    "str": lambda value: isinstance(value, str) and len(value) <= _MAX_TEXT,
+_CHECKS: Final[dict[object, Callable[[Any], bool]]] = {
+    int: _is_count,
+    int | None: lambda value: value is None or _is_count(value),
+    bool: lambda value: type(value) is bool,
+    str: lambda value: isinstance(value, str) and len(value) <= _MAX_TEXT,
 }
 """Type of an attribute of `RecordedFailure` -> whether a value may be one."""

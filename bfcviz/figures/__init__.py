@@ -19,6 +19,7 @@ from bfcviz.figures.active_memory.figure import active_memory
 from bfcviz.figures.address_time.figure import address_time
 from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
+from bfcviz.figures.failure.figure import failure
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map.figure import region_map
 from bfcviz.figures.region_map.highlights import last_event
@@ -41,6 +42,7 @@ __all__ = [
     "draw",
     "event_rate",
     "export",
+    "failure",
     "fragmentation_timeline",
     "region_map",
     "stats_timeline",
@@ -69,6 +71,7 @@ def _over_time(figure: Callable[..., Picture]) -> Callable[[Model, Events | None
 FIGURES: Final = {
     "region_map": FigureKind("region map", region_map),
     "bin_histogram": FigureKind("bin histogram", bin_histogram),
+    "failure": FigureKind("failed request", failure),
     "stats_timeline": FigureKind(
         "stats timeline",
         _over_time(stats_timeline),

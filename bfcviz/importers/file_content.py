@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bfcviz.errors import FileError
 from bfcviz.events.storage.files import open_regular
-from bfcviz.importers.limits import MAX_BYTES, UNPACKED, Limits
+from bfcviz.importers.limits import MAX_BYTES, UNPACKED, Cap, Limits
 from bfcviz.units import format_bytes
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -32,19 +32,63 @@ def read_head(path: Path, size: int = 1 << 16) -> bytes:
     Raises:
         FileError: the file does not exist, cannot be read, is not a regular file, or its gzip data is corrupt.
     """
-    return _collect(path, size, stop_at_limit=True).data
+    return _collect(path, size, UNPACKED, stop_at_limit=True).data
 
 
-def read_content(path: Path, limit: int = MAX_BYTES) -> Content:
+def read_content(path: Path, limit: int = MAX_BYTES, unpacked: Cap = UNPACKED) -> Content:
     """All bytes of the file, unpacked if it is gzip.
+
+    Args:
+        path: of the file.
+        limit: of the bytes.
+        unpacked: what a gzip file may unpack to for its size.
 
     Raises:
         FileError: as `read_head`; or it has more than `limit` bytes, or more than a file of this size may unpack to.
     """
-    return _collect(path, limit, stop_at_limit=False)
+    return _collect(path, limit, unpacked, stop_at_limit=False)
 
 
-def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
+class ContentPieces:
+    """Iterates over the bytes of a file, unpacked if it is gzip, without holding them all.
+
+    Args:
+        path: of the file.
+        unpacked: how many bytes a gzip file may unpack to.
+
+    Attributes:
+        cut: why the end is missing, None if nothing is missing; known after the last piece.
+
+    Raises:
+        FileError: on iteration, as `read_content`; a plain file may have any length.
+    """
+
+    def __init__(self, path: Path, unpacked: Cap) -> None:
+        self.cut: str | None = None
+        self._path = path
+        self._cap = unpacked
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            if not self._path.is_file():
+                raise FileError(self._path, "", "not a regular file")
+            with open_regular(self._path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if not _is_packed(file):
+                    yield from _plain(file)
+                    return
+                unpacked, total = _Unpacked(self._path, file), 0
+                for piece in unpacked:
+                    total += len(piece)
+                    if total > self._cap.most(size):
+                        raise Limits(self._path, size).exceeded(self._cap)
+                    yield piece
+                self.cut = unpacked.cut
+        except OSError as error:
+            raise FileError(self._path, "", f"cannot be read: {error.strerror or error}") from None
+
+
+def _collect(path: Path, limit: int, unpacked: Cap, *, stop_at_limit: bool) -> Content:
     """Collect pieces until the end or the limit."""
     data = BytesIO()  # returns its bytes without a copy
     try:
@@ -57,7 +101,7 @@ def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
             packed = _is_packed(file)
             if size > limit and not packed and not stop_at_limit:
                 raise _too_long(path, limit)
-            most = min(limit, UNPACKED.most(size))
+            most = min(limit, unpacked.most(size))
             pieces = _Unpacked(path, file) if packed else _plain(file)
             for piece in pieces:
                 data.write(piece[: limit + 1 - data.tell()])
@@ -66,7 +110,7 @@ def _collect(path: Path, limit: int, *, stop_at_limit: bool) -> Content:
     except OSError as error:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from None
     if data.tell() > most and not stop_at_limit:
-        raise _too_long(path, limit) if most == limit else Limits(path, size).exceeded(UNPACKED)
+        raise _too_long(path, limit) if most == limit else Limits(path, size).exceeded(unpacked)
     data.truncate(min(data.tell(), limit))
     return Content(data.getvalue(), pieces.cut if isinstance(pieces, _Unpacked) else None)
 

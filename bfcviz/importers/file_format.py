@@ -8,7 +8,8 @@ from pathlib import Path
 
 from bfcviz.errors import FileError
 from bfcviz.importers.file_content import read_content, read_head
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, VARINT, Field, Wire
+from bfcviz.importers.limits import UNPACKED_TEXT
+from bfcviz.importers.protobuf_wire import LENGTH, VARINT, Field, Wire
 
 
 class Format(StrEnum):
@@ -53,7 +54,8 @@ def detect_format(path: Path) -> Format:
     for format_, matches in _BY_CONTENT.items():
         if matches(head):
             return format_
-    if _is_text(head) and _is_tensorflow_log(read_content(path).data):  # a failure comes late in a log
+    # A failure comes late in a log.
+    if _is_text(head) and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
@@ -113,7 +115,8 @@ def _is_memory_dump(head: bytes) -> bool:
 
 def _is_name(head: bytes, field: Field) -> bool:
     payload = head[field.start : field.stop]
-    return field.number == 1 and field.wire == LENGTH and all(32 <= byte < 127 for byte in payload)
+    is_text = bool(payload) and all(32 <= byte < 127 for byte in payload)
+    return field.number == 1 and field.wire == LENGTH and is_text
 
 
 def _first_message(head: bytes) -> tuple[Field | None, list[Field]]:
@@ -148,10 +151,18 @@ def _is_chrome_trace(head: bytes) -> bool:
 
 
 def _json_text(head: bytes) -> str | None:
-    """The beginning of a JSON file, in UTF-8 or (Windows) UTF-16; None for other data."""
-    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    text = head[: len(head) // 2 * 2].decode(encoding, "replace")
+    """The beginning of a JSON file; None for other data."""
+    text = head[: len(head) // 2 * 2].decode(json_encoding(head), "replace")
     return text if text.lstrip()[:1] in ("{", "[") else None
+
+
+def json_encoding(data: bytes) -> str:
+    """The encoding of a JSON file: UTF-8, or (from Windows) UTF-16 with or without a mark."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if b"\0" in data[:2]:  # the first character of JSON is ASCII
+        return "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
+    return "utf-8-sig"
 
 
 def _is_rmm_log(head: bytes) -> bool:

@@ -8,10 +8,12 @@ refused.
 what                 a file byte  floor      maximum in the three bundled profiles, per file byte
 ===================  ===========  =========  ====================================================
 unpacked bytes       16           4 MiB      7.3
+unpacked text        128          64 MiB     80 (of a log)
 parts of planes      1/8          131,072    1/309 (planes, lines, names, statistics)
 events               1            131,072    1/9.5
 stats                4            1,048,576  0.71 (of memory events)
 memory events        1/6          65,536     1/18
+chunks               1/12         131,072    1/28 (of a memory dump)
 labels               1/16         16,384     1/857
 characters of names  4            2,097,152  0.08 (of labels and heaps)
 ===================  ===========  =========  ====================================================
@@ -49,10 +51,14 @@ class Cap(NamedTuple):
 
 
 UNPACKED: Final = Cap("unpacked bytes", 16, 4 << 20)
+UNPACKED_TEXT: Final = Cap("unpacked bytes of text", 128, 64 << 20)
+UNPACKED_JSON: Final = Cap("unpacked bytes", 64, 4 << 20)
+"""Of a Chrome trace, which is read in pieces; its text repeats itself more than a profile does."""
 PARTS: Final = Cap("parts of planes (lines, names, statistics)", 1 / 8, 1 << 17)
 EVENTS: Final = Cap("events", 1, 1 << 17)
 STATS: Final = Cap("stats of memory events", 4, 1 << 20)
 MEMORY_EVENTS: Final = Cap("memory events", 1 / 6, 1 << 16)
+CHUNKS: Final = Cap("chunks", 1 / 12, 1 << 17)
 LABELS: Final = Cap("different labels", 1 / 16, 1 << 14)
 TEXT: Final = Cap("characters of names", 4, 1 << 21)
 

@@ -44,6 +44,21 @@ def by_time(logs: Sequence[Events]) -> Events:
     return reordered(together, order, [len(log) for log in logs])
 
 
+def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
+    """A copy of the events of one heap without some of them, numbered again.
+
+    Args:
+        log: `seq` counts from 0.
+        dropped: shape (n,); no ALLOCATE or FREE.
+    """
+    events: Events = taken(log, np.flatnonzero(~dropped))
+    place = np.cumsum(~dropped) - 1
+    frees = events["kind"] == Kind.FREE
+    events["other"][frees] = place[events["other"][frees]]
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    return events
+
+
 def _number(logs: Sequence[Events]) -> None:
     if len(logs) > MAX_POOLS:
         raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")

@@ -12,7 +12,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak, previous_step
-from bfcviz.model.explain.oom import Diagnosis, diagnose
+from bfcviz.model.explain.failure.diagnose import diagnose
+from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.event import explain
 from bfcviz.model.explain.text.short_names import short_address, short_name
 from bfcviz.model.state.views import ModelStats
@@ -187,13 +188,13 @@ def _rows(trace: Trace, found: Diagnosis) -> list[tuple[str, str]]:
         ("pool", f"{format_bytes(found.pool_bytes)}{limit}"),
         ("free", f"{format_bytes(found.free_bytes)} in {found.free_chunks:,} chunks"),
     ]
-    if found.hole is None:
+    if found.hole.chunk is None:
         return rows
     return [
         *rows,
-        ("largest free chunk", _chunk(found.hole)),
-        ("before it", _neighbour(trace, found.before, "the region begins")),
-        ("after it", _neighbour(trace, found.after, "the region ends")),
+        ("largest free chunk", _chunk(found.hole.chunk)),
+        ("before it", _neighbour(trace, found.hole.before, "the region begins")),
+        ("after it", _neighbour(trace, found.hole.after, "the region ends")),
     ]
 
 

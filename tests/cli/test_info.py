@@ -66,6 +66,7 @@ def test_one_object_describes_a_trace() -> None:
                 "external_fragmentation": 0.0,
             }
         ],
+        "failures": [],
     }
 
 
@@ -79,6 +80,13 @@ def test_numbers_that_the_source_states_take_precedence() -> None:
         9000,
     )
     assert set(allocator) == KEYS
+
+
+def test_totals_in_the_words_of_the_framework() -> None:
+    origin = Origin(pools=(POOL,), details={"totals": [{"segments": 1, "inactive_bytes": 1536}]})
+    found = info(Trace.from_events(ONE_CHUNK, Labels(), origin))
+    assert found["allocators"][0]["totals"] == {"segments": 1, "inactive_bytes": 1536}  # type: ignore[index]
+    assert "segments 1, inactive_bytes 1,536" in "\n".join(info_lines(origin, found))
 
 
 @pytest.mark.parametrize("facts", ["nonsense", [], ["nonsense"], None])

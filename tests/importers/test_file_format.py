@@ -46,20 +46,46 @@ def test_text_is_called_text(tmp_path: Path, text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x80\x05pickle\x94.", bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\x0a\x05\xff\x00"]
+    "data", [b"\x80\x07pickle\x94.", bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), b"\x0a\x05\xff\x00"]
 )
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(FileError, match="unknown format"):
         detect_format(written(tmp_path / "a.xplane.pb", data))
 
 
+REAL = {
+    ".log": Format.TENSORFLOW_LOG,
+    ".vlog.gz": Format.TENSORFLOW_LOG,
+    ".memory_dump": Format.MEMORY_DUMP,
+    ".pickle": Format.TORCH_SNAPSHOT,
+    ".prof": Format.PPROF,
+    "vma_sample.json": Format.VMA,
+    ".xplane.pb.gz": Format.XPLANE,
+}
+
+
 @needs_shared
-def test_every_other_real_file_is_refused_in_one_sentence() -> None:
-    others = [path for path in (SHARED / "real").rglob("*") if path.is_file() and "xplane" not in path.name]
-    assert len(others) > 20
-    for path in others:
-        with pytest.raises(FileError, match=r"xplane\.pb"):
-            detect_format(path)
+def test_every_real_file_is_told() -> None:
+    told = 0
+    for path in (SHARED / "real").rglob("*"):
+        for end, format_ in REAL.items():
+            if path.name.endswith(end):
+                assert detect_format(path) == format_, path.name
+                told += 1
+    assert told > 20
+
+
+@needs_shared
+def test_a_table_of_other_things_is_refused_in_one_sentence() -> None:
+    with pytest.raises(FileError, match=r"text file.*xplane\.pb"):
+        detect_format(SHARED / "real" / "expected.jsonl")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_json_is_told_in_every_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "dump"
+    assert detect_format(written(path, '{"DefaultPools": {}}'.encode(encoding))) == Format.VMA
+    assert detect_format(written(path, '{"traceEvents": []}'.encode(encoding))) == Format.CHROME_TRACE
 
 
 def test_empty_missing_and_foreign_folders_are_refused(tmp_path: Path) -> None:

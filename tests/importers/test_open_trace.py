@@ -151,7 +151,7 @@ def test_a_file_that_does_not_fit_in_memory_is_refused(tmp_path, monkeypatch):
 
     path = tmp_path / "run.xplane.pb"
     path.write_bytes(profile())
-    monkeypatch.setattr("bfcviz.importers.open_trace.read_content", fail)
+    monkeypatch.setattr("bfcviz.importers.tensorflow.profile.read_content", fail)
     with pytest.raises(FileError, match="memory") as caught:
         open_trace(path)
     assert caught.value.path == str(path)

@@ -96,10 +96,13 @@ def tree(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def wheel(tree, tmp_path_factory):
-    """The wheel, compiled."""
+    """The wheel, compiled without optimisation: the build that all other tests run is optimised."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
-    return build(tree, tmp_path_factory.mktemp("wheel"))
+    compiler = tmp_path_factory.mktemp("compiler") / "cc"
+    compiler.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
+    compiler.chmod(0o755)
+    return build(tree, tmp_path_factory.mktemp("wheel"), CC=str(compiler), CXX=str(compiler))
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,8 @@ def compare(requests: Requests, rebuilt: Rebuilt) -> Checks:
     # TensorFlow's names: a reader of the result looks them up there.
     differs: dict[str, Mask] = {
         "addr": requests["address"] != rebuilt.address,
-        "allocation_bytes": requests["size"] != rebuilt.size.astype(np.int64),
+        "allocation_bytes": (requests["size"] != ABSENT)
+        & (requests["size"] != rebuilt.size.astype(np.int64)),
         "bytes_allocated": (requests["bytes_in_use"] != ABSENT)
         & (requests["bytes_in_use"] != rebuilt.bytes_in_use.astype(np.int64)),
         "fragmentation": _fragmentation_differs(requests["fragmentation"], rebuilt),

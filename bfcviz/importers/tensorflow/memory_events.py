@@ -15,7 +15,8 @@ from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.tensorflow.dtypes import dtype_name
-from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace, as_text
+from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace
+from bfcviz.importers.tensorflow.protobuf_messages import as_text
 from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, RecordedRequests, Requests
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free

@@ -7,9 +7,9 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
+from bfcviz.importers.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.profile_messages import read_space
-from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.reconstruct import reconstruct
 
 

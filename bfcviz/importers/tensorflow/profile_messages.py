@@ -1,22 +1,17 @@
 """Parse XSpace, the message in an `xplane.pb`: its planes, their names and their lines (threads).
 
-Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Only the fields that an importer can use are declared. Text is
-declared as bytes: profilers write text that is not UTF-8, and a strict reader would reject the file for one name.
-Lines are parsed in pieces, and everything is counted (see `limits`), so the parser needs memory for one piece beside
-the bytes of the file.
+Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Lines are parsed in pieces, and everything is counted (see
+`limits`), so the parser needs memory for one piece beside the bytes of the file.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, NamedTuple
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
 
 from bfcviz.errors import FileError
 from bfcviz.importers.limits import EVENTS, MAX_EVENT_BYTES, MAX_NAME_BYTES, PARTS
-from bfcviz.importers.tensorflow.protobuf_wire import LENGTH, Field, Wire
+from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
+from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 
 _PLANES = 1
 _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
@@ -27,68 +22,6 @@ _PIECE = 1 << 20
 
 _MAX_HEADER = 3 * MAX_NAME_BYTES
 """Bytes of a line without its events: a number, a time and two names."""
-
-_KINDS = {
-    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-    "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
-    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
-    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
-}
-# message -> field -> (number, type). A field with a message type and a plural name is repeated. The prefix `value:` or
-# `data:` puts the field into that oneof.
-_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
-    "XStat": {
-        "metadata_id": (1, "int64"),
-        "value:double_value": (2, "double"),
-        "value:uint64_value": (3, "uint64"),
-        "value:int64_value": (4, "int64"),
-        "value:str_value": (5, "bytes"),
-        "value:bytes_value": (6, "bytes"),
-        "value:ref_value": (7, "uint64"),
-    },
-    "XEvent": {
-        "metadata_id": (1, "int64"),
-        "data:offset_ps": (2, "int64"),
-        "data:num_occurrences": (5, "int64"),
-        "stats": (4, "XStat"),
-    },
-    "XLine": {
-        "id": (1, "int64"),
-        "name": (2, "bytes"),
-        "timestamp_ns": (3, "int64"),
-        "events": (4, "XEvent"),
-        "display_name": (11, "bytes"),
-    },
-    # XEventMetadata and XStatMetadata begin with the same fields; on the wire a map is a list of key and value entries.
-    "Metadata": {"id": (1, "int64"), "name": (2, "bytes")},
-    "Entry": {"key": (1, "int64"), "value": (2, "Metadata")},
-}
-
-
-@cache
-def _message_class(name: str) -> Any:
-    """The google.protobuf class of a message of `_MESSAGES`, in a separate descriptor pool."""
-    file = descriptor_pb2.FileDescriptorProto(name="bfcviz/xplane.proto", package="bfcviz", syntax="proto3")
-    for message, fields in _MESSAGES.items():
-        described = file.message_type.add(name=message)
-        for key, (number, kind) in fields.items():
-            oneof, _, field_name = key.rpartition(":")
-            entry = described.field.add(name=field_name, number=number)
-            entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-            if kind in _KINDS:
-                entry.type = _KINDS[kind]
-            else:
-                entry.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
-                entry.type_name = f".bfcviz.{kind}"
-                if field_name.endswith("s"):
-                    entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-            if oneof:
-                if not described.oneof_decl:
-                    described.oneof_decl.add(name=oneof)
-                entry.oneof_index = 0
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bfcviz.{name}"))
 
 
 class Line:
@@ -102,7 +35,7 @@ class Line:
         self._wire = wire
         self._what = what
         header, self._pieces = self._walk(span)
-        line = _parse(wire, "XLine", header, span.start, what)
+        line = parse(wire, "XLine", header, span.start, what)
         self.id: int = line.id
         self.name: bytes = line.display_name or line.name
         self.timestamp_ns: int = line.timestamp_ns
@@ -110,7 +43,7 @@ class Line:
     def events(self) -> Iterator[Any]:
         """Its events, as XEvent messages."""
         for start, stop in self._pieces:
-            yield from _parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
+            yield from parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
 
     def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
         """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
@@ -197,19 +130,7 @@ def _plane(wire: Wire, found: Field) -> Plane:
             plane.spans.append(part)
         elif part.number in (_EVENT_METADATA, _STAT_METADATA):
             raw = wire.data[part.start : part.stop]
-            entry = _parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
+            entry = parse(wire, "Entry", raw, part.start, f"the metadata of plane {plane.name!r}")
             names = plane.event_names if part.number == _EVENT_METADATA else plane.stat_names
             names[entry.key] = entry.value.name
     return plane
-
-
-def _parse(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
-    try:
-        return _message_class(message).FromString(raw)
-    except DecodeError:
-        raise wire.corrupt(start, f"{what} cannot be decoded") from None
-
-
-def as_text(raw: bytes) -> str:
-    """Decode text of a profile; bytes that are not UTF-8 become replacement characters."""
-    return raw.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from bfcviz.events.schema import Events
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.interleave import interleave, step_marks
 from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
-from bfcviz.importers.tensorflow.replay import ReplayedRequests, replay
+from bfcviz.importers.tensorflow.replay import HeapRules, ReplayedRequests, replay
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
 from bfcviz.units import format_bytes
 
@@ -88,10 +88,10 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
     limit = _limit(requests)
     allocations, unmatched = match_frees(requests)
     refuses_growth = False
-    replayed = replay(requests, allocations, limit or _UNLIMITED, allow_growth=True)
+    replayed = replay(requests, allocations, HeapRules(limit or _UNLIMITED, allow_growth=True))
     checks = compare(requests, replayed.rebuilt)
     if checks.differing:
-        other = replay(requests, allocations, limit or _UNLIMITED, allow_growth=False)
+        other = replay(requests, allocations, HeapRules(limit or _UNLIMITED, allow_growth=False))
         compared = compare(requests, other.rebuilt)
         if compared.differing < checks.differing:
             refuses_growth, replayed, checks = True, other, compared

@@ -1,19 +1,14 @@
 """LogFile: read the CSV log of RMM's logging adaptor as it grows, and write its events to an ObservedHeap."""
 
 from pathlib import Path
-from typing import Final
 
 from bfcviz.errors import OutOfMemory
 from bfcviz.live.common.observed_heap import ObservedHeap
-
-UNIT: Final = 256
-"""RMM's alignment: sizes are rounded up to it."""
-
-_DAY_NS: Final = 86_400_000_000_000
+from bfcviz.live.rmm.log_lines import ALLOCATE, FREE, DayCount, LogLines, RmmRequest
 
 
 class LogFile:
-    """One device's log, a CSV file that grows: `Thread,Time,Action,Pointer,Size,Stream`, without a date.
+    """One device's log, a CSV file that grows; its times have no date.
 
     Args:
         path: the file that RMM writes.
@@ -31,10 +26,11 @@ class LogFile:
         self.unreadable = 0
         self._path = path
         self._offset_ns = offset_ns
-        self._last_ns = -1
+        self._lines = LogLines()
+        self._days = DayCount()
         self._place = 0
         self._rest = b""
-        self._streams: dict[str, int] = {"0": 0, "0x0": 0}
+        self._streams: dict[int, int] = {0: 0}
 
     def read(self) -> None:
         """Read the lines written since the last call, except for an incomplete one."""
@@ -44,39 +40,25 @@ class LogFile:
         self._place += len(found)
         *lines, self._rest = (self._rest + found).split(b"\n")
         for line in lines:
-            if line.strip() and not line.startswith(b"Thread,"):
-                self._take(line.decode("ascii", "replace").strip())
+            text = line.decode("ascii", "replace").strip()
+            if text and not self._lines.take_header(text):
+                self._take(text)
 
     def _take(self, line: str) -> None:
         try:
-            _, clock, action, pointer, size, stream = line.split(",")
-            when, number = self._time(clock), self._stream(stream)
-            if action == "allocate":
-                if int(size):
-                    self.heap.allocate(int(pointer, 16), int(size), int(size), 0, number, when)
-            elif action in ("free", "deallocate"):
-                self.heap.free(0 if pointer == "(nil)" else int(pointer, 16), when)
-            elif action == "allocate failure":
-                self._fail(int(size), number, when)
-            else:
-                self.unreadable += 1
+            request = self._lines.parse(line)
+            when = self._days.time(request.time) + self._offset_ns
+            self._report(request, when)
         except ValueError:
             self.unreadable += 1
 
-    def _fail(self, requested: int, stream: int, when: int) -> None:
-        self.heap.oom(requested, 0, stream, when)
-        self.out_of_memory = OutOfMemory.of(requested, self.heap.stats())
-
-    def _time(self, clock: str) -> int:
-        """Nanoseconds of the heap's clock; RMM's clock restarts at midnight."""
-        hours, minutes, seconds = clock.replace(".", ":").split(":", 2)
-        whole, _, micros = seconds.partition(":")
-        found = ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000_000 + int(micros or 0) * 1000
-        if found < self._last_ns - _DAY_NS // 2:
-            self._offset_ns += _DAY_NS
-        self._last_ns = found
-        return found + self._offset_ns
-
-    def _stream(self, handle: str) -> int:
-        """The number of a stream, in order of first use; 0: the default stream."""
-        return self._streams.setdefault(handle, min(len(self._streams) - 1, 0xFFFF))
+    def _report(self, request: RmmRequest, when: int) -> None:
+        stream = self._streams.setdefault(request.stream, min(len(self._streams), 0xFFFF))
+        if request.action == FREE:
+            self.heap.free(request.pointer, when)
+        elif request.action == ALLOCATE:
+            if request.size:
+                self.heap.allocate(request.pointer, request.size, request.size, 0, stream, when)
+        else:
+            self.heap.oom(request.size, 0, stream, when)
+            self.out_of_memory = OutOfMemory.of(request.size, self.heap.stats())

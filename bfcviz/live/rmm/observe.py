@@ -13,7 +13,8 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.common.polling import Polling
-from bfcviz.live.rmm.log_file import UNIT, LogFile
+from bfcviz.live.rmm.log_file import LogFile
+from bfcviz.live.rmm.log_lines import UNIT
 from bfcviz.live.rmm.rmm_api import Rmm
 
 

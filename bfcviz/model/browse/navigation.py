@@ -90,8 +90,8 @@ def events_of(
     return joined(found) if found else np.zeros(0, EVENT)
 
 
-def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
-    """The steps at which requests of one pool failed finally, among its first `most` OOMs.
+def failures(trace: Trace, pool: int | None = 0, most: int = 1000) -> list[int]:
+    """The steps at which requests of one pool (None: of any) failed finally, among the first `most` OOMs.
 
     A heap that can make room, by releasing regions or waiting for deferred memory, records an OOM first. Such an OOM is
     left out where the next allocation of the same thread has the same requested size.
@@ -100,9 +100,8 @@ def failures(trace: Trace, pool: int = 0, most: int = 1000) -> list[int]:
     for event in events_of(trace, [Kind.OOM], pool)[:most]:
         step = int(event["seq"]) + 1
         after = trace.read(step, min(step + _SOON, len(trace)))
-        served = after[
-            (after["kind"] == Kind.ALLOCATE) & (after["by"] == event["by"]) & (after["pool"] == pool)
-        ]
+        same = (after["by"] == event["by"]) & (after["pool"] == event["pool"])
+        served = after[same & (after["kind"] == Kind.ALLOCATE)]
         if not len(served) or served["requested"][0] != event["requested"]:
             found.append(step)
     return found

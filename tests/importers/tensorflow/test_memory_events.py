@@ -7,9 +7,9 @@ from importers.profile_maker import PlaneMaker, chunk, memory, number
 from shared import needs_shared
 
 from bfcviz.errors import FileError
+from bfcviz.importers.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.profile_messages import read_space
-from bfcviz.importers.tensorflow.protobuf_wire import Wire
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
 
 ALLOCATE, FREE = "MemoryAllocation", "MemoryDeallocation"

@@ -4,10 +4,10 @@ import numpy as np
 
 from bfcviz.events.schema import Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.model.explain.oom import diagnose
+from bfcviz.model.explain.failure.diagnose import diagnose
 from bfcviz.model.explain.operation import operation_of
 from bfcviz.model.explain.text.event_context import EventContext
-from bfcviz.model.explain.text.oom import why
+from bfcviz.model.explain.text.failure import failure_sentences
 from bfcviz.model.explain.text.short_names import short_address
 from bfcviz.model.state.model import Model
 from bfcviz.units import format_bytes
@@ -156,9 +156,8 @@ def _merge(context: EventContext) -> str:
 
 
 def _oom(context: EventContext) -> str:
-    label = context.number("label")
-    name = context.name(label) if label else "An unnamed request"
-    return why(diagnose(context.trace, context.event, context.model), name, context.name)
+    found = diagnose(context.trace, context.event, context.model, runs=0)
+    return failure_sentences(found, context.name)
 
 
 def _mark(context: EventContext) -> str:

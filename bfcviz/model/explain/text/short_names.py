@@ -14,7 +14,14 @@ def short_address(address: int) -> str:
 
 def short_name(trace: Trace, label: int) -> str:
     """The name of a label, cut to 80 characters; `an unnamed request` for label 0."""
-    if label == 0:
-        return "an unnamed request"
-    name = trace.labels.name(label)
+    return "an unnamed request" if label == 0 else cut(trace.labels.name(label))
+
+
+def cut(name: str) -> str:
+    """The first 80 characters of a name."""
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, as in `1 region` and `1,024 chunks`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from importers.profile_maker import chunk, double, number
 
 from bfcviz.errors import FileError
-from bfcviz.importers.tensorflow.protobuf_wire import Field, Wire
+from bfcviz.importers.protobuf_wire import Field, Wire
 
 MESSAGE = number(1, 300) + chunk(2, b"abc") + double(3, 0.5) + chunk(2, b"")
 

@@ -31,10 +31,14 @@ class Wire:
         path: of the file, for errors.
         data: its bytes, unpacked.
         limits: of the file; by default those of an uncompressed file.
+        kind: of the file, for errors.
     """
 
-    def __init__(self, path: object, data: bytes, limits: Limits | None = None) -> None:
+    def __init__(
+        self, path: object, data: bytes, limits: Limits | None = None, kind: str = "profile"
+    ) -> None:
         self.path = path
+        self.kind = kind
         self.data = data
         self.limits = Limits(path, len(data)) if limits is None else limits
 
@@ -99,6 +103,26 @@ class Wire:
             raise self.corrupt(at, f"field {number} reaches {missing} bytes beyond its message")
         return Field(number, wire, start, start + size - missing, missing)
 
+    def numbers(self, field: Field) -> list[int]:
+        """The values of a field of unsigned numbers: one, or a packed list of them.
+
+        Raises:
+            FileError: it is of another type, or ends inside a number.
+        """
+        if field.wire not in (VARINT, LENGTH):
+            raise self.corrupt(field.start, f"field {field.number} is no number")
+        found, at = [], field.start
+        while at < field.stop:
+            value, at = self._varint(at, field.stop)
+            if not at:
+                raise self.corrupt(field.start, f"field {field.number} ends inside a number")
+            found.append(value)
+        return found
+
+    def number(self, field: Field) -> int:
+        """The value of a complete VARINT field, from 0 to 2^64 - 1; -1 is the largest. Raises as `fields`."""
+        return self._varint(field.start, field.stop)[0] & (1 << 64) - 1
+
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
         """The number at `at` and the position after it; position 0 if the file ends inside it."""
         value = 0
@@ -112,5 +136,5 @@ class Wire:
         return 0, 0
 
     def corrupt(self, at: int, cause: str) -> FileError:
-        """The error for a corrupt profile."""
-        return FileError(self.path, f"byte {at}", f"corrupt profile: {cause}")
+        """The error for a corrupt file."""
+        return FileError(self.path, f"byte {at}", f"corrupt {self.kind}: {cause}")

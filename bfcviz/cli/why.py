@@ -1,0 +1,103 @@
+"""`bfcviz why`: each failed request of a file, why it failed, and what would have helped."""
+
+import argparse
+import json
+from typing import Final
+
+from bfcviz.errors import TraceError
+from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.explain.failure.as_json import diagnosis_json
+from bfcviz.model.explain.failure.diagnose import all_failures, without_failure, would_fit
+from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.explain.text.failure import failure_lines
+from bfcviz.terminal import say
+from bfcviz.units import parse_bytes
+
+_HELP: Final = "the question `would this size fit?`, for a moment without a failure"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz why`."""
+    parser.add_argument(
+        "file", metavar="FILE", help="a trace, log or snapshot: anything that `bfcviz info` reads"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object: sizes in bytes, null for unknown"
+    )
+    parser.add_argument(
+        "--pool", metavar="NAME", help="only this allocator: its name, or its number in the file, from 0"
+    )
+    parser.add_argument("--size", metavar="SIZE", type=_size, help=f"{_HELP}: for example 500MiB")
+    parser.add_argument(
+        "--step",
+        metavar="N",
+        type=_step,
+        help="with --size: how many events have happened, from 0 (default: all of the file)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the diagnoses.
+
+    Raises:
+        TraceError: the file has no such allocator or step, or a step was given without a size.
+    """
+    if arguments.step is not None and arguments.size is None:
+        raise TraceError(
+            "--step asks about one moment: give the size of a request, too, such as --size 500MiB"
+        )
+    trace = open_trace(arguments.file)
+    pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
+    found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
+    if arguments.json:
+        text = json.dumps({"failures": [diagnosis_json(each) for each in found]}, indent=2, allow_nan=False)
+        # JSON does not escape DEL, which can occur only inside texts.
+        print(text.replace("\x7f", "\\u007f"))
+        return
+    for number, each in enumerate(found):
+        say(*([""] if number else []), *failure_lines(each))
+
+
+def pool_number(trace: Trace, word: str) -> int:
+    """The number of the allocator with this name, or with this number.
+
+    Raises:
+        TraceError: there is none; the message lists all.
+    """
+    names = [pool.name for pool in trace.origin.pools]
+    if word in names:
+        return names.index(word)
+    if word.isdecimal() and int(word) < len(names):
+        return int(word)
+    shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
+    raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
+
+
+def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:
+    """The failures; the last state of each allocator where there is none."""
+    pools = range(len(trace.origin.pools)) if pool is None else [pool]
+    return all_failures(trace, pool) or [without_failure(trace, each) for each in pools]
+
+
+def _asked(trace: Trace, pool: int | None, step: int | None, size: int) -> list[Diagnosis]:
+    at = len(trace) if step is None else step
+    pools = range(len(trace.origin.pools)) if pool is None else [pool]
+    return [would_fit(trace, at, size, pool=each) for each in pools]
+
+
+def _size(text: str) -> int:
+    try:
+        size = parse_bytes(text, "--size")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 < size < 1 << 62:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the size of a request: give 1 byte to 2^62")
+    return size
+
+
+def _step(text: str) -> int:
+    try:
+        return int(text.replace(",", ""))  # bfcviz prints 10,479
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a step: give a number") from None

@@ -1,0 +1,175 @@
+"""Attach the errors that a framework raises after a failed request to the dump of that request.
+
+The same error is printed several times: by the runtime, by Python, and again in each traceback. An error without a dump
+is a failed request of its own.
+"""
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Final, NamedTuple
+
+from bfcviz.importers.bfc_log import messages
+from bfcviz.importers.bfc_log.dump import Dump
+from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
+from bfcviz.importers.bfc_log.records import Record
+
+_TYPE_BYTES: Final = {
+    **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),
+    **dict.fromkeys(("half", "float16", "bfloat16", "int16", "uint16", "qint16", "quint16"), 2),
+    **dict.fromkeys(("float", "float32", "int32", "uint32", "qint32"), 4),
+    **dict.fromkeys(("double", "float64", "int64", "uint64", "complex64"), 8),
+    "complex128": 16,
+}
+_ALIGNMENT: Final = 256
+_MOST: Final = 1 << 63
+_LONGEST: Final = 1000  # characters of a message
+
+
+class AllocationError(NamedTuple):
+    """An error message about memory.
+
+    Attributes:
+        line, time, writer: of its record.
+        name: of the allocator, "" where it does not say it.
+        sizes: bytes of the request that the message allows; more than one where it does not say the type.
+        printed: the size as printed, None where it gives a tensor.
+        tensor: shape and type.
+        op: the node of the graph.
+        text: the message.
+    """
+
+    line: int
+    time: int | None
+    writer: str
+    name: str
+    sizes: tuple[int, ...]
+    printed: PrintedSize | None
+    tensor: str
+    op: str
+    text: str
+
+
+def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Dump]:
+    """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
+
+    Args:
+        dumps: changed in place.
+        texts: as `DumpCollector.texts`.
+    """
+    found: list[Dump] = []
+    taken = 0
+    for count, record in texts:
+        found += dumps[taken:count]
+        taken = count
+        for error in _errors(record):
+            if not _attach(found, error):
+                found.append(_alone(error))
+    return found + dumps[taken:]
+
+
+def _attach(dumps: list[Dump], error: AllocationError) -> bool:
+    """Attach an error to the last dump that it fits; returns whether it tells of a known failure."""
+    fitting = [dump for dump in reversed(dumps[-_RECENT:]) if _is_of(dump, error)]
+    for dump in fitting:
+        if error.tensor and dump.tensor == error.tensor:
+            return True
+        if error.printed is not None and error.printed.is_exact and dump.exact == error.printed.value:
+            return True
+        exact = _exact(dump, error)
+        if exact is not None or (error.printed is not None and _prints(dump, error.printed)):
+            dump.exact = exact if dump.exact is None else dump.exact
+            _describe(dump, error)
+            return True
+    # An operation can ask for more than its tensor: the message then belongs to the failure just before it.
+    if error.tensor and fitting and fitting[0] is dumps[-1] and not fitting[0].tensor:
+        _describe(fitting[0], error)
+        return True
+    return False
+
+
+_RECENT: Final = 64
+
+
+def _is_of(dump: Dump, error: AllocationError) -> bool:
+    same_name = not (dump.name and error.name) or dump.name == error.name
+    return same_name and (not (dump.writer and error.writer) or dump.writer == error.writer)
+
+
+def _exact(dump: Dump, error: AllocationError) -> int | None:
+    """The size that message and dump agree on; None if they do not."""
+    if dump.tensor and error.tensor:
+        return None
+    for size in error.sizes:
+        rounded = -(-size // _ALIGNMENT) * _ALIGNMENT
+        if dump.rounded not in {None, rounded, size}:
+            continue
+        printed = dump.requested or dump.bin_for
+        if printed is None and dump.ended and not dump.failed and len(error.sizes) == 1:
+            return size  # of the dump just before it, whose beginning is missing
+        if printed is not None and (
+            printed.means(size) or (dump.requested is None and printed.means(rounded))
+        ):
+            return size
+    return None
+
+
+def _prints(dump: Dump, printed: PrintedSize) -> bool:
+    return printed.text in {size.text for size in (dump.requested, dump.bin_for) if size is not None}
+
+
+def _describe(dump: Dump, error: AllocationError) -> None:
+    dump.tensor, dump.op = dump.tensor or error.tensor, dump.op or error.op
+    dump.name = dump.name or error.name
+    dump.message = error.text
+
+
+def _alone(error: AllocationError) -> Dump:
+    dump = Dump(error.line, error.time, error.name, error.writer, has_warning=True, requested=error.printed)
+    if len(error.sizes) == 1:
+        dump.exact = error.sizes[0]
+        dump.requested = printed_size(print_size(dump.exact))
+    _describe(dump, error)
+    return dump
+
+
+def _errors(record: Record) -> Iterator[AllocationError]:
+    """The errors in one record, without those that repeat the one before."""
+    last = None
+    for found in _ERROR.finditer(record.message):
+        line = record.line + record.message.count("\n", 0, found.start())
+        rest = record.message[found.start() : found.start() + 2 * _LONGEST]
+        node = messages.NODE.search(rest)
+        op = "" if node is None else node[1] or node[2]
+        text = " ".join(re.split(r"[\n\r]", rest, maxsplit=1)[0].split())[:_LONGEST]
+        parts = found.groupdict()
+        if parts["size"]:
+            printed = printed_size(parts["size"])
+            if printed is None:
+                continue
+            sizes: tuple[int, ...] = (printed.value,) if printed.is_exact else ()
+            error = AllocationError(line, record.time, record.writer, "", sizes, printed, "", op, text)
+        else:
+            tensor = _tensor(parts["shape"], parts["type"])
+            sizes = _tensor_bytes(parts["shape"], parts["type"])
+            name = parts["name"] or ""
+            error = AllocationError(line, record.time, record.writer, name, sizes, None, tensor, op, text)
+        key = (error.sizes, error.printed, error.tensor, error.name)
+        if key != last:
+            yield error
+        last = key
+
+
+_ERROR: Final = re.compile(rf"{messages.OOM_TENSOR.pattern}|{messages.OUT_OF_BYTES.pattern}")
+
+
+def _tensor(shape: str, type_: str | None) -> str:
+    shape = "[" + ",".join(shape.replace(",", " ").split()) + "]"
+    return f"{type_} {shape}" if type_ else shape
+
+
+def _tensor_bytes(shape: str, type_: str | None) -> tuple[int, ...]:
+    """Bytes of a tensor of this shape; without a type those of every element size, the usual one first."""
+    elements = prod(int(number[:19]) for number in shape.replace(",", " ").split())
+    widths = (4, 8, 2, 1, 16) if type_ is None else (_TYPE_BYTES.get(type_),)
+    return tuple(elements * width for width in widths if width is not None and 0 < elements * width < _MOST)

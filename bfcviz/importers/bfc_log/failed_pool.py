@@ -1,0 +1,208 @@
+"""One dump as a heap of a trace: its events, its failure and what the log says of it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Pool
+from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.row_copy import joined
+from bfcviz.events.schema import EVENT, NUM_BINS, Events, Flag, Kind
+from bfcviz.importers.bfc_log.consistency_checks import DumpFindings, check_dump
+from bfcviz.importers.bfc_log.dump import Dump, Note
+from bfcviz.importers.bfc_log.dumped_heap import DumpedHeap, dumped_heap
+from bfcviz.importers.bfc_log.messages import CENTRAL_GAP
+from bfcviz.importers.heap_state import events_of_state, failed_request
+
+_UNKNOWN: Final = (
+    "pool_bytes",
+    "bytes_in_use",
+    "regions",
+    "chunks_in_use",
+    "chunks_free",
+    "free_bytes",
+    "largest_free_chunk",
+    "external_fragmentation",
+)
+_TOTALS: Final = {
+    "InUse": "bytes_in_use",
+    "MaxInUse": "peak_bytes_in_use",
+    "NumAllocs": "allocations",
+    "MaxAllocSize": "largest_allocation",
+    "Reserved": "bytes_reserved",
+    "PeakReserved": "peak_bytes_reserved",
+}
+_MOST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class FailedPool:
+    """One heap of the trace.
+
+    Attributes:
+        pool: its name, limit and options.
+        events: as for `one_after_another`; the OOM event, if any, is the last one.
+        failure: what the log says of the failed request, with 0 for its event; None if none is known.
+        findings: what is wrong with the dump.
+        facts, totals: entries of `Origin.details`.
+        stats: the statistics as printed.
+    """
+
+    pool: Pool
+    events: Events
+    failure: RecordedFailure | None
+    findings: DumpFindings
+    facts: dict[str, Any]
+    totals: dict[str, int]
+    stats: dict[str, str]
+
+
+def failed_pool(dump: Dump, name: str, number: int, notes: list[Note], labels: Labels) -> FailedPool:
+    """The heap of a dump.
+
+    Args:
+        dump: what the log says.
+        name: of the pool.
+        number: of the dump, from 1, among those of its allocator.
+        notes: lines beside the dump that belong to this allocator, before the failure.
+        labels: gets the names of operations.
+
+    Raises:
+        TraceError: the dump has more regions than a trace can hold.
+    """
+    heap = dumped_heap(dump)
+    findings = check_dump(dump, heap)
+    free = heap.free_sizes
+    known = findings.is_whole
+    free_bytes, largest = (int(free.sum()), int(free.max(initial=0))) if known else (0, 0)
+    logs = [_marks(notes, labels), _state(dump, heap, labels)]
+    failure = None
+    if dump.failed:
+        failure = _failure(dump, has_heap=known)
+        op = labels.intern(dump.op) if dump.op else 0
+        logs.append(failed_request(_requested(dump), free_bytes, largest, op))
+        logs[-1]["time"] = dump.time or 0
+    events: Events = joined(logs)
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    stats = {key: size.text for key, size in dump.stats.items()}
+    return FailedPool(
+        Pool(name, _limit(dump, heap), _options(dump, number)),
+        events,
+        failure,
+        findings,
+        _facts(dump),
+        _totals(dump, heap),
+        stats,
+    )
+
+
+def _marks(notes: list[Note], labels: Labels) -> Events:
+    marks: Events = np.zeros(len(notes), EVENT)
+    marks["kind"], marks["bin"] = Kind.MARK, -1
+    for mark, note in zip(marks, notes, strict=True):
+        mark["label"], mark["size"], mark["time"] = labels.intern(note.text), note.size, note.time or 0
+    return marks
+
+
+def _state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
+    numbers = [0]
+    for op, tag in list(dump.chunks.notes)[1:]:
+        details = {"tag": tag} if tag and tag != "lower" else {}
+        numbers.append(labels.intern(op, **details) if op or details else 0)
+    notes = heap.chunks["label"].copy()
+    heap.chunks["label"] = np.array(numbers, np.uint32)[notes]
+    events = events_of_state(heap.chunks, heap.regions)
+    events["time"] = dump.time or 0
+    flags = np.zeros(len(numbers), np.uint8)
+    for (_, tag), note in dump.chunks.notes.items():
+        flags[note] = {"upper": Flag.UPPER, CENTRAL_GAP: Flag.CENTRAL_GAP}.get(tag, 0)
+    used = events["kind"] == Kind.ALLOCATE
+    events["flags"][used] |= flags[notes[heap.chunks["in_use"]]]
+    return events
+
+
+def _failure(dump: Dump, *, has_heap: bool) -> RecordedFailure:
+    return RecordedFailure(
+        0,
+        is_exact=dump.exact is not None or (dump.requested is not None and dump.requested.is_exact),
+        rounded=dump.rounded,
+        op=dump.op,
+        tensor=dump.tensor,
+        in_use_requested=_in_use_requested(dump),
+        has_heap=has_heap,
+        message=dump.message,
+    )
+
+
+def _requested(dump: Dump) -> int:
+    """Bytes of the request: the best that the log says; 0 if nothing."""
+    if dump.exact is not None:
+        return dump.exact
+    if dump.requested is not None and dump.requested.is_exact:
+        return dump.requested.value
+    if dump.rounded is not None:
+        return min(dump.rounded, _MOST)
+    printed = dump.requested or dump.bin_for
+    return 0 if printed is None else printed.value
+
+
+def _in_use_requested(dump: Dump) -> int | None:
+    lines = dump.bins.values()
+    if len(lines) < NUM_BINS or any(line.only_free for line in lines):
+        return None
+    return min(_MOST, sum(line.requested.value for line in lines))
+
+
+def _limit(dump: Dump, heap: DumpedHeap) -> int | None:
+    for size in (dump.stats.get("Limit"), dump.limit):
+        if size is not None and size.is_exact and size.value:
+            return size.value
+    pool = int(heap.chunks["size"].sum())
+    if (
+        dump.available is not None
+        and not dump.available.value
+        and dump.pool is not None
+        and dump.pool.means(pool)
+    ):
+        return pool
+    printed = dump.limit or dump.stats.get("Limit")
+    return None if printed is None or not printed.value else printed.value
+
+
+def _options(dump: Dump, number: int) -> dict[str, object]:
+    options: dict[str, object] = {"allocator_name": dump.name, "dump": number}
+    if dump.writer:
+        options["writer"] = dump.writer
+    growth = dump.growth
+    if growth is None and dump.next_region is not None and dump.limit is not None:
+        # Without growth the first region is the whole limit, and the next one would be twice as large.
+        rounded = -(-dump.limit.value // 256) * 256
+        growth = not (dump.next_region.value == 2 * rounded or dump.next_region.means(2 * rounded))
+    if growth is not None:
+        options["allow_growth"] = growth
+    return options
+
+
+def _facts(dump: Dump) -> dict[str, Any]:
+    """Numbers that the events cannot give; the chunk lines never say what was requested for each chunk."""
+    facts: dict[str, Any] = dict.fromkeys(("requested_bytes_in_use", "peak_bytes_in_use"))
+    stated = {"MaxInUse": "peak_bytes_in_use"}
+    if not dump.chunks.address:
+        facts |= dict.fromkeys(_UNKNOWN)
+        stated["InUse"] = "bytes_in_use"
+    for name, key in stated.items():
+        size = dump.stats.get(name)
+        if size is not None and size.is_exact:
+            facts[key] = size.value
+    return facts
+
+
+def _totals(dump: Dump, heap: DumpedHeap) -> dict[str, int]:
+    stats = {name: size.value for name, size in dump.stats.items() if size.is_exact}
+    totals = {key: stats[name] for name, key in _TOTALS.items() if name in stats}
+    return totals | {
+        "chunk_lines": len(dump.chunks.address),
+        "left_out": heap.repeated + heap.overlapping + dump.chunks.impossible,
+    }

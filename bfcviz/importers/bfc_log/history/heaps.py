@@ -1,0 +1,271 @@
+"""Build the events of one heap from what a VLOG stream says of it.
+
+A stream that holds the creation of the heap and all its requests is replayed in our own heap, whose regions come from
+the stream. If every address equals the recorded one, the replay also gives the sizes of the chunks, which a stream does
+not hold. Otherwise a ledger takes the recorded regions and addresses, and computes the sizes by TensorFlow's rules.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation
+from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
+from bfcviz.importers.pools import without
+from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.importers.tensorflow.comparison import Checks, compare
+from bfcviz.importers.tensorflow.reconstruct import match_frees
+from bfcviz.importers.tensorflow.replay import HeapRules, replay
+from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests
+from bfcviz.native import MIN_CHUNK
+
+_UNLIMITED = 1 << 62
+_FIRST_REGION = 2 << 20  # with allow_growth
+_WHOLE_BELOW = 128 << 20  # waste up to which a chunk under twice the request is not split
+_REQUESTS = (Act.ALLOCATE, Act.FREE, Act.FAIL)
+_UNKNOWN = (
+    "bytes_in_use", "peak_bytes_in_use", "requested_bytes_in_use", "pool_bytes", "regions", "chunks_in_use",
+    "chunks_free", "free_bytes", "largest_free_chunk", "external_fragmentation",
+)  # fmt: skip
+"""Facts that a stream without the beginning, or without requests, does not tell."""
+
+
+@dataclass
+class VlogEvents:
+    """The events of a heap, with the `order` of the record in `time`.
+
+    Attributes:
+        failures: in the order of the OOM events; their `event` is not set.
+        check: how a replay compares with the log, as JSON values; empty without requests.
+        facts: the unknown numbers.
+        options: what the log shows of the heap's options.
+        reasons: what is missing or was concluded.
+    """
+
+    events: Events
+    failures: list[RecordedFailure]
+    check: dict[str, object] = field(default_factory=dict)
+    facts: dict[str, int | None] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+def events_of_heap(heap: VlogHeap) -> VlogEvents:
+    """The events of one heap; sets the addresses of its frees."""
+    unfinished = {id(each) for each in heap.unfinished_frees()}
+    operations = [each for each in heap.operations if id(each) not in unfinished]
+    operations.sort(key=lambda each: each.order)
+    placed = place_frees(operations)
+    operations = [each for each in operations if each.address or each.act is not Act.FREE]
+    requests = [each for each in operations if each.act in _REQUESTS]
+    failures = [_failure(each, heap) for each in requests if each.act is Act.FAIL and not each.is_soft]
+    replayed = None
+    result = VlogEvents(np.empty(0, EVENT), failures)
+    if heap.created and any(each.act is not Act.FAIL for each in requests):
+        replayed, result.check = _replayed(heap, operations, requests)
+    if replayed is not None:
+        result.events = replayed
+    else:
+        history = _from_addresses(operations, trusts_free_chunks=heap.created)
+        result.events = history.events()
+        result.reasons = _what_is_missing(heap, requests, history, result.check)
+        result.facts = {} if result.check else dict.fromkeys(_UNKNOWN)
+    result.reasons += _about_frees(heap, placed)
+    result.options = _options(heap, operations)
+    return result
+
+
+def _failure(operation: VlogOperation, heap: VlogHeap) -> RecordedFailure:
+    return RecordedFailure(
+        0, is_exact=operation.is_exact, rounded=operation.rounded, op=operation.op, has_heap=heap.created
+    )
+
+
+def _options(heap: VlogHeap, operations: Sequence[VlogOperation]) -> dict[str, object]:
+    """TensorFlow's options, as far as the regions show them."""
+    options: dict[str, object] = {"allocator_name": heap.name}
+    regions = [each.requested for each in operations if each.act is Act.EXTEND]
+    if heap.created and regions:
+        doubled = regions[0] % _FIRST_REGION == 0 and (regions[0] // _FIRST_REGION).bit_count() == 1
+        options["allow_growth"] = doubled
+    if any(each.act is Act.RELEASE for each in operations):
+        options["garbage_collection"] = True
+    return options
+
+
+# -- replay ---------------------------------------------------------------------------------------------------
+
+
+def _replayed(
+    heap: VlogHeap, operations: Sequence[VlogOperation], requests: Sequence[VlogOperation]
+) -> tuple[Events | None, dict[str, object]]:
+    """The events of a replay, None if every one differs from the log; and the best comparison."""
+    rows = _rows(requests)
+    allocations, unmatched = match_frees(rows)
+    grants, granted, released = _grants(operations)
+    pool = max(_peak_pool(operations), MIN_CHUNK)
+    compared: list[Checks] = []
+    events = None
+    # A stream does not hold the limit. It matters only where it made a region smaller.
+    for limit, allow_growth in ((_UNLIMITED, True), (pool, True), (pool, False)):
+        replayed = replay(rows, allocations, HeapRules(limit, allow_growth, bool(released), grants))
+        compared.append(compare(rows, replayed.rebuilt))
+        same_regions = (
+            _regions(replayed.events, Kind.EXTEND) == granted
+            and [address for address, _ in _regions(replayed.events, Kind.RELEASE)] == released
+        )
+        if same_regions and not (compared[-1].differing or replayed.refused or unmatched):
+            events = _finished(replayed.events, requests)
+            break
+    best = min(compared, key=lambda checks: checks.differing) if events is None else compared[-1]
+    return events, {
+        "pool": heap.name,
+        "method": "tiled" if events is None else "replayed",
+        "checked": best.checked,
+        "matched": best.matched,
+        "differing": best.differing,
+        "differing_by_field": dict(best.fields),
+        "first_differing": best.first,
+        "frees_without_allocation": unmatched,
+    }
+
+
+def _rows(requests: Sequence[VlogOperation]) -> Requests:
+    rows: Requests = np.zeros(len(requests), REQUEST)
+    for name in ("size", "bytes_in_use", "bytes_available", "bytes_reserved", "peak_bytes_in_use"):
+        rows[name] = ABSENT
+    rows["fragmentation"] = -1
+    for name in ("address", "requested", "bytes_in_use", "label", "thread"):
+        rows[name] = [getattr(each, name) for each in requests]
+    rows["free"] = [each.act is Act.FREE for each in requests]
+    return rows
+
+
+def _grants(
+    operations: Sequence[VlogOperation],
+) -> tuple[dict[int, list[tuple[int, int]]], list[tuple[int, int]], list[int]]:
+    """The regions granted and released for each request, see `HeapRules`; all of them in order; the released ones."""
+    grants: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    waiting: list[tuple[int, int]] = []
+    granted, released, place = [], [], 0
+    for each in operations:
+        if each.act is Act.EXTEND:
+            waiting.append((each.address, each.requested))
+            granted.append(waiting[-1])
+        elif each.act is Act.RELEASE:
+            waiting.append((each.address, 0))
+            released.append(each.address)
+        else:
+            if each.act is not Act.FREE and waiting:
+                grants[place] += waiting
+                waiting = []
+            place += 1
+    return dict(grants), granted, released
+
+
+def _peak_pool(operations: Sequence[VlogOperation]) -> int:
+    """The most bytes of all regions together: the limit, if the last region was cut to fit it."""
+    regions: dict[int, int] = {}
+    total = peak = 0
+    for each in operations:
+        if each.act is Act.EXTEND:
+            regions[each.address] = each.requested
+            total += each.requested
+            peak = max(peak, total)
+        elif each.act is Act.RELEASE:
+            total -= regions.pop(each.address, 0)
+    return peak
+
+
+def _regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
+    rows = events[events["kind"] == kind]
+    return list(zip(rows["address"].tolist(), rows["size"].tolist(), strict=True))
+
+
+def _finished(events: Events, requests: Sequence[VlogOperation]) -> Events:
+    """Events with the order of their record in `time`, and without the failures of optional requests."""
+    soft = np.array([each.is_soft for each in requests], bool)
+    kept = without(events, (events["kind"] == Kind.OOM) & soft[events["time"]])
+    orders = np.array([each.order for each in requests], np.int64)
+    kept["time"] = orders[kept["time"]]
+    return kept
+
+
+# -- recorded addresses ---------------------------------------------------------------------------------------
+
+
+def _from_addresses(operations: Sequence[VlogOperation], *, trusts_free_chunks: bool) -> RecordedHistory:
+    """The history with every chunk at its recorded address.
+
+    Args:
+        operations: in order.
+        trusts_free_chunks: the free chunks of the ledger are those of the heap, because its beginning is known.
+    """
+    history = RecordedHistory()
+    ledger = history.ledger
+    for each in operations:
+        history.at(each.order, each.thread)
+        match each.act:
+            case Act.EXTEND:
+                ledger.grant(each.address, each.requested)
+            case Act.RELEASE:
+                ledger.release(each.address)
+            case Act.FREE:
+                ledger.free(each.address)
+            case Act.ALLOCATE:
+                size = -(-each.requested // MIN_CHUNK) * MIN_CHUNK
+                free = ledger.free_chunks.get(each.address)
+                if trusts_free_chunks and free is not None and free.size >= size:
+                    waste = free.size - size
+                    size = free.size if waste < min(size, _WHOLE_BELOW) else size
+                ledger.allocate(each.address, size, each.requested, each.label)
+            case Act.FAIL if not each.is_soft:
+                ledger.oom(each.requested, each.label)
+    return history
+
+
+def _what_is_missing(
+    heap: VlogHeap,
+    requests: Sequence[VlogOperation],
+    history: RecordedHistory,
+    check: dict[str, object],
+) -> list[str]:
+    name = f"heap {heap.name!r}"
+    chunks = sum(each.act is Act.ALLOCATE for each in requests)
+    reasons = []
+    if not any(each.act is not Act.FAIL for each in requests):
+        reasons.append(
+            f"{name}: the log holds its regions, but no allocations and frees: run the program again with "
+            "TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=bfc_allocator=4"
+        )
+    if chunks and not heap.created:
+        reasons.append(
+            f"{name}: the log does not hold its creation, so chunks from before are missing, and the sizes of {chunks} "
+            "chunks are their requests, rounded up to 256 bytes"
+        )
+    elif chunks:
+        first = f" (first {check['first_differing']})" if check["differing"] else ""
+        reasons.append(
+            f"{name}: a replay differs from the log in {check['differing']} of {check['checked']} requests{first} or "
+            f"in its regions, so the sizes of {chunks} chunks were computed by TensorFlow's rules"
+        )
+    if words := history.inconsistencies.words():
+        reasons.append(f"{name}: {words}")
+    return reasons
+
+
+def _about_frees(heap: VlogHeap, placed: PlacedFrees) -> list[str]:
+    reasons = []
+    if placed.guessed:
+        reasons.append(
+            f"heap {heap.name!r}: {placed.guessed} frees could be of several chunks of the same size; the oldest was "
+            "taken. Level 4 of the log has the addresses of frees"
+        )
+    if placed.unknown:
+        what = "frees of a size that no chunk in use has were left out"
+        reasons.append(f"heap {heap.name!r}: {placed.unknown} {what}")
+    return reasons

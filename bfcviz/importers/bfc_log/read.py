@@ -1,0 +1,169 @@
+"""Read a log of TensorFlow, XLA or JAX: each dump of a heap becomes a pool of the trace."""
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from bfcviz.errors import FileError, TraceError
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import MAX_POOLS, Origin, Status
+from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.schema import Events
+from bfcviz.events.trace import Trace
+from bfcviz.importers.bfc_log.buffers import buffer_tables
+from bfcviz.importers.bfc_log.consistency_checks import RERUN
+from bfcviz.importers.bfc_log.dump import Dump, Note
+from bfcviz.importers.bfc_log.dump_collector import DumpCollector
+from bfcviz.importers.bfc_log.error_messages import attach_errors
+from bfcviz.importers.bfc_log.failed_pool import FailedPool, failed_pool
+from bfcviz.importers.bfc_log.log_text import log_text
+from bfcviz.importers.bfc_log.messages import CHUNK_LINES
+from bfcviz.importers.bfc_log.records import records
+from bfcviz.importers.file_content import read_content
+from bfcviz.importers.file_format import Format
+from bfcviz.importers.pools import one_after_another
+
+_NO_NAME: Final = "BFC allocator"
+_JAX_WORDS: Final = (
+    "pjrt",
+    "jax",
+    "BufferAssignment",
+    "external/xla/",
+    "external/tsl/",
+    "RESOURCE_EXHAUSTED: Out of",
+)
+_TENSORFLOW_WORDS: Final = ("OP_REQUIRES", "/job:", "tensorflow.python", "tensorflow/python", "op_kernel.cc")
+
+
+def read_log(path: Path) -> Trace:
+    """The trace in a log: one pool for each dump, in the order of the file.
+
+    Raises:
+        FileError: the file cannot be read, or holds no line about the memory of a BFC allocator.
+    """
+    content = read_content(path)
+    log = log_text(content.data)
+    collector = DumpCollector()
+    collector.take_all(records(log, CHUNK_LINES.pattern))
+    dumps = attach_errors(collector.dumps, collector.texts)
+    dumps += _for_notes(dumps, collector.notes)
+    if not dumps:
+        raise FileError(path, "", f"the log holds no dump of a BFC allocator and no failed request; {RERUN}")
+    labels = Labels()
+    kept = dumps[:MAX_POOLS]
+    try:
+        pools = _pools(kept, collector.notes, labels)
+        reasons = _reasons(dumps, pools)
+        status = _status(pools, reasons)
+        if content.cut is not None:
+            reasons.append(content.cut)
+            status = Status.TRUNCATED if status is Status.COMPLETE else status
+        origin = Origin(
+            format=Format.TENSORFLOW_LOG.value,
+            source=path.name,
+            status=status,
+            reasons=tuple(reasons),
+            pools=tuple(each.pool for each in pools),
+            details=_details(kept, pools, log.text),
+        )
+        return Trace.from_events(_joined(pools), labels, origin)
+    except TraceError as error:
+        raise FileError(path, f"from line {dumps[0].line}", str(error)) from None
+
+
+def _for_notes(dumps: list[Dump], notes: list[Note]) -> list[Dump]:
+    """A heap without a dump for each allocator that only has lines beside dumps."""
+    known = {dump.name for dump in dumps}
+    names = dict.fromkeys(note.name for note in notes if note.name not in known)
+    if dumps or len(names) > 1:
+        names.pop("", None)  # belongs to the others
+    first = {note.name: note for note in reversed(notes)}
+    return [Dump(first[name].line, first[name].time, name) for name in names]
+
+
+def _pools(dumps: list[Dump], notes: list[Note], labels: Labels) -> list[FailedPool]:
+    counts: dict[str, int] = defaultdict(int)
+    writers = len({dump.writer for dump in dumps}) > 1
+    mine = _notes_of(dumps, notes)
+    found = []
+    for place, dump in enumerate(dumps):
+        name = dump.name or _NO_NAME
+        if writers and dump.writer:
+            name = f"{name} {dump.writer}"
+        counts[name] += 1
+        number = counts[name]
+        shown = name if number == 1 else f"{name} (dump {number})"
+        found.append(failed_pool(dump, shown, number, mine[place], labels))
+    return found
+
+
+def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:
+    """Each note belongs to the next dump of its allocator, or to the last one."""
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, dump in enumerate(dumps):
+        for key in {(dump.name, dump.writer), (dump.name, ""), ("", dump.writer), ("", "")}:
+            places[key].append(place)
+    mine: dict[int, list[Note]] = defaultdict(list)
+    for note in notes:
+        fitting = places.get((note.name, note.writer)) or places.get((note.name, "")) or places["", ""]
+        later = (place for place in fitting if dumps[place].line > note.line)
+        mine[next(later, fitting[-1])].append(note)
+    return mine
+
+
+def _reasons(dumps: list[Dump], pools: list[FailedPool]) -> list[str]:
+    reasons = []
+    for each in pools:
+        wrong = [*each.findings.wrong, *filter(None, [each.findings.cut])]
+        reasons += [f"{each.pool.name}: {why}" for why in wrong]
+    if len(dumps) > MAX_POOLS:
+        reasons.append(
+            f"the log holds {len(dumps):,} dumps and failures; a trace can hold {MAX_POOLS}: those from line "
+            f"{dumps[MAX_POOLS].line:,} on were left out; cut the log there to open them"
+        )
+    return reasons
+
+
+def _status(pools: list[FailedPool], reasons: list[str]) -> Status:
+    if not reasons:
+        return Status.COMPLETE
+    only_end = len(reasons) == 1 and pools[-1].findings.cut and not pools[-1].findings.wrong
+    return Status.TRUNCATED if only_end else Status.DEGRADED
+
+
+def _details(dumps: list[Dump], pools: list[FailedPool], text: str) -> dict[str, Any]:
+    failures, end = [], 0
+    for each in pools:
+        end += len(each.events)
+        if each.failure is not None:
+            failures.append(replace(each.failure, event=end - 1).to_json())
+    details: dict[str, Any] = {
+        "history": STATE_ONLY,
+        "facts": [each.facts for each in pools],
+        "totals": [each.totals for each in pools],
+        "failures": failures,
+        "framework": _framework(text),
+        "stats": [each.stats for each in pools],
+        "lines": [dump.line for dump in dumps],
+        "occupancy": [dump.strip for dump in dumps],
+    }
+    tables = buffer_tables(text)
+    return details | ({"buffers": tables} if tables else {})
+
+
+def _framework(text: str) -> str:
+    if any(word in text for word in _TENSORFLOW_WORDS):
+        return "tensorflow"
+    return "jax" if any(word in text for word in _JAX_WORDS) else "tensorflow"
+
+
+def _joined(pools: list[FailedPool]) -> Events:
+    """The events of all pools; times count from the first one, and do not decrease within a pool."""
+    events = one_after_another([each.events for each in pools])
+    times = events["time"]
+    known = times[times != 0]
+    if len(known):
+        first = int(known.min())
+        events["time"] = (times - first) * (times != 0)
+    return events

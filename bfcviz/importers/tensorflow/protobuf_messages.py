@@ -1,0 +1,111 @@
+"""Parse single Protocol Buffers messages of TensorFlow with google.protobuf.
+
+Only the fields that an importer can use are declared. Text is declared as bytes: programs write text that is not UTF-8,
+and a strict reader would reject the file for one name.
+"""
+
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from bfcviz.importers.protobuf_wire import Wire
+
+_KINDS = {
+    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+    "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
+    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
+    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+}
+# message -> field -> (number, type). A field with a message type and a plural name is repeated. The prefix `value:` or
+# `data:` puts the field into that oneof.
+# xla/tsl/profiler/protobuf/xplane.proto, unless noted.
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "XStat": {
+        "metadata_id": (1, "int64"),
+        "value:double_value": (2, "double"),
+        "value:uint64_value": (3, "uint64"),
+        "value:int64_value": (4, "int64"),
+        "value:str_value": (5, "bytes"),
+        "value:bytes_value": (6, "bytes"),
+        "value:ref_value": (7, "uint64"),
+    },
+    "XEvent": {
+        "metadata_id": (1, "int64"),
+        "data:offset_ps": (2, "int64"),
+        "data:num_occurrences": (5, "int64"),
+        "stats": (4, "XStat"),
+    },
+    "XLine": {
+        "id": (1, "int64"),
+        "name": (2, "bytes"),
+        "timestamp_ns": (3, "int64"),
+        "events": (4, "XEvent"),
+        "display_name": (11, "bytes"),
+    },
+    # XEventMetadata and XStatMetadata begin with the same fields; on the wire a map is a list of key and value entries.
+    "Metadata": {"id": (1, "int64"), "name": (2, "bytes")},
+    "Entry": {"key": (1, "int64"), "value": (2, "Metadata")},
+    # tensorflow/core/protobuf/bfc_memory_map.proto
+    "MemChunk": {
+        "address": (1, "uint64"),
+        "size": (2, "int64"),
+        "requested_size": (3, "int64"),
+        "op_name": (5, "bytes"),
+        "freed_at_count": (6, "uint64"),
+        "action_count": (7, "uint64"),
+        "in_use": (8, "uint64"),
+        "step_id": (9, "uint64"),
+    },
+}
+
+
+@cache
+def _message_class(name: str) -> Any:
+    """The google.protobuf class of a message of `_MESSAGES`, in a separate descriptor pool."""
+    file = descriptor_pb2.FileDescriptorProto(name="bfcviz/xplane.proto", package="bfcviz", syntax="proto3")
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for key, (number, kind) in fields.items():
+            oneof, _, field_name = key.rpartition(":")
+            entry = described.field.add(name=field_name, number=number)
+            entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+            if kind in _KINDS:
+                entry.type = _KINDS[kind]
+            else:
+                entry.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+                entry.type_name = f".bfcviz.{kind}"
+                if field_name.endswith("s"):
+                    entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
+            if oneof:
+                if not described.oneof_decl:
+                    described.oneof_decl.add(name=oneof)
+                entry.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"bfcviz.{name}"))
+
+
+def parse(wire: Wire, message: str, raw: bytes, start: int, what: str) -> Any:
+    """Parse a complete message.
+
+    Args:
+        wire: of the file.
+        message: its name in `_MESSAGES`.
+        raw: its bytes.
+        start: where they begin in the file, for the error.
+        what: it is, for the error.
+
+    Raises:
+        FileError: the bytes are not such a message.
+    """
+    try:
+        return _message_class(message).FromString(raw)
+    except DecodeError:
+        raise wire.corrupt(start, f"{what} cannot be decoded") from None
+
+
+def as_text(raw: bytes) -> str:
+    """Decode text; bytes that are not UTF-8 become replacement characters."""
+    return raw.decode("utf-8", "replace")

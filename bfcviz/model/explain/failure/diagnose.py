@@ -1,0 +1,235 @@
+"""Find out why a request failed, or whether one would fit: from the heap at its step, and what the file says of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import TraceError
+from bfcviz.events.origin_details import STATE_ONLY, RecordedFailure, recorded_failures
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.browse.navigation import failures
+from bfcviz.model.explain.failure.advice import advice_for
+from bfcviz.model.explain.failure.diagnosis import (
+    Diagnosis,
+    LargestHole,
+    RegionTotals,
+    RunWithPins,
+    Verdict,
+)
+from bfcviz.model.explain.failure.pins import pins_of
+from bfcviz.model.explain.failure.runs import best_runs
+from bfcviz.model.explain.failure.settings import Family, HeapSettings, settings_of
+from bfcviz.model.state.model import Model
+
+RUNS: Final = 3
+"""Runs of a diagnosis."""
+
+
+def diagnose(trace: Trace, event: int, model: Model | None = None, *, runs: int = RUNS) -> Diagnosis:
+    """Find out why a request failed.
+
+    Args:
+        trace: the events.
+        event: index of its OOM event.
+        model: a model of this trace and pool to use; it returns to its step.
+        runs: the most runs to find; 0: only the verdict and its numbers, without advice.
+
+    Raises:
+        TraceError: the event is not an OOM, or the trace does not have it.
+    """
+    record = trace.read(event, event + 1)[0]
+    if record["kind"] != Kind.OOM:
+        raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
+    recorded = next(
+        (each for each in recorded_failures(trace.origin.details) if each.event == event),
+        RecordedFailure(event),
+    )
+    with _model_of(trace, int(record["pool"]), model).visiting(event) as there:
+        found = _numbers(there, int(record["requested"]), recorded)
+        found = replace(
+            found,
+            event=event,
+            label=trace.labels.name(int(record["label"])),
+            free_bytes=int(record["address"]),
+            largest_free_chunk=int(record["size"]),
+        )
+        return _judged(there, found, runs)
+
+
+def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *, pool: int = 0) -> Diagnosis:
+    """Find out whether a request would fit into the heap at a step, and if not, why.
+
+    Args:
+        trace: the events.
+        step: the state after that many events.
+        size: bytes of the request.
+        model: a model of this trace and pool to use; it returns to its step.
+        pool: index of the heap.
+
+    Raises:
+        TraceError: the trace has no such step or pool.
+        ValueError: the size is not a number of bytes that a request can have.
+    """
+    if not 0 < size < 1 << 62:
+        raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
+    with _model_of(trace, pool, model).visiting(step) as there:
+        return _judged(there, _numbers(there, size, RecordedFailure(step)), RUNS)
+
+
+def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:
+    """The heap at the model's step (None: after the last event) as if nothing was requested: `requested` is 0."""
+    step = len(trace) if model is None else model.step
+    with _model_of(trace, pool, model).visiting(step) as there:
+        return replace(_numbers(there, 0, RecordedFailure(0)), rounded=0, verdict=Verdict.NO_FAILURE)
+
+
+def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
+    """The diagnoses of the requests that failed finally, in the order of the trace; see `failed_steps`."""
+    models: dict[int, Model] = {}
+    found = []
+    for step in failed_steps(trace, pool):
+        number = int(trace.read(step - 1, step)["pool"][0])
+        model = models.setdefault(number, Model(trace, number))
+        model.seek(step - 1)  # so that the next one is a short move
+        found.append(diagnose(trace, step - 1, model, runs=runs))
+    return found
+
+
+def failed_steps(trace: Trace, pool: int | None = None) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures."""
+    return sorted(set(failures(trace, pool)) | _recorded_steps(trace, pool))
+
+
+def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
+    """The steps after the failures that the file itself names."""
+    events = {each.event for each in recorded_failures(trace.origin.details)}
+    there = sorted(event for event in events if trace.first <= event < len(trace))
+    rows = [trace.read(event, event + 1)[0] for event in there]
+    return {
+        int(row["seq"]) + 1 for row in rows if row["kind"] == Kind.OOM and pool in {None, int(row["pool"])}
+    }
+
+
+def _model_of(trace: Trace, pool: int, model: Model | None) -> Model:
+    usable = model is not None and model.trace is trace and model.pool == pool
+    return model if usable else Model(trace, pool)  # type: ignore[return-value]
+
+
+def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnosis:
+    """What the heap at the model's step says, as of a question; the verdict is not decided."""
+    origin, table = model.trace.origin, model.table
+    pool = origin.pools[model.pool]
+    settings = settings_of(origin, model.pool)
+    chunks = model.chunks()
+    return Diagnosis(
+        pool=model.pool,
+        pool_name=pool.name,
+        step=model.step,
+        event=None,
+        verdict=Verdict.UNKNOWN,
+        label="",
+        requested=requested,
+        rounded=recorded.rounded or settings.rounded(requested),
+        free_bytes=table.free_bytes,
+        largest_free_chunk=table.largest_free_chunk,
+        free_chunks=table.chunks_free,
+        bytes_in_use=table.bytes_in_use,
+        chunks_in_use=table.chunks_in_use,
+        pool_bytes=table.pool_bytes,
+        bytes_limit=_limit(pool.limit, settings, recorded),
+        wasted=_wasted(model, recorded),
+        regions=_regions(model, chunks),
+        runs=(),
+        hole=_hole(model, chunks),
+        recorded=recorded,
+        settings=settings,
+        is_state_only=origin.details.get("history") == STATE_ONLY,
+    )
+
+
+def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
+    """With verdict, runs and advice."""
+    found = replace(found, verdict=_verdict(found))
+    if runs == 0:
+        return found
+    if found.recorded.has_heap and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
+        found = replace(found, runs=_runs(model, found.rounded, runs))
+    return replace(found, advice=tuple(advice_for(found)))
+
+
+def _verdict(found: Diagnosis) -> Verdict:
+    is_question, rounded, room = found.event is None, found.rounded, found.room
+    if found.bytes_limit is not None and rounded > found.bytes_limit:
+        return Verdict.ABOVE_LIMIT
+    if not found.recorded.has_heap:
+        return Verdict.UNKNOWN
+    if found.largest_free_chunk >= rounded:
+        return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
+    if room is not None and room >= rounded:
+        return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
+    if found.free_bytes < rounded:
+        return Verdict.CAPACITY
+    regions = found.regions
+    together = regions.free_bytes + (room or 0) >= rounded
+    return Verdict.REGIONS if regions.largest < rounded or together else Verdict.FRAGMENTATION
+
+
+def _limit(limit: int | None, settings: HeapSettings, recorded: RecordedFailure) -> int | None:
+    """The limit of the pool. PyTorch has none unless a part of the device was set."""
+    total = recorded.device_total
+    if settings.family is Family.TORCH and limit is not None and total is not None and limit >= total:
+        return None
+    return limit
+
+
+def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
+    """Bytes of chunks in use that were not requested, from the best source that knows them."""
+    in_use = model.table.bytes_in_use
+    if recorded.in_use_requested is not None:
+        return max(0, in_use - recorded.in_use_requested)
+    facts = model.trace.origin.details.get("facts")
+    own = facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
+    requested = own.get("requested_bytes_in_use", 0)
+    if requested is None:
+        return None
+    if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
+        requested = model.table.requested_bytes_in_use  # the fact is of the last event
+    return max(0, int(in_use - requested))
+
+
+def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:
+    regions = model.regions()
+    free = chunks[~chunks["in_use"]]
+    # A wholly free region is one free chunk, or several that wait to merge.
+    sums = np.zeros(len(regions), np.uint64)
+    np.add.at(sums, np.searchsorted(regions["address"], free["address"], "right") - 1, free["size"])
+    whole = regions[sums == regions["size"]]
+    return RegionTotals(
+        count=len(regions),
+        largest=int(regions["size"].max(initial=0)),
+        wholly_free=tuple(zip(whole["address"].tolist(), whole["size"].tolist(), strict=True)),
+    )
+
+
+def _runs(model: Model, wanted: int, most: int) -> tuple[RunWithPins, ...]:
+    chunks = model.chunks()
+    return tuple(
+        RunWithPins(**vars(run), pins=pins_of(model, chunks[run.first : run.stop]))
+        for run in best_runs(chunks, wanted, most)
+    )
+
+
+def _hole(model: Model, chunks: NDArray[np.void]) -> LargestHole:
+    if model.table.chunks_free == 0:
+        return LargestHole()
+    at = int(np.argmax(np.where(chunks["in_use"], 0, chunks["size"])))
+    hole = chunks[at]
+    before, after = (
+        chunks[i] if 0 <= i < len(chunks) and chunks[i]["region"] == hole["region"] else None
+        for i in (at - 1, at + 1)
+    )
+    return LargestHole(hole, before, after)

@@ -1,0 +1,130 @@
+"""`bfcviz why`: its object, and the same as text."""
+
+import json
+from pathlib import Path
+
+import pytest
+from model.explain.failure.built import BASE, MIB, state
+
+import bfcviz
+from bfcviz.cli import main
+from bfcviz.cli.info import info
+from bfcviz.model.explain.failure.diagnosis import Verdict
+
+
+@pytest.fixture
+def failed(tmp_path):
+    """A file with a request of 5 MiB that fails because of one chunk of 1 MiB."""
+    trace = state([[-2, 3, -3, 1, -2]], 5, 11, options={"allocator_name": "GPU_0_bfc", "dump": 2})
+    return trace.save(tmp_path / "failed.parquet")
+
+
+@pytest.fixture
+def quiet(tmp_path):
+    """A file without a failure: 4 MiB free in two chunks."""
+    return state([[4, -3, 1, -1]], limit=9).save(tmp_path / "quiet.parquet")
+
+
+def answers(capsys, *words):
+    assert main(["why", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["failures"]
+
+
+def test_json_has_the_verdict_and_its_numbers(failed, capsys):
+    (found,) = answers(capsys, failed)
+    assert (found["verdict"], found["requested_bytes"], found["rounded_bytes"]) == (
+        "fragmentation",
+        5 * MIB,
+        5 * MIB,
+    )
+    assert (found["free_bytes"], found["largest_free_chunk"]) == (7 * MIB, 3 * MIB)
+    assert found["external_fragmentation"] == pytest.approx(4 / 7)
+    (pin,) = found["pinned_by"]
+    assert (pin["address"], pin["size"], pin["label"]) == (BASE + 8 * MIB, MIB, "op3")
+    assert found["runs"][0]["pinned_by"] == [pin]
+    assert {"kind", "text", "numbers"} == set(found["advice"][0])
+    assert (found["bytes_limit"], found["pool_bytes"], found["bytes_in_use"]) == (11 * MIB, 11 * MIB, 4 * MIB)
+
+
+def test_the_text_has_the_same_numbers(failed, capsys):
+    assert main(["why", str(failed)]) == 0
+    text = capsys.readouterr().out
+    for fact in (
+        "asker failed to allocate 5.0 MiB",
+        "fragmentation",
+        "7.0 MiB in 3 chunks",
+        "0.571",
+        "op3",
+        "0x7f0000800000",
+    ):
+        assert fact in text
+
+
+def test_would_it_fit(quiet, capsys):
+    (yes,) = answers(capsys, quiet, "--size", "3MiB")
+    (no,) = answers(capsys, quiet, "--size", "4MiB")
+    (early,) = answers(capsys, quiet, "--size", "9MiB", "--step", "1")
+    assert (yes["verdict"], no["verdict"], early["verdict"]) == ("no_failure", "fragmentation", "no_failure")
+    assert (yes["event"], early["step"], no["pinned_by"][0]["label"]) == (None, 1, "op2")
+
+
+def test_a_file_without_a_failure(quiet, capsys):
+    (found,) = answers(capsys, quiet)
+    assert (found["verdict"], found["requested_bytes"], found["free_bytes"]) == ("no_failure", 0, 4 * MIB)
+    assert main(["why", str(quiet)]) == 0
+    assert "no request failed" in capsys.readouterr().out
+
+
+def test_numbers_without_the_heap_are_null(tmp_path, capsys):
+    path = state([[-2]], 5, 8, has_heap=False).save(tmp_path / "a.parquet")
+    (found,) = answers(capsys, path)
+    assert (found["verdict"], found["free_bytes"], found["pool_bytes"], found["bytes_limit"]) == (
+        "unknown",
+        None,
+        None,
+        8 * MIB,
+    )
+    assert "TF_CPP_MIN_LOG_LEVEL=0" in found["advice"][0]["text"]
+
+
+@pytest.mark.parametrize("word", ["GPU_0_bfc", "0"])
+def test_one_allocator_by_name_or_number(failed, capsys, word):
+    assert len(answers(capsys, failed, "--pool", word)) == 1
+
+
+def test_a_wrong_allocator_or_step(failed, capsys):
+    for words, part in (
+        (["--pool", "GPU_1_bfc"], "no allocator 'GPU_1_bfc'; it has 0: GPU_0_bfc"),
+        (["--pool", "1"], "no allocator '1'"),
+        (["--step", "1"], "give the size"),
+        (["--step", "99", "--size", "1"], "step 99 does not exist"),
+    ):
+        assert main(["why", str(failed), *words]) == 1
+        assert part in capsys.readouterr().err
+    for words in (["--size", "x"], ["--size", "0"], ["--step", "x"]):
+        with pytest.raises(SystemExit):
+            main(["why", str(failed), *words])
+
+
+def test_info_names_the_failed_request_and_its_allocator(failed, capsys):
+    found = info(bfcviz.open(failed))
+    assert [(each["verdict"], each["requested_bytes"]) for each in found["failures"]] == [
+        ("fragmentation", 5 * MIB)
+    ]
+    assert (found["allocators"][0]["name"], found["allocators"][0]["dump"]) == ("GPU_0_bfc", 2)
+    assert main(["info", str(failed)]) == 0
+    text = capsys.readouterr().out
+    assert "GPU_0_bfc (dump 2) after the last event" in text
+    assert "failed request          5.0 MiB: fragmentation; 7.0 MiB free, largest free chunk 3.0 MiB" in text
+
+
+def test_why_in_python(failed, quiet):
+    found = bfcviz.why(failed)
+    assert (found.verdict, found.event) == (Verdict.FRAGMENTATION, bfcviz.why(failed, found.event).event)
+    assert str(found).startswith("asker failed to allocate 5.0 MiB")
+    assert bfcviz.why(quiet).verdict is Verdict.NO_FAILURE
+    assert bfcviz.why(str(quiet), size="3MiB").verdict is Verdict.NO_FAILURE
+    assert bfcviz.why(Path(quiet), size="4MiB", step=len(bfcviz.open(quiet))).verdict is Verdict.FRAGMENTATION
+    for wrong in ({"step": 1}, {"event": 1, "size": 1}, {"size": 0}):
+        with pytest.raises(ValueError, match="give"):
+            bfcviz.why(quiet, **wrong)

@@ -1,0 +1,172 @@
+"""The verdict on built heaps, with numbers counted by hand."""
+
+import pytest
+from heaps import new_heap
+from model.explain.failure.built import BASE, MIB, state
+
+from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.errors import TraceError
+from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, would_fit
+from bfcviz.model.explain.failure.diagnosis import Verdict
+from bfcviz.model.sources import trace_of
+
+
+def verdict(*args, **kwargs):
+    trace = state(*args, **kwargs)
+    return diagnose(trace, len(trace) - 1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "regions", "asked", "limit"),
+    [
+        (Verdict.ABOVE_LIMIT, [[4, -4]], 9, 8),
+        (Verdict.CAPACITY, [[4, -4]], 5, 8),
+        (Verdict.CAPACITY, [[4, -4]], 5, None),
+        (Verdict.CAPACITY, [[4, -4]], 6, 13),  # 5 MiB of room
+        (Verdict.REFUSED, [[4, -4]], 5, 13),
+        (Verdict.REFUSED, [[4, -4, 1, -4]], 5, 64),  # enough is free, too
+        (Verdict.FRAGMENTATION, [[4, -4, 1, -4]], 5, 13),
+        (Verdict.FRAGMENTATION, [[4, -4, 1, -4]], 5, None),
+        (Verdict.FRAGMENTATION, [[-4], [8, -4]], 6, 16),
+        (Verdict.REGIONS, [[1, -4], [-4]], 6, 9),  # none is that large
+        (Verdict.REGIONS, [[-3], [-3], [6, -1]], 6, 13),  # both free ones together
+        (Verdict.REGIONS, [[-3], [8, -3]], 5, 16),  # one of them, and 2 MiB of room
+        (Verdict.UNKNOWN, [[4, -4]], 4, 8),  # one is large enough
+    ],
+)
+def test_the_verdict(expected, regions, asked, limit):
+    assert verdict(regions, asked, limit).verdict is expected
+
+
+def test_the_chunks_of_that_moment_are_not_in_the_file():
+    found = verdict([[4, -4]], 5, 8, has_heap=False)
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.runs == ()
+    assert verdict([[4, -4]], 9, 8, has_heap=False).verdict is Verdict.ABOVE_LIMIT
+
+
+def test_fragmentation_names_the_best_runs_and_what_pins_them():
+    found = verdict([[-2, 3, -2, 1, -2, 1, -2]], 5, 13)
+    assert (found.free_bytes, found.largest_free_chunk, found.external_fragmentation) == (
+        8 * MIB,
+        2 * MIB,
+        0.75,
+    )
+    assert [(run.bytes_in_use, run.size, run.address - BASE) for run in found.runs] == [
+        (MIB, 5 * MIB, 5 * MIB),  # both places with 1 MiB in use overlap: the lower one counts
+        (3 * MIB, 7 * MIB, 0),
+    ]
+    first = found.runs[0]
+    assert [(pin.address - BASE, pin.size, pin.label) for pin in first.pins] == [(7 * MIB, MIB, "op3")]
+    assert found.pinned_by == first.pins
+    assert (first.pins[0].age, first.pins[0].age_s, first.pins[0].freed) == (None, None, None)
+
+
+def test_the_regions_that_are_wholly_free_are_named():
+    found = verdict([[-3], [6, -1], [-4]], 5, 14)
+    assert (found.regions.count, found.regions.largest) == (3, 7 * MIB)
+    assert [(address - BASE, size // MIB) for address, size in found.regions.wholly_free] == [
+        (0, 3),
+        (12 * MIB, 4),
+    ]
+    assert found.regions.free_bytes == 7 * MIB
+
+
+def test_waste_is_counted_from_chunks_unless_the_file_says_otherwise():
+    pieces = [[(4, 1), -1, (2, 2)]]
+    assert verdict(pieces, 3, 7).wasted == 3 * MIB
+    assert verdict(pieces, 3, 7, facts={"requested_bytes_in_use": None}).wasted is None
+    assert verdict(pieces, 3, 7, facts={"requested_bytes_in_use": 2 * MIB}).wasted == 4 * MIB
+    assert (
+        verdict(pieces, 3, 7, facts={"requested_bytes_in_use": None}, in_use_requested=MIB).wasted == 5 * MIB
+    )
+
+
+def test_the_four_sizes():
+    found = verdict([[4, -4]], 5, 8, device_free=10 * MIB, device_total=30 * MIB)
+    assert (found.bytes_limit, found.pool_bytes, found.bytes_in_use) == (8 * MIB, 8 * MIB, 4 * MIB)
+    assert found.device_used == 20 * MIB
+    assert verdict([[4, -4]], 5, 8).device_used is None
+
+
+@pytest.mark.parametrize(
+    ("framework", "recorded", "rounded"),
+    [
+        ("tensorflow", {}, 5 * MIB + 256),
+        ("torch", {}, 5 * MIB + 512),
+        ("tensorflow", {"rounded": 6 * MIB}, 6 * MIB),
+    ],
+)
+def test_rounding_follows_the_framework(framework, recorded, rounded):
+    assert verdict([[4, -4]], 5 + 1 / MIB, 8, framework=framework, **recorded).rounded == rounded
+
+
+def test_a_limit_as_large_as_the_device_is_no_limit_of_pytorch():
+    found = verdict([[4, -4, 4, -4]], 5, 64, framework="torch", device_free=2 * MIB, device_total=64 * MIB)
+    assert (found.verdict, found.bytes_limit) == (Verdict.FRAGMENTATION, None)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "expected"),
+    [
+        (4, 13, Verdict.NO_FAILURE),
+        (5, 13, Verdict.FRAGMENTATION),
+        (5, 18, Verdict.NO_FAILURE),
+        (9, 13, Verdict.CAPACITY),
+        (9, None, Verdict.CAPACITY),
+        (14, 13, Verdict.ABOVE_LIMIT),
+    ],
+)
+def test_would_it_fit_now(size, limit, expected):
+    trace = state([[4, -4, 1, -4]], limit=limit)
+    found = would_fit(trace, len(trace), size * MIB)
+    assert (found.verdict, found.event, found.step) == (expected, None, len(trace))
+
+
+def test_a_question_has_a_size_and_a_failure_an_oom():
+    trace = state([[4, -4]], 5, 8)
+    for size in (0, -1, 1 << 62):
+        with pytest.raises(ValueError, match="give a number of bytes"):
+            would_fit(trace, len(trace), size)
+    with pytest.raises(TraceError, match="is not an OOM: it is EXTEND"):
+        diagnose(trace, 0)
+
+
+def test_a_recording_tells_how_old_a_pin_is_and_when_it_is_freed():
+    heap = new_heap(8 * MIB)
+    first, second, third = (
+        heap.allocate(size * MIB, label=name) for size, name in ((3, "a"), (2, "b"), (3, "c"))
+    )
+    heap.free(first)
+    heap.free(third)
+    assert heap.try_allocate(4 * MIB, label="asker") is None
+    heap.free(second)
+    trace = trace_of(heap)
+    (found,) = all_failures(trace)
+    assert (found.verdict, found.label) == (Verdict.FRAGMENTATION, "asker")
+    (pin,) = found.pinned_by
+    assert (pin.label, pin.requested, pin.freed) == ("b", 2 * MIB, found.event + 1)
+    born = next(
+        int(each["seq"])
+        for each in trace.read(0, len(trace))
+        if each["kind"] == 3 and each["size"] == 2 * MIB
+    )
+    assert pin.age == found.event - 1 - born
+    times = trace.read(0, len(trace))["time"]
+    assert pin.age_s == pytest.approx((times[found.event - 1] - times[born]) / 1e9)
+
+
+def test_a_sub_allocator_that_refuses():
+    heap = new_heap(64 * MIB, SimulatedSubAllocator(capacity=4 * MIB), allow_growth=True)
+    heap.allocate(2 * MIB)
+    assert heap.try_allocate(8 * MIB) is None
+    (found,) = all_failures(trace_of(heap))
+    assert (found.verdict, found.room) == (Verdict.REFUSED, 62 * MIB)
+
+
+def test_a_retry_that_succeeds_is_no_failure():
+    heap = new_heap(8 * MIB, allow_growth=True, garbage_collection=True)
+    held = heap.allocate(2 * MIB)
+    heap.free(held)
+    heap.allocate(8 * MIB)
+    assert all_failures(trace_of(heap)) == []
