@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import peak as peak
+    from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation
     from bfcviz.figures.export import export as export
     from bfcviz.importers.open_trace import open_trace as open  # noqa: A004, F401  bfcviz.open(path) reads well
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
     from bfcviz.samples import sample as sample
-    from bfcviz.explain_and_draw import why as why
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
     from bfcviz.watching import watch as watch
@@ -73,7 +73,9 @@ _HOMES = {
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
+    "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.capture.labels", "label"),
+    "leaks": ("bfcviz.explain_and_draw", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.capture.marks", "mark"),
     "observe_cupy": ("bfcviz.live.cupy.observe", "observe_cupy"),
