@@ -69,37 +69,12 @@ def icicle_panel(found: Holders, theme: Theme) -> Panel:
     """The rectangles of a tree of holders."""
     parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
     divisor, unit = axis_unit(found.bytes_in_use)
-    left, width = _across(parts, divisor)
-    paints = _paints(parts, theme)
     rows = max(part.depth for part in parts) + 1
     return Panel(
         name="holders",
         title="Memory in use",
         caption=f"who holds it at step {found.step:,}, by {found.by.replace('_', ' ')}",
-        traces=[
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": "holders",
-                "showlegend": False,
-                "x": width,
-                "base": left,
-                "y": np.array([part.depth + 0.5 for part in parts]),
-                "width": 0.96,
-                "marker": {
-                    "color": [paint.fill for paint in paints],
-                    "line": {"color": theme.paper, "width": 1},
-                },
-                "text": _texts(parts, width * divisor, found),
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "constraintext": "none",
-                "insidetextfont": {"size": 12, "color": [_contrast(paint.fill) for paint in paints]},
-                "hovertext": [_hover(part, parts, found) for part in parts],
-                "hoverinfo": "text",
-            }
-        ],
+        traces=[_bars(parts, found, divisor, theme)],
         xaxis={
             "title": {"text": f"bytes in use ({unit})"},
             "range": [0, max(found.bytes_in_use, 1) / divisor],
@@ -116,6 +91,30 @@ def icicle_panel(found: Holders, theme: Theme) -> Panel:
         x_unit=float(divisor),
         definition=_DEFINITION,
     )
+
+
+def _bars(parts: Sequence[HolderPart], found: Holders, divisor: int, theme: Theme) -> dict[str, Any]:
+    left, width = _across(parts, divisor)
+    paints = _paints(parts, theme)
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "holders",
+        "showlegend": False,
+        "x": width,
+        "base": left,
+        "y": np.array([part.depth + 0.5 for part in parts]),
+        "width": 0.96,
+        "marker": {"color": [paint.fill for paint in paints], "line": {"color": theme.paper, "width": 1}},
+        "text": _texts(parts, width * divisor, found),
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "none",
+        "insidetextfont": {"size": 12, "color": [_contrast(paint.fill) for paint in paints]},
+        "hovertext": [_hover(part, parts, found) for part in parts],
+        "hoverinfo": "text",
+    }
 
 
 def _across(parts: Sequence[HolderPart], divisor: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -13,7 +13,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.phases import phases
 from bfcviz.model.holders.equal_steps import equal_steps
-from bfcviz.model.holders.grouping import grouping
+from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.growth import Growth, growth
 from bfcviz.model.holders.holder_lifetimes import check_history, elapsed
 from bfcviz.model.lifetimes.lifetimes import of_chunks, times_of
@@ -124,7 +124,18 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     kept = (chunks["born"] >= start) & (chunks["born"] < stop)
     if phase is not None:
         kept &= _in_phase(trace, pool, phase, chunks)
-    found = of_chunks(taken(chunks, kept))
+    ranged = start, stop, phase, len(trace)
+    return _by_holder(trace, how, of_chunks(taken(chunks, kept)), ranged, compared)
+
+
+def _by_holder(
+    trace: Trace,
+    how: Grouping,
+    found: NDArray[np.void],
+    ranged: tuple[int, int, str | None, int],
+    compared: Growth,
+) -> Leaks:
+    """Sort the chunks by the bytes of their holders, then by age."""
     numbers, paths = how.grouped(found)
     bytes_of = np.zeros(len(paths), np.uint64)
     np.add.at(bytes_of, numbers, found["size"])
@@ -137,7 +148,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     ages = _ages(trace, found)
     names = [how.text(paths[number]) for number in order.tolist()]
     rows = _rows(found, at, ages, len(trace), len(names))
-    return Leaks(start, stop, phase, len(trace), by, rows, names, found, ages, compared)
+    return Leaks(*ranged, how.by, rows, names, found, ages, compared)
 
 
 def _range(trace: Trace, start: int | None, stop: int | None) -> tuple[int, int]:
