@@ -99,7 +99,10 @@ class DeviceEntries:
 
     def notes(self) -> list[str]:
         """What the entries do not say, as sentences."""
-        found = ["times are whole microseconds; numbers of threads are left out"]
+        found = [
+            "times are whole microseconds; numbers of threads are left out",
+            "the history has requested sizes only: sizes of chunks are those of the last step",
+        ]
         if gone := self._counts["SPLIT and MERGE"]:
             found.append(f"{gone:,} SPLIT and MERGE events are left out: a snapshot has none")
         for pool, ring in enumerate(self._rings):

@@ -55,7 +55,8 @@ def detect_format(path: Path) -> Format:
         if matches(head):
             return format_
     # A failure comes late in a log.
-    if _is_text(head) and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
+    is_text = _is_text(head) or _is_utf_16(head)
+    if is_text and _is_tensorflow_log(read_content(path, unpacked=UNPACKED_TEXT).data):
         return Format.TENSORFLOW_LOG
     what = "a text file" if _is_text(head) else "of an unknown format"
     raise FileError(path, "", f"this is {what}; {READABLE}")
@@ -77,8 +78,9 @@ def _is_parquet(head: bytes) -> bool:
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Protocol 2 or later begins with PROTO and the version."""
-    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+    """Protocol 2 or later begins with PROTO and the version; earlier ones with a list or dict, put into the memo."""
+    later = len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+    return later or re.match(rb"\([dl]p[01]\n|[}\]]q[\0\1]", head) is not None
 
 
 def _is_xspace(head: bytes) -> bool:
@@ -175,12 +177,18 @@ def _is_rmm_log(head: bytes) -> bool:
 
 
 def _is_tensorflow_log(text: bytes) -> bool:
+    if _is_utf_16(text):  # of PowerShell
+        text = text.replace(b"\0", b"")
     return _TENSORFLOW_LINE.search(text) is not None
+
+
+def _is_utf_16(head: bytes) -> bool:
+    return head[:2] in {b"\xff\xfe", b"\xfe\xff"}
 
 
 _TENSORFLOW_LINE = re.compile(
     rb"bfc_allocator\.cc:\d+\]|__LOG_MEMORY__|ran out of memory trying to allocate|"
-    rb"Out of memory (while )?trying to allocate \d"
+    rb"Out of memory (while )?trying to allocate \d|OOM when allocating tensor with shape"
 )
 
 _BY_CONTENT: dict[Format, Callable[[bytes], bool]] = {

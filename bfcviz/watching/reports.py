@@ -136,26 +136,32 @@ class OomReport:
         step: the step just after the request.
         words: why it failed, as text.
         rows: the numbers at that step: name and value.
+        advice: what would have helped, as sentences.
     """
 
     step: int
     words: str
     rows: list[tuple[str, str]]
+    advice: list[str]
 
     def show(self, trace: Trace) -> None:
         """Display the report, and below it the heap at that step."""
         notebook.show(self, draw("region_map", trace, self.step))
 
     def __str__(self) -> str:
-        return "\n".join(map(printable, [self.words, *(f"  {name}: {value}" for name, value in self.rows)]))
+        rows = [f"  {name}: {value}" for name, value in self.rows]
+        return "\n".join(map(printable, [self.words, *rows, *(f"  - {text}" for text in self.advice)]))
 
     def _repr_html_(self) -> str:
         left = "style='text-align: left'"
         rows = [f"<th {left}>{escape(name)}</th><td {left}>{escape(value)}</td>" for name, value in self.rows]
         cells = "".join(f"<tr>{row}</tr>" for row in rows)
+        items = "".join(f"<li>{escape(text)}</li>" for text in self.advice)
+        advice = f"What would help:<ul>{items}</ul>" if items else ""
         return (
             "<div class='bfcviz-failure'><b>Out of memory.</b> "
-            f"{escape(self.words)}<table>{cells}</table>The map shows the heap at step {self.step:,}; "
+            f"{escape(self.words)}<table>{cells}</table>{advice}"
+            f"The map shows the heap at step {self.step:,}; "
             "the largest free chunk is outlined.</div>"
         )
 
@@ -178,7 +184,9 @@ def last_failure(trace: Trace) -> OomReport | None:
     if step is None:
         return None
     found = diagnose(trace, step - 1)
-    return OomReport(step, explain(trace, step - 1), _rows(trace, found))
+    return OomReport(
+        step, explain(trace, step - 1), _rows(trace, found), [each.text for each in found.advice]
+    )
 
 
 def _rows(trace: Trace, found: Diagnosis) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.exporters import torch_entries
 from bfcviz.exporters.convert import convert
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.samples import sample
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,15 @@ def test_our_importer_reads_the_same_chunks(start, written, tmp_path):
     convert(trace, path, len(trace) if start is None else start)
     back = open_trace(path)
     assert chunks_at(back, len(back)) == chunks_at(trace, len(trace))
+
+
+def test_a_heap_with_other_rules_than_pytorch_comes_back_at_its_end(tmp_path):
+    """Its chunks are multiples of 256 bytes: our importer rounds to 512 on the way, and corrects that at the end."""
+    trace = open_trace(sample("lstm"))
+    convert(trace, tmp_path / "s.pickle")
+    back = open_trace(tmp_path / "s.pickle")
+    assert chunks_at(back, len(back)) == chunks_at(trace, len(trace))
+    assert any("were corrected there" in reason for reason in back.origin.reasons)
 
 
 @needs_shared

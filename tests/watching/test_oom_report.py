@@ -51,6 +51,10 @@ def test_it_shows_the_neighbours_of_the_largest_free_chunk():
     assert rows["after it"].endswith(", momentum")
     assert "  free: 32.0 MiB in 2 chunks" in str(found)
     assert "<td style='text-align: left'>32.0 MiB in 2 chunks</td>" in found._repr_html_()
+    assert "Free the chunk in use (weights)" in found.advice[0]
+    assert "one free chunk of 32.0 MiB" in found.advice[0]
+    assert f"  - {found.advice[0]}" in str(found)
+    assert f"<li>{found.advice[0]}</li>" in found._repr_html_()
 
 
 def test_names_cannot_break_the_page():

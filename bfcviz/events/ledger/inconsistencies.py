@@ -13,6 +13,7 @@ class Inconsistencies:
         overlapping_grants: grants over memory in use; ignored.
         unknown_releases: releases of an address where no grant begins, or of a grant in use; ignored.
         too_many_regions: reports that need more regions than a trace can number; ignored.
+        too_high: allocations and grants that do not end below 2^63; ignored.
         unseen_releases: releases that were not reported, but inferred from a grant over a wholly free older one.
         in_pieces: allocations written as several chunks, because they span several regions.
     """
@@ -22,6 +23,7 @@ class Inconsistencies:
     overlapping_grants: int = 0
     unknown_releases: int = 0
     too_many_regions: int = 0
+    too_high: int = 0
     unseen_releases: int = 0
     in_pieces: int = 0
 
@@ -34,6 +36,7 @@ class Inconsistencies:
             + self.overlapping_grants
             + self.unknown_releases
             + self.too_many_regions
+            + self.too_high
         )
 
     def words(self) -> str:
@@ -48,6 +51,7 @@ _WORDS = {
     "overlapping_grants": "grants over memory in use (left out)",
     "unknown_releases": "releases of memory that was not granted or is in use (left out)",
     "too_many_regions": "requests that need more regions than a trace can number (left out)",
+    "too_high": "allocations and grants at impossible addresses (left out)",
     "unseen_releases": "releases concluded from later grants of the same memory",
     "in_pieces": "allocations drawn as several chunks, because they lie across regions",
 }

@@ -25,36 +25,41 @@ A report takes O(log n) comparisons for n chunks; `oom` and `largest_free_chunk`
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bfcviz import native
+from bfcviz.events import event_record
 from bfcviz.events.ledger.inconsistencies import Inconsistencies
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
 from bfcviz.events.log import EventLog
-from bfcviz.events.schema import Flag, Kind, bin_of
-from bfcviz.native import LOW_32, MAX_REGIONS
 
 
-class FreeChunk(NamedTuple):
+class FreeChunk:
     """A free chunk: `size` in bytes, `slot` of its region."""
 
-    size: int
-    handle: int
-    slot: int
+    def __init__(self, size: int, handle: int, slot: int) -> None:
+        self.size = size
+        self.handle = handle
+        self.slot = slot
 
 
-class ChunkInUse(NamedTuple):
+class ChunkInUse:
     """A chunk in use: sizes in bytes; `born` is the seq of its ALLOCATE.
 
     `rest`: addresses of the other chunks of the same allocation; None: this is one of those.
     """
 
-    size: int
-    handle: int
-    slot: int
-    requested: int
-    label: int
-    thread: int
-    stream: int
-    born: int
-    rest: tuple[int, ...] | None
+    def __init__(
+        self, size: int, handle: int, slot: int, requested: int, label: int, thread: int, stream: int, born: int,
+        rest: tuple[int, ...] | None,
+    ) -> None:  # fmt: skip
+        self.size = size
+        self.handle = handle
+        self.slot = slot
+        self.requested = requested
+        self.label = label
+        self.thread = thread
+        self.stream = stream
+        self.born = born
+        self.rest = rest
 
 
 class ObservedRegion(NamedTuple):
@@ -98,8 +103,8 @@ class Ledger:
         self._log = log
         self._free_starts = SortedAddresses()  # the keys of `free_chunks`
         self._region_starts = SortedAddresses()  # the keys of `regions`
-        self._handles = _Numbers()
-        self._slots = _Numbers()
+        self._handles = SpareNumbers()
+        self._slots = SpareNumbers()
 
     @property
     def free_bytes(self) -> int:
@@ -109,24 +114,29 @@ class Ledger:
     @property
     def largest_free_chunk(self) -> int:
         """Bytes of the largest free chunk, 0 if there is none."""
-        return max((chunk.size for chunk in self.free_chunks.values()), default=0)
+        return self._largest_free()
 
     # -- reports --------------------------------------------------------------------------------------------------
 
     def allocate(self, address: int, size: int, requested: int, label: int = 0, stream: int = 0) -> None:
         """Report an allocation of [address, address + size)."""
         stop = address + size
+        if stop >= native.HALF_SPACE:
+            self.inconsistencies.too_high += 1
+            return
         start = self._free_chunk_around(address, stop)
         if start >= 0:  # the usual case
             self._occupy(start, address, stop, requested, label, stream, ())
             return
         pieces = list(self._pieces(address, stop))
-        if any(region >= 0 and self._free_chunk_around(low, high) < 0 for low, high, region in pieces):
-            self.inconsistencies.overlaps += 1
-        elif self._cover(address, stop, asked=True):
+        for low, high, region in pieces:
+            if region >= 0 and self._free_chunk_around(low, high) < 0:
+                self.inconsistencies.overlaps += 1
+                return
+        if self._cover(address, stop, True):
             pieces = list(self._pieces(address, stop))
             self.inconsistencies.in_pieces += len(pieces) > 1
-            rest = tuple(low for low, *_ in pieces[1:])
+            rest = tuple([low for low, _, _ in pieces[1:]])
             for low, high, _ in pieces:
                 here = min(requested, high - low)
                 requested -= here
@@ -144,18 +154,22 @@ class Ledger:
 
     def grant(self, address: int, size: int, *, join: bool = False) -> None:
         """Report a new region. With `join` it extends the grant that ends there: both are released together."""
-        there = [region for *_, region in self._pieces(address, address + size) if region >= 0]
-        if not all(self._is_wholly_free(start) for start in there):
-            self.inconsistencies.overlapping_grants += 1
+        if address + size >= native.HALF_SPACE:
+            self.inconsistencies.too_high += 1
             return
+        there = [region for _, _, region in self._pieces(address, address + size) if region >= 0]
+        for start in there:
+            if not self._is_wholly_free(start):
+                self.inconsistencies.overlapping_grants += 1
+                return
         for start in there:
             self.inconsistencies.unseen_releases += self.regions[start].granted
             self._remove(start)
         before = self._region_ending_at(address) if join else -1
         if before >= 0 and self.regions[before].granted:
-            self._grow(before, size, requested=size)
-        elif len(self.regions) < MAX_REGIONS:
-            self._extend(address, size, requested=size, granted=True)
+            self._grow(before, size, size)
+        elif len(self.regions) < native.MAX_REGIONS:
+            self._extend(address, size, size, True)
         else:
             self.inconsistencies.too_many_regions += 1
 
@@ -169,12 +183,17 @@ class Ledger:
 
     def cover(self, address: int, size: int) -> None:
         """Add memory to regions now, because a later report will use it."""
-        self._cover(address, address + size, asked=False)
+        if address + size < native.HALF_SPACE:
+            self._cover(address, address + size, False)
+        else:
+            self.inconsistencies.too_high += 1
 
     def oom(self, requested: int, label: int = 0, stream: int = 0) -> None:
         """Report a failed request."""
-        free, largest, bin = self.free_bytes, self.largest_free_chunk, bin_of(requested)
-        self._log.put(Kind.OOM, 0, 0, free, largest, requested, 0, label, self.thread, stream, bin, 0)
+        self._log.put(
+            event_record.OOM, 0, 0, self.pool_bytes - self.bytes_in_use, self._largest_free(), requested, 0, label,
+            self.thread, stream, native.bin_of(requested), 0,
+        )  # fmt: skip
 
     # -- regions --------------------------------------------------------------------------------------------------
 
@@ -202,10 +221,13 @@ class Ledger:
         chunk = self.free_chunks.get(region)
         return chunk is not None and chunk.size == self.regions[region].size
 
-    def _cover(self, start: int, stop: int, *, asked: bool) -> bool:
+    def _cover(self, start: int, stop: int, asked: bool) -> bool:
         """Add [start, stop) to regions; False if there are too many. `asked`: for a request, which EXTEND records."""
         pieces = list(self._pieces(start, stop))
-        if sum(region < 0 for *_, region in pieces) > MAX_REGIONS - len(self.regions):
+        new = 0
+        for _, _, region in pieces:
+            new += region < 0
+        if new > native.MAX_REGIONS - len(self.regions):
             self.inconsistencies.too_many_regions += 1
             return False
         last = self._region_ending_at(start)
@@ -214,10 +236,10 @@ class Ledger:
             if self._joins(last, begin):
                 if region >= 0:
                     self._remove(region)
-                self._grow(last, size, requested=size * asked)
+                self._grow(last, size, size if asked else 0)
                 continue
             if region < 0:
-                self._extend(low, size, requested=size * asked, granted=False)
+                self._extend(low, size, size if asked else 0, False)
             last = begin
         return True
 
@@ -228,102 +250,129 @@ class Ledger:
             return False
         return there is None or (not there.granted and self._is_wholly_free(begin))
 
-    def _extend(self, address: int, size: int, *, requested: int, granted: bool) -> None:
+    def _extend(self, address: int, size: int, requested: int, granted: bool) -> None:
         slot = self._slots.take()
         self.regions[address] = ObservedRegion(size, slot, granted)
         self._region_starts.add(address)
-        self._add(address, size, slot, requested, Flag(0))
+        self._add(address, size, slot, requested, 0)
 
-    def _grow(self, start: int, size: int, *, requested: int) -> None:
+    def _grow(self, start: int, size: int, requested: int) -> None:
         region = self.regions[start]
         self.regions[start] = region._replace(size=region.size + size)
-        self._add(start + region.size, size, region.slot, requested, Flag.GREW)
+        self._add(start + region.size, size, region.slot, requested, event_record.GREW)
         self._merge_with_previous(start + region.size)
 
-    def _add(self, address: int, size: int, slot: int, requested: int, flags: Flag) -> None:
+    def _add(self, address: int, size: int, slot: int, requested: int, flags: int) -> None:
         chunk = self._put(address, size, slot, self._handles.take())
         self.pool_bytes += size
         self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
-        self._write(Kind.EXTEND, chunk, address, size, bin_of(size), requested=requested, flags=flags)
+        self._log.put(
+            event_record.EXTEND, chunk.handle, slot, address, size, requested, 0, 0, self.thread, 0,
+            native.bin_of(size), flags,
+        )  # fmt: skip
 
     def _remove(self, start: int) -> None:
         """Remove a wholly free region."""
         self._region_starts.remove(start)
         region, chunk = self.regions.pop(start), self._take(start)
-        self._write(Kind.RELEASE, chunk, start, region.size, bin_of(region.size))
-        self.pool_bytes -= region.size
+        self._log.put(
+            event_record.RELEASE, chunk.handle, chunk.slot, start, chunk.size, 0, 0, 0, self.thread, 0,
+            native.bin_of(chunk.size), 0,
+        )  # fmt: skip
+        self.pool_bytes -= chunk.size
         self._slots.give_back(region.slot)
         self._handles.give_back(chunk.handle)
 
     # -- chunks ---------------------------------------------------------------------------------------------------
 
+    def _largest_free(self) -> int:
+        largest = 0
+        for chunk in self.free_chunks.values():
+            if chunk.size > largest:
+                largest = chunk.size
+        return largest
+
     def _free_chunk_around(self, low: int, high: int) -> int:
         """Start of the free chunk that holds [low, high); -1 if there is none."""
         start = self._free_starts.at_or_before(low)
-        return start if start >= 0 and start + self.free_chunks[start].size >= high else -1
+        if start < 0:
+            return -1
+        chunk = self.free_chunks[start]
+        return start if start + chunk.size >= high else -1
 
     def _occupy(
         self, start: int, low: int, high: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
         """Allocate [low, high) from the free chunk at `start`."""
-        bin = bin_of(self.free_chunks[start].size)
+        found = self.free_chunks[start]
+        bin = native.bin_of(found.size)
         if start < low:
-            self._split(start, low, Flag.PADDING)
-        if high - low < self.free_chunks[low].size:
-            self._split(low, high, Flag(0))
+            self._split(start, low, event_record.PADDING)
+            found = self.free_chunks[low]
+        if high - low < found.size:
+            self._split(low, high, 0)
         chunk = self._take(low)
-        size, handle, slot = chunk
         self.num_allocs += 1
-        self.bytes_in_use += size
+        self.bytes_in_use += chunk.size
         self.requested_bytes_in_use += requested
-        self.peak_bytes_in_use = max(self.peak_bytes_in_use, self.bytes_in_use)
-        self.largest_alloc_size = max(self.largest_alloc_size, size)
-        born = self._write(
-            Kind.ALLOCATE, chunk, low, size, bin,
-            requested=requested, other=self.num_allocs & LOW_32, label=label, stream=stream,
+        if self.bytes_in_use > self.peak_bytes_in_use:
+            self.peak_bytes_in_use = self.bytes_in_use
+        if chunk.size > self.largest_alloc_size:
+            self.largest_alloc_size = chunk.size
+        born = self._log.put(
+            event_record.ALLOCATE, chunk.handle, chunk.slot, low, chunk.size, requested,
+            self.num_allocs & native.LOW_32, label, self.thread, stream, bin, 0,
         )  # fmt: skip
-        self.in_use[low] = ChunkInUse(size, handle, slot, requested, label, self.thread, stream, born, rest)
+        self.in_use[low] = ChunkInUse(
+            chunk.size, chunk.handle, chunk.slot, requested, label, self.thread, stream, born, rest
+        )
 
     def _vacate(self, address: int) -> None:
         """Free the chunk in use at `address` and merge it with its free neighbours."""
-        c = self.in_use.pop(address)
-        self.bytes_in_use -= c.size
-        self.requested_bytes_in_use -= c.requested
-        self._write(
-            Kind.FREE, c, address, c.size, bin_of(c.size),
-            requested=c.requested, other=c.born & LOW_32, label=c.label, thread=c.thread, stream=c.stream,
+        chunk = self.in_use.pop(address)
+        self.bytes_in_use -= chunk.size
+        self.requested_bytes_in_use -= chunk.requested
+        self._log.put(
+            event_record.FREE, chunk.handle, chunk.slot, address, chunk.size, chunk.requested,
+            chunk.born & native.LOW_32, chunk.label, chunk.thread, chunk.stream, native.bin_of(chunk.size), 0,
         )  # fmt: skip
-        self._put(address, c.size, c.slot, c.handle)
-        after = self.free_chunks.get(address + c.size)
-        if after is not None and after.slot == c.slot:
-            self._merge(address, address + c.size)
+        self._put(address, chunk.size, chunk.slot, chunk.handle)
+        after = self.free_chunks.get(address + chunk.size)
+        if after is not None and after.slot == chunk.slot:
+            self._merge(address, address + chunk.size)
         self._merge_with_previous(address)
 
-    def _split(self, start: int, at: int, flags: Flag) -> None:
+    def _split(self, start: int, at: int, flags: int) -> None:
         parent = self.free_chunks[start]
         size = start + parent.size - at
-        self.free_chunks[start] = FreeChunk(at - start, parent.handle, parent.slot)
+        parent.size = at - start
         rest = self._put(at, size, parent.slot, self._handles.take())
-        self._write(Kind.SPLIT, parent, at, size, bin_of(size), other=rest.handle, flags=flags)
+        self._log.put(
+            event_record.SPLIT, parent.handle, parent.slot, at, size, 0, rest.handle, 0, self.thread, 0,
+            native.bin_of(size), flags,
+        )  # fmt: skip
 
     def _merge_with_previous(self, address: int) -> None:
         before = self._free_starts.at_or_before(address - 1)
-        chunk = self.free_chunks.get(before)
-        if chunk is None or before + chunk.size != address:
+        if before < 0:
             return
-        if chunk.slot == self.free_chunks[address].slot:
+        chunk, here = self.free_chunks[before], self.free_chunks[address]
+        if before + chunk.size == address and chunk.slot == here.slot:
             self._merge(before, address)
 
     def _merge(self, survivor: int, absorbed: int) -> None:
         kept, gone = self.free_chunks[survivor], self._take(absorbed)
-        size = kept.size + gone.size
-        self.free_chunks[survivor] = FreeChunk(size, kept.handle, kept.slot)
+        kept.size += gone.size
         self._handles.give_back(gone.handle)
-        self._write(Kind.MERGE, kept, absorbed, gone.size, bin_of(size), other=gone.handle)
+        self._log.put(
+            event_record.MERGE, kept.handle, kept.slot, absorbed, gone.size, 0, gone.handle, 0, self.thread, 0,
+            native.bin_of(kept.size), 0,
+        )  # fmt: skip
 
     def _put(self, start: int, size: int, slot: int, handle: int) -> FreeChunk:
-        chunk = self.free_chunks[start] = FreeChunk(size, handle, slot)
+        chunk = FreeChunk(size, handle, slot)
+        self.free_chunks[start] = chunk
         self._free_starts.add(start)
         return chunk
 
@@ -331,18 +380,8 @@ class Ledger:
         self._free_starts.remove(start)
         return self.free_chunks.pop(start)
 
-    def _write(
-        self, kind: Kind, chunk: FreeChunk | ChunkInUse, address: int, size: int, bin: int, *,
-        requested: int = 0, other: int = 0, label: int = 0, thread: int | None = None, stream: int = 0,
-        flags: int = 0,
-    ) -> int:  # fmt: skip
-        thread = self.thread if thread is None else thread
-        return self._log.put(
-            kind, chunk.handle, chunk.slot, address, size, requested, other, label, thread, stream, bin, flags
-        )
 
-
-class _Numbers:
+class SpareNumbers:
     """Allocates numbers 0, 1, 2, ...; reuses returned numbers first, the latest first."""
 
     def __init__(self) -> None:
@@ -350,10 +389,12 @@ class _Numbers:
         self._spare: list[int] = []
 
     def take(self) -> int:
+        """A number that is not in use."""
         if self._spare:
             return self._spare.pop()
         self._next += 1
         return self._next - 1
 
     def give_back(self, number: int) -> None:
+        """Return a number."""
         self._spare.append(number)

@@ -3,13 +3,16 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-_LONGEST = 1024  # maximum length of a list
-
 
 class SortedAddresses:
-    """Distinct addresses, 0 or more, in short sorted lists: `insort` into one long list would move its whole tail."""
+    """Distinct addresses, 0 or more, in short sorted lists: `insort` into one long list would move its whole tail.
 
-    def __init__(self) -> None:
+    Args:
+        longest: maximum length of a list.
+    """
+
+    def __init__(self, longest: int = 1024) -> None:
+        self._longest = longest
         self._lists: list[list[int]] = [[]]
         self._lowest = [0]  # lower bound of each list; all addresses of the list before are below it
 
@@ -18,7 +21,7 @@ class SortedAddresses:
         at = bisect_right(self._lowest, address) - 1
         addresses = self._lists[at]
         insort(addresses, address)
-        if len(addresses) > _LONGEST:
+        if len(addresses) > self._longest:
             half = len(addresses) // 2
             self._lists.insert(at + 1, addresses[half:])
             self._lowest.insert(at + 1, addresses[half])

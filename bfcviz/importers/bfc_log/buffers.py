@@ -10,10 +10,10 @@ _ROW: Final = re.compile(
 _BUFFER: Final = re.compile(r"\bBuffer \d{1,9}:")
 _FIELD: Final = re.compile(
     r"(Size|XLA Label|Entry Parameter Subshape|Shape|op_name|source_file|source_line)[:=][ \t]{0,4}"
-    r"(\"[^\"\n\r]{0,4000}\"|[^\n\r]{1,4000})"
+    r"(\"[^\"\n\r]{0,1000}\"|[^\n\r]{1,1000})"
 )
 _NAMES: Final = {"Size": "size", "XLA Label": "label", "Shape": "shape", "Entry Parameter Subshape": "shape"}
-_MOST_TABLES, _MOST_BUFFERS, _LONGEST = 16, 1000, 1 << 20
+_MOST_TABLES, _MOST_BUFFERS, _LONGEST = 16, 200, 1 << 20
 
 
 def buffer_tables(text: str) -> list[dict[str, Any]]:

@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.importers.bfc_log import messages
 from bfcviz.importers.bfc_log.dump import BinLine, Dump, Note, Stage
 from bfcviz.importers.bfc_log.printed_sizes import printed_size
-from bfcviz.importers.bfc_log.records import BFC_ALLOCATOR, Record
+from bfcviz.importers.bfc_log.records import BFC_ALLOCATOR, LogRecord
 
 _FIRST_WORD: Final = re.compile(r"\s{0,40}(\w{1,40})")
+_MOST_WRITERS: Final = 4096
 _SMALLEST_BIN: Final = 256
 _LONGEST: Final = 1000  # characters of a message
 _ADDRESSES: Final = 1 << 63
@@ -28,14 +30,18 @@ class DumpCollector:
         dumps: in the order of their first lines.
         notes: lines beside them.
         texts: (number of dumps before it, record) of each record that may hold an error message about memory.
+        left_out: dumps after the first `MAX_POOLS`; they are only counted.
+        left_out_line: where the first of these begins.
     """
 
     def __init__(self) -> None:
         self.dumps: list[Dump] = []
         self.notes: list[Note] = []
-        self.texts: list[tuple[int, Record]] = []
+        self.texts: list[tuple[int, LogRecord]] = []
+        self.left_out = 0
+        self.left_out_line = 0
         self._open: dict[tuple[str, str], Dump] = {}
-        self._by_first_word: dict[str, Callable[[Record], bool]] = {
+        self._by_first_word: dict[str, Callable[[LogRecord], bool]] = {
             "Allocator": self._header,
             "Ran": self._header,
             "Garbage": self._garbage_collection,
@@ -49,13 +55,13 @@ class DumpCollector:
             "Stats": self._stats,
         }
 
-    def take_all(self, records: Iterable[Record]) -> None:
+    def take_all(self, records: Iterable[LogRecord]) -> None:
         """Take every record of a log."""
         for record in records:
             if record.file not in {BFC_ALLOCATOR, ""} or not self._take_line(record):
                 self._take_text(record)
 
-    def _take_line(self, record: Record) -> bool:
+    def _take_line(self, record: LogRecord) -> bool:
         """Take a line of the allocator; returns whether it is one."""
         message = record.message
         if messages.CHUNK.match(message) is not None:
@@ -69,23 +75,29 @@ class DumpCollector:
         take = self._by_first_word.get(word[1], self._strip)
         return take(record)
 
-    def _take_text(self, record: Record) -> None:
+    def _take_text(self, record: LogRecord) -> None:
         refused = messages.REFUSED.search(record.message)
         if refused is not None:
             self._note(record, "", "the device had no memory for a region", int(refused["bytes"]))
-        if "memory" in record.message or "OOM" in record.message:
+        if not self.left_out and ("memory" in record.message or "OOM" in record.message):
             self.texts.append((len(self.dumps), record))
 
-    def _new(self, record: Record) -> Dump:
+    def _new(self, record: LogRecord) -> Dump:
         dump = Dump(record.line, record.time, writer=record.writer)
-        self.dumps.append(dump)
+        if len(self.dumps) < MAX_POOLS:
+            self.dumps.append(dump)
+        else:
+            self.left_out += 1
+            self.left_out_line = self.left_out_line or record.line
+        if len(self._open) == _MOST_WRITERS:
+            self._open.clear()
         self._open[record.writer, record.thread] = dump
         return dump
 
-    def _current(self, record: Record, stage: Stage) -> Dump:
+    def _current(self, record: LogRecord, stage: Stage) -> Dump:
         """The dump that a line belongs to; a new one if the last one has ended."""
         dump = self._open.get((record.writer, record.thread))
-        if dump is None and self.dumps:
+        if dump is None and self.dumps and not self.left_out:
             # Some logs name process or thread only in some of their lines.
             last = self.dumps[-1]
             fits = last.writer in {"", record.writer} or not record.writer
@@ -96,7 +108,7 @@ class DumpCollector:
         dump.stage = max(dump.stage, stage)
         return dump
 
-    def _header(self, record: Record) -> bool:
+    def _header(self, record: LogRecord) -> bool:
         found = messages.HEADER.match(record.message) or messages.LATE_HEADER.match(record.message)
         size = None if found is None else printed_size(found["size"])
         if found is None or size is None:
@@ -116,7 +128,7 @@ class DumpCollector:
         dump.op = "" if op is None else op["op"].partition(".  Current allocation")[0].strip()
         return True
 
-    def _of_late_header(self, record: Record) -> Dump | None:
+    def _of_late_header(self, record: LogRecord) -> Dump | None:
         """The dump that ended just before its warning, as until 2017."""
         dump = self._open.get((record.writer, record.thread))
         if dump is None or dump.has_warning or dump.stage is Stage.HEADER:
@@ -126,16 +138,16 @@ class DumpCollector:
             return dump
         return None
 
-    def _note(self, record: Record, name: str, text: str, size: int) -> None:
+    def _note(self, record: LogRecord, name: str, text: str, size: int) -> None:
         self.notes.append(Note(record.line, record.time, name, record.writer, text, size, len(self.dumps)))
 
-    def _garbage_collection(self, record: Record) -> bool:
+    def _garbage_collection(self, record: LogRecord) -> bool:
         if not messages.GARBAGE_COLLECTION.match(record.message):
             return False
         self._note(record, "", "garbage collection: free regions are returned", 0)
         return True
 
-    def _dump_for(self, record: Record) -> bool:
+    def _dump_for(self, record: LogRecord) -> bool:
         found = messages.DUMP_FOR.match(record.message)
         if found is None:
             return False
@@ -145,7 +157,7 @@ class DumpCollector:
         dump.name = found["name"]
         return True
 
-    def _bin(self, record: Record) -> bool:
+    def _bin(self, record: LogRecord) -> bool:
         found = messages.BIN.match(record.message)
         if found is None:
             return self._bin_for(record)
@@ -162,21 +174,21 @@ class DumpCollector:
         dump.bins.setdefault(size, line)
         return True
 
-    def _bin_for(self, record: Record) -> bool:
+    def _bin_for(self, record: LogRecord) -> bool:
         found = messages.BIN_FOR.match(record.message)
         if found is None:
             return False
         self._current(record, Stage.BINS).bin_for = printed_size(found["size"])
         return True
 
-    def _region(self, record: Record) -> bool:
+    def _region(self, record: LogRecord) -> bool:
         found = messages.REGION.match(record.message)
         if found is None:
             return False
         self._current(record, Stage.CHUNKS).regions.append(int(found["size"]))
         return True
 
-    def _chunks(self, record: Record) -> None:
+    def _chunks(self, record: LogRecord) -> None:
         """Take the chunk lines of one record: one, or a run of them."""
         dump = self._current(record, Stage.CHUNKS)
         lines, region = dump.chunks, len(dump.regions) - 1
@@ -194,7 +206,7 @@ class DumpCollector:
             lines.region.append(region)
             lines.note.append(note)
 
-    def _summary(self, record: Record) -> bool:
+    def _summary(self, record: LogRecord) -> bool:
         found = messages.SUMMARY.match(record.message)
         if found is None:
             return False
@@ -203,18 +215,18 @@ class DumpCollector:
         dump.summary.setdefault(size, int(found["count"]))
         return True
 
-    def _sum(self, record: Record) -> bool:
+    def _sum(self, record: LogRecord) -> bool:
         found = messages.SUM.match(record.message)
         if found is None:
             return False
         self._current(record, Stage.SUMMARY).sum_in_use = printed_size(found["size"])
         return True
 
-    def _summary_begins(self, record: Record) -> bool:
+    def _summary_begins(self, record: LogRecord) -> bool:
         self._current(record, Stage.SUMMARY)
         return True
 
-    def _pool(self, record: Record) -> bool:
+    def _pool(self, record: LogRecord) -> bool:
         found = messages.POOL.match(record.message) or messages.MEMORY_SUMMARY.match(record.message)
         if found is None:
             return False
@@ -225,13 +237,13 @@ class DumpCollector:
         dump.next_region = None if following is None else printed_size(following)
         return True
 
-    def _growth(self, record: Record) -> bool:
+    def _growth(self, record: LogRecord) -> bool:
         found = messages.GROWTH.search(record.message)
         if found is not None:
             self._current(record, Stage.SUMMARY).growth = found["growth"] == "enabled"
         return found is not None
 
-    def _stats(self, record: Record) -> bool:
+    def _stats(self, record: LogRecord) -> bool:
         dump = self._current(record, Stage.STATS)
         for name, text in messages.STAT.findall(record.message):
             size = printed_size(text)
@@ -239,7 +251,7 @@ class DumpCollector:
                 dump.stats.setdefault(name, size)
         return True
 
-    def _strip(self, record: Record) -> bool:
+    def _strip(self, record: LogRecord) -> bool:
         found = messages.STRIP.match(record.message)
         if found is None:
             return False

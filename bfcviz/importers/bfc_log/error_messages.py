@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, NamedTuple
 
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.importers.bfc_log import messages
 from bfcviz.importers.bfc_log.dump import Dump
 from bfcviz.importers.bfc_log.printed_sizes import PrintedSize, print_size, printed_size
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 
 _TYPE_BYTES: Final = {
     **dict.fromkeys(("bool", "int8", "uint8", "qint8", "quint8", "float8_e5m2", "float8_e4m3fn"), 1),
@@ -50,8 +51,10 @@ class AllocationError(NamedTuple):
     text: str
 
 
-def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Dump]:
+def attach_errors(dumps: list[Dump], texts: list[tuple[int, LogRecord]]) -> list[Dump]:
     """Put what the errors say into the dumps; returns these and a `Dump` for each error without one, in order.
+
+    There are no new ones after the first `MAX_POOLS`.
 
     Args:
         dumps: changed in place.
@@ -63,7 +66,7 @@ def attach_errors(dumps: list[Dump], texts: list[tuple[int, Record]]) -> list[Du
         found += dumps[taken:count]
         taken = count
         for error in _errors(record):
-            if not _attach(found, error):
+            if not _attach(found, error) and len(found) <= MAX_POOLS:
                 found.append(_alone(error))
     return found + dumps[taken:]
 
@@ -133,7 +136,7 @@ def _alone(error: AllocationError) -> Dump:
     return dump
 
 
-def _errors(record: Record) -> Iterator[AllocationError]:
+def _errors(record: LogRecord) -> Iterator[AllocationError]:
     """The errors in one record, without those that repeat the one before."""
     last = None
     for found in _ERROR.finditer(record.message):

@@ -10,10 +10,10 @@ from itertools import accumulate
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _JSON_KEY = re.compile(r'"\w{1,64}"\s{0,9}:')
-_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
-_ESCAPED = {"n": "\r", "r": "", "t": "\t", "b": "", "f": ""}
+_UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPED = {r"\n": "\r", r"\r": "", r"\t": "\t", r"\"": '"', r"\/": "/"}
 _BEGINS_RECORD = re.compile(r"\d{4}-\d\d-\d\d|[IWEF]\d{4} \d\d:|\b[IWEF] \w+[/\\]")
-_NARROWEST, _WIDEST, _FEWEST_WRAPS = 40, 250, 3
+_NARROWEST, _WIDEST, _FEWEST_WRAPS, _SMALLEST_SHARE = 40, 250, 3, 0.2
 
 
 class LogText:
@@ -37,7 +37,7 @@ def log_text(data: bytes) -> LogText:
     text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "replace")
     text = text.replace("\r\n", "\n")
     if _is_json(text):
-        text = _JSON_ESCAPE.sub(_unescaped, text)
+        text = _without_escapes(text)
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     return _unwrapped(text)
@@ -49,30 +49,44 @@ def _is_json(text: str) -> bool:
     return start[:1] in ("{", "[") and "\\n" in text and _JSON_KEY.search(start) is not None
 
 
-def _unescaped(escape: re.Match[str]) -> str:
-    code, character = escape.groups()
-    if code is None:
-        return _ESCAPED.get(character, character)
-    number = int(code, 16)
+def _without_escapes(text: str) -> str:
+    """The text with the characters that JSON escapes mean; a line break becomes a carriage return."""
+    text = text.replace("\0", "").replace("\\\\", "\0")  # an escaped backslash begins no escape
+    for escape, character in _ESCAPED.items():
+        text = text.replace(escape, character)
+    return _UNICODE_ESCAPE.sub(_character, text).replace("\0", "\\")
+
+
+def _character(escape: re.Match[str]) -> str:
+    number = int(escape[1], 16)
     if number == 0x0A:
         return "\r"
-    return "?" if 0xD800 <= number < 0xE000 else chr(number)
+    return "?" if 0xD800 <= number < 0xE000 or number == 0 else chr(number)
 
 
 def _unwrapped(text: str) -> LogText:
-    """Join lines that a terminal cut at its width: they have the greatest length of the file, and no record follows."""
+    """Join the lines of records that a terminal cut at its width, the greatest length of a line in the file."""
     lines = text.split("\n")
-    width = max(map(len, lines))
-    wrapped: set[int] = set()
-    if _NARROWEST <= width <= _WIDEST:
-        wrapped = {
-            number
-            for number, line in enumerate(lines[:-1])
-            if len(line) == width
-            and lines[number + 1].strip()
-            and not _BEGINS_RECORD.match(lines[number + 1])
-        }
-    if len(wrapped) < _FEWEST_WRAPS:
+    wrapped = _wrapped(lines)
+    if not wrapped:
         return LogText(text, list(accumulate(len(line) + 1 for line in lines[:-1])))
     parts = [line if number in wrapped else line + "\n" for number, line in enumerate(lines)]
     return LogText("".join(parts)[:-1], list(accumulate(map(len, parts[:-1]))))
+
+
+def _wrapped(lines: list[str]) -> set[int]:
+    """The lines that go on in the next one; none if only few records do, which then is a coincidence."""
+    width = max(map(len, lines))
+    if not _NARROWEST <= width <= _WIDEST:
+        return set()
+    begins = [_BEGINS_RECORD.search(line[:60]) is not None for line in lines]
+    found: set[int] = set()
+    count = 0
+    for number, line in enumerate(lines[:-1]):
+        if len(line) == width and not begins[number + 1] and lines[number + 1].strip():
+            if begins[number]:
+                count += 1
+            elif number - 1 not in found:
+                continue
+            found.add(number)
+    return found if count >= max(_FEWEST_WRAPS, sum(begins) * _SMALLEST_SHARE) else set()

@@ -50,7 +50,8 @@ CHUNK: Final = re.compile(
 """The word, address, size, tag, operation and annotation of a chunk."""
 
 CHUNK_LINES: Final = re.compile(
-    r"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d{1,19}[^\n\r\]]*\n"
+    r"(?:InUse|Free|Chunk) {1,2}at (?:0x)?[0-9A-Fa-f]{1,16}(?: next \d{1,20})? of size \d{1,19}"
+    r"[^\n\r\]]*\r?[\",]{0,3}\n"
 )
 """A chunk line as it is written, to the end of the line."""
 

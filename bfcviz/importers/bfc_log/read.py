@@ -59,7 +59,9 @@ def read_log(path: Path) -> Trace:
     kept = dumps[:MAX_POOLS]
     try:
         pools = _pools(kept, collector.notes, labels)
-        reasons = _reasons(dumps, pools)
+        reasons = _reasons(pools)
+        if collector.left_out or len(dumps) > MAX_POOLS:
+            reasons.append(_left_out(dumps, collector))
         status = _status(pools, reasons)
         if content.cut is not None:
             reasons.append(content.cut)
@@ -117,17 +119,21 @@ def _notes_of(dumps: list[Dump], notes: list[Note]) -> dict[int, list[Note]]:
     return mine
 
 
-def _reasons(dumps: list[Dump], pools: list[FailedPool]) -> list[str]:
+def _reasons(pools: list[FailedPool]) -> list[str]:
     reasons = []
     for each in pools:
         wrong = [*each.findings.wrong, *filter(None, [each.findings.cut])]
         reasons += [f"{each.pool.name}: {why}" for why in wrong]
-    if len(dumps) > MAX_POOLS:
-        reasons.append(
-            f"the log holds {len(dumps):,} dumps and failures; a trace can hold {MAX_POOLS}: those from line "
-            f"{dumps[MAX_POOLS].line:,} on were left out; cut the log there to open them"
-        )
     return reasons
+
+
+def _left_out(dumps: list[Dump], collector: DumpCollector) -> str:
+    more = dumps[MAX_POOLS:]
+    line = more[0].line if more else collector.left_out_line
+    return (
+        f"the log holds more than {MAX_POOLS} dumps and failures, the most that a trace can hold: at least "
+        f"{len(more) + collector.left_out:,} from line {line:,} on were left out; cut the log there to open them"
+    )
 
 
 def _status(pools: list[FailedPool], reasons: list[str]) -> Status:

@@ -24,7 +24,8 @@ _PREFIX = re.compile(
     r"|\b[IWEF])\s{1,9}$"
 )
 _COMMON_PREFIX = re.compile(
-    r"(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] |[IWEF]\d{4} \d\d:\d\d:\d{2,11}\.\d{6} {1,9}(\d{1,20}) )"
+    r"[^\w\n\r\[(<]{0,16}(?:(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\.(\d{6}): [IWEF] "
+    r"|[IWEF]\d{4} \d\d:\d\d:\d{2,11}\.\d{6} {1,9}(\d{1,20}) )"
     r"(?:\w{1,40}/){0,12}(\w{1,60})\.cc:\d{1,7}\] ?"
 )
 """Most lines of most logs: matched once, without the searches that other prefixes need."""
@@ -41,7 +42,7 @@ _UNPREFIXED = re.compile(
 )
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """One log record.
 
     Attributes:
@@ -62,7 +63,7 @@ class Record(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The start of the whole prefix; then as `Record`."""
+    """The start of the whole prefix; then as `LogRecord`."""
 
     start: int
     time: int | None
@@ -71,7 +72,7 @@ class _Prefix(NamedTuple):
     thread: str
 
 
-def records(log: LogText, run: str = "") -> Iterator[Record]:
+def records(log: LogText, run: str = "") -> Iterator[LogRecord]:
     """All records of all source files in the order of the text; first the text before the first of them, if any.
 
     Allocator lines that were pasted without their prefix are records with `file` "".
@@ -100,7 +101,9 @@ def records(log: LogText, run: str = "") -> Iterator[Record]:
             # The last line may go on in lines without a prefix.
             last = 0 if lines is None else text.rfind("\n", line, lines.end() - 1) + 1
             if last > line:
-                yield Record(log.line(begin), prefix.time, prefix.file, text[begin:last], "", prefix.thread)
+                yield LogRecord(
+                    log.line(begin), prefix.time, prefix.file, text[begin:last], "", prefix.thread
+                )
                 prefix, begin, stop = _Prefix(last, None, "", "", ""), last, last
         anchor = _ANCHOR.search(text, stop)
     yield from _of_message(log, prefix, begin, len(text))
@@ -110,7 +113,7 @@ def _of_common(found: re.Match[str]) -> _Prefix | None:
     date, clock, fraction, thread, file = found.groups()
     if date is None:
         path = found.string.rfind(" ", found.start(), found.start(5)) + 1
-        when = _PREFIX.match(found.string[found.start() : path])
+        when = _PREFIX.search(found.string[found.start() : path])
         return None if when is None else _Prefix(found.start(), _time(when), file, "", thread)
     seconds = _seconds(date, clock)
     return _Prefix(found.start(), None if seconds is None else seconds + 1000 * int(fraction), file, "", "")
@@ -122,16 +125,18 @@ def _run(message: str, file: str, thread: str) -> re.Pattern[str]:
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWEF] "
     if thread:
         time = rf"[IWEF]\d{{4}} \d\d:\d\d:\d{{2,11}}\.\d{{6}} {{1,9}}{thread} "
-    return re.compile(rf"(?:{time}(?:\w{{1,40}}/){{0,12}}{file}\.cc:\d{{1,7}}\] {message})++")
+    return re.compile(
+        rf"(?:[^\w\n\r\[(<]{{0,16}}{time}(?:\w{{1,40}}/){{0,12}}{file}\.cc:\d{{1,7}}\] {message})++"
+    )
 
 
-def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[Record]:
+def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator[LogRecord]:
     """The record of a message, and those of allocator lines without prefix in the lines after its first one."""
     text = log.text
     first_break = text.find("\n", begin, end)
     if prefix.file and (first_break < 0 or first_break == end - 1):  # one line
         line = log.line(begin)
-        yield Record(line, prefix.time, prefix.file, text[begin:end], prefix.writer, prefix.thread)
+        yield LogRecord(line, prefix.time, prefix.file, text[begin:end], prefix.writer, prefix.thread)
         return
     # The first line of the file has no line break before it.
     place = begin if not begin else first_break if first_break >= 0 else end
@@ -139,9 +144,9 @@ def _of_message(log: LogText, prefix: _Prefix, begin: int, end: int) -> Iterator
     stops = [*starts, end]
     if prefix.file or text[begin : stops[0]].strip():
         message = text[begin : stops[0]]
-        yield Record(log.line(begin), prefix.time, prefix.file, message, prefix.writer, prefix.thread)
+        yield LogRecord(log.line(begin), prefix.time, prefix.file, message, prefix.writer, prefix.thread)
     for start, stop in zip(starts, stops[1:], strict=True):
-        yield Record(log.line(start), None, "", text[start:stop], prefix.writer, prefix.thread)
+        yield LogRecord(log.line(start), None, "", text[start:stop], prefix.writer, prefix.thread)
 
 
 def _prefix(text: str, begin: int, anchor: int) -> _Prefix:

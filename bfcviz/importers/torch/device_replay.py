@@ -20,6 +20,7 @@ from bfcviz.live.torch.segments_and_blocks import Segments
 from bfcviz.live.torch.stack_names import StreamNumbers
 
 BEGIN: Final = "history begins here"
+MOST_FAILURES: Final = 1000  # each looks at all free chunks
 SNAPSHOT: Final = "snapshot"
 
 
@@ -86,7 +87,8 @@ class DeviceReplay:
 
     Attributes:
         history: has the events, and counts of inconsistencies.
-        failures: rows of the failed requests, in order.
+        failures: rows of the failed requests, in order; the first MOST_FAILURES.
+        failures_left_out: further ones.
         differing: blocks and segments that had to be corrected at the end.
         strange_regions: regions at the end that are not segments, after the correction.
     """
@@ -95,6 +97,7 @@ class DeviceReplay:
         self, tables: SnapshotTables, trace: TraceRange, segments: Sequence[Mapping[str, Any]]
     ) -> None:
         self.failures: list[int] = []
+        self.failures_left_out = 0
         self.differing = 0
         self.strange_regions = 0
         self.history = RecordedHistory()
@@ -158,14 +161,21 @@ class DeviceReplay:
                 self._heap.release(piece.start, piece.stop - piece.start, time)
                 self._ends.pop(piece.stop, None)
         elif action == rows_of.OOM:
-            label = self._tables.labels.of_row(rows.source[row])
-            self.history.at(time)
-            self.history.ledger.oom(max(1, rows.size[row]), label, self._streams.of(rows.stream[row]))
-            self.failures.append(row)
+            self._fail(row, time)
         elif action == rows_of.SNAPSHOT:
             self._mark(SNAPSHOT, time, rows.size[row])
         elif action == rows_of.ANNOTATE:
             self._mark(rows.sources[rows.source[row]].metadata or "annotation", time, rows.size[row])
+
+    def _fail(self, row: int, time: int) -> None:
+        if len(self.failures) >= MOST_FAILURES:
+            self.failures_left_out += 1
+            return
+        rows = self._rows
+        label = self._tables.labels.of_row(rows.source[row])
+        self.history.at(time)
+        self.history.ledger.oom(max(1, rows.size[row]), label, self._streams.of(rows.stream[row]))
+        self.failures.append(row)
 
     def _allocate(self, row: int, time: int) -> None:
         address, requested = self._rows.address[row], max(1, self._rows.size[row])
@@ -201,6 +211,7 @@ class DeviceReplay:
     def _correct(self) -> None:
         """Change what differs from the segments."""
         ledger = self.history.ledger
+        self._heap.forget_refused(ledger.in_use)
         self.differing = self._heap.mend(
             self._segments,
             lambda block: self._tables.labels.of_block(block, {}),

@@ -136,6 +136,8 @@ class _Importer:
             self._reasons.append(
                 f"{name}: {replay.strange_regions:,} regions are not the snapshot's segments"
             )
+        if replay.failures_left_out:
+            self._reasons.append(f"{name}: {replay.failures_left_out:,} failed requests are left out")
         if words := replay.history.inconsistencies.words():
             self._reasons.append(f"{name}: {words}")
 

@@ -1,5 +1,6 @@
 """Ledger: the events that it derives from allocations, frees and grants. Any reports in any order: `properties`."""
 
+import pytest
 from events.ledger.read_ledger import BASE
 from heaps import KIB, MIB
 
@@ -98,3 +99,13 @@ def test_a_failed_request_tells_what_was_free(ledger):
     failed = ledger.events()[-1]
     assert (failed["address"], failed["size"], failed["requested"]) == (768 * KIB, 512 * KIB, 2 * MIB)
     assert (failed["label"], failed["stream"]) == (7, 2)
+
+
+@pytest.mark.parametrize("address", [(1 << 63) - 512, (1 << 63) - 1])
+def test_memory_above_the_highest_address_is_left_out(ledger, address):
+    ledger.allocate(address, 512, 512)
+    ledger.grant(address, 512)
+    ledger.cover(address, 512)
+    assert (ledger.kinds(), ledger.inconsistencies.left_out) == ([], 3)
+    ledger.allocate((1 << 63) - 1024, 512, 512)
+    assert ledger.kinds() == ["EXTEND", "ALLOCATE"]

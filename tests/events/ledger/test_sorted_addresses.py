@@ -5,14 +5,12 @@ from bisect import bisect_left, bisect_right, insort
 
 import pytest
 
-from bfcviz.events.ledger import sorted_addresses
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 1024])
-def test_it_finds_what_a_sorted_list_finds(monkeypatch, longest):
-    monkeypatch.setattr(sorted_addresses, "_LONGEST", longest)
-    rng, found, plain = random.Random(longest), SortedAddresses(), []
+def test_it_finds_what_a_sorted_list_finds(longest):
+    rng, found, plain = random.Random(longest), SortedAddresses(longest), []
     for step in range(3000):
         address = rng.randrange(400)
         at = bisect_left(plain, address)

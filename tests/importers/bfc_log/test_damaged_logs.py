@@ -3,6 +3,7 @@
 import random
 import re
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from importers.bfc_log.log_maker import ERAS, SETTINGS, MadeChunk, MadeHeap, heaps, make_log
 from importers.bfc_log.test_read import made, opened, shown
 
+import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.events.origin import MAX_POOLS, Status
 from bfcviz.events.origin_details import check_details
@@ -52,8 +54,10 @@ def test_two_processes_with_tags_line_by_line(tmp_path: Path) -> None:
         for seed in (0, 1)
     ]
     cut = [part.index(next(line for line in part if "Stats" in line)) for part in parts]
-    mixed = [line for pair in zip(parts[0][: cut[0]], parts[1][: cut[0]], strict=True) for line in pair]
-    trace = opened(tmp_path, "".join([*mixed, *parts[0][cut[0] :], *parts[1][cut[0] :]]))
+    mixed = [
+        line for pair in zip_longest(parts[0][: cut[0]], parts[1][: cut[1]], fillvalue="") for line in pair
+    ]
+    trace = opened(tmp_path, "".join([*mixed, *parts[0][cut[0] :], *parts[1][cut[1] :]]))
     assert [pool.name for pool in trace.origin.pools] == ["GPU_0_bfc [0]", "GPU_1_bfc [1]"]
     assert [shown(trace, place) for place in (0, 1)] == [made(example(0)), made(example(1))]
     assert trace.origin.reasons == ()
@@ -64,7 +68,7 @@ def test_two_processes_without_tags_are_counted(tmp_path: Path) -> None:
     shifted = re.sub(
         r"at 7f0([0-9a-f]+)", lambda m: f"at {0x7F0000000000 + int(m[1], 16) + 64:x}", "".join(first)
     )
-    chunk = [place for place, line in enumerate(first) if "InUse at" in line][0]
+    chunk = next(place for place, line in enumerate(first) if "InUse at" in line)
     other = [line for line in shifted.splitlines(keepends=True) if " at 7f0" in line]
     trace = opened(tmp_path, "".join([*first[: chunk + 5], *other, *first[chunk + 5 :]]))
     assert trace.origin.status is Status.DEGRADED
@@ -126,9 +130,9 @@ def test_eras_that_do_not_list_all_chunks(tmp_path: Path) -> None:
 
 
 SOFT = (
-    "2017-11-06 08:55:20.919712: W tensorflow/core/common_runtime/bfc_allocator.cc:239] Allocator (GPU_0_bfc) ran out of "
-    "memory trying to allocate 1,04GiB with freed_by_count=0. The caller indicates that this is not a failure, but may "
-    "mean that there could be performance gains if more memory were available.\n"
+    "2017-11-06 08:55:20.919712: W tensorflow/core/common_runtime/bfc_allocator.cc:239] Allocator (GPU_0_bfc) ran out "
+    "of memory trying to allocate 1,04GiB with freed_by_count=0. The caller indicates that this is not a failure, but "
+    "may mean that there could be performance gains if more memory were available.\n"
 )
 COLLECTION = (
     "2017-11-06 08:55:21.919712: W tensorflow/core/common_runtime/bfc_allocator.cc:343] Garbage collection: deallocate "
@@ -157,7 +161,7 @@ def test_lines_that_are_no_failures_are_marks(tmp_path: Path, dump: bool) -> Non
 
 
 def test_an_error_without_a_dump_is_a_failure_once(tmp_path: Path) -> None:
-    error = "ResourceExhaustedError: OOM when allocating tensor with shape[8,1024] and type half on /job:x by allocator cpu\n"
+    error = "Error: OOM when allocating tensor with shape[8,1024] and type half on /job:x by allocator cpu\n"
     trace = opened(tmp_path, "Traceback\n" + error * 3 + " [[{{node dense/MatMul}}]]\n")
     [failure] = trace.origin.details["failures"]
     assert (failure["tensor"], failure["op"], failure["has_heap"]) == ("half [8,1024]", "dense/MatMul", False)
@@ -168,7 +172,7 @@ def test_more_dumps_than_a_trace_has_pools(tmp_path: Path) -> None:
     line = "W a/bfc_allocator.cc:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 5B.\n"
     trace = opened(tmp_path, line * 300)
     assert len(trace.origin.pools) == MAX_POOLS
-    assert "the log holds 300 dumps" in trace.origin.reasons[-1]
+    assert "at least 44 from line 257 on were left out" in trace.origin.reasons[-1]
 
 
 def check(folder: Path, text: str | bytes) -> Trace | None:
@@ -207,6 +211,14 @@ def damaged(draw: st.DrawFn) -> bytes:
         if data:
             data[place % len(data)] ^= 1 << draw(st.integers(0, 7))
     return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
+
+
+def test_a_log_of_powershell_and_a_traceback_are_logs(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    path.write_text("x" * 70_000 + "\r\n" + make_log(example(0), ERAS["2.14"]), encoding="utf-16")
+    assert shown(bfcviz.open(path)) == made(example(0))
+    path.write_text("Error: OOM when allocating tensor with shape[4] and type float\n")
+    assert bfcviz.open(path).origin.details["failures"][0]["tensor"] == "float [4]"
 
 
 @FILES
@@ -261,5 +273,5 @@ def test_the_time_is_proportional_to_the_length(tmp_path: Path, piece: str) -> N
 
 def test_the_regions_of_a_trace_are_limited(tmp_path: Path) -> None:
     lines = (f"I a/bfc_allocator.cc:1] Chunk at 0x{n * 1024:x} of size 256\n" for n in range(1, 70_000))
-    with pytest.raises(FileError, match="70,?000|69,?999|regions"):
+    with pytest.raises(FileError, match="69999 regions"):
         opened(tmp_path, "".join(lines))

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.importers.bfc_log.log_text import log_text
-from bfcviz.importers.bfc_log.records import Record, records
+from bfcviz.importers.bfc_log.records import LogRecord, records
 
 SECOND = 10**9
 NOVEMBER_6 = 1_509_926_400 * SECOND  # 2017
 
 
-def found(text: str) -> list[Record]:
+def found(text: str) -> list[LogRecord]:
     return list(records(log_text(text.encode())))
 
 
@@ -41,7 +41,7 @@ def test_every_prefix_in_other_text(prefix: str, when: int | None, thread: str, 
         around = ""  # nothing separates them
     text = f"first line\n{around}{prefix}Chunk at 0x1 of size 256\nrest\n"
     assert found(text)[1:] == [
-        Record(2, when, "bfc_allocator", "Chunk at 0x1 of size 256\nrest\n", "", thread)
+        LogRecord(2, when, "bfc_allocator", "Chunk at 0x1 of size 256\nrest\n", "", thread)
     ]
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.history.log_memory import holds_log_memory, read_log_memory
 from bfcviz.importers.bfc_log.history.vlog import holds_regions, holds_requests, read_vlog
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 
-HistoryReader = Callable[[Iterable[Record], Path, Sequence[str]], Trace]
+HistoryReader = Callable[[Iterable[LogRecord], Path, Sequence[str]], Trace]
 
 
 def history_reader(text: str) -> HistoryReader | None:

@@ -14,7 +14,7 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.history.joined_events import in_record_order
 from bfcviz.importers.bfc_log.history.tensor_memory import MARKER, TensorMemory, tensor_memory
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.recorded_history import RecordedHistory
@@ -35,7 +35,7 @@ def holds_log_memory(text: str) -> bool:
     return f"{MARKER} MemoryLogTensorAllocation" in text or f"{MARKER} MemoryLogRawAllocation" in text
 
 
-def read_log_memory(records: Iterable[Record], path: Path, cut: Sequence[str] = ()) -> Trace:
+def read_log_memory(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ()) -> Trace:
     """The history in the `__LOG_MEMORY__` lines of a log.
 
     Args:
@@ -136,7 +136,7 @@ class _TensorMemoryReader:
         self._step = labels.intern("step")
         self._last: tuple[int, bool] = 0, True
 
-    def take(self, record: Record) -> None:
+    def take(self, record: LogRecord) -> None:
         """Take one record, of any kind."""
         time = record.time if record.time is not None else self.times[-1] if self.times else 0
         self.times.append(time)
@@ -160,13 +160,13 @@ class _TensorMemoryReader:
         line, is_whole = self._last
         return [] if is_whole else [f"the log is cut off in line {line}"]
 
-    def _allocate(self, record: Record, found: TensorMemory) -> None:
+    def _allocate(self, record: LogRecord, found: TensorMemory) -> None:
         if found.has_memory:
             self._heap(record, found).allocate(found, found.label(self._labels, self._limits))
         elif found.address or found.requested or not found.is_whole:
             self.left_out["allocations without an address or a size, or with impossible ones"] += 1
 
-    def _heap(self, record: Record, found: TensorMemory) -> _TensorHeap:
+    def _heap(self, record: LogRecord, found: TensorMemory) -> _TensorHeap:
         key = record.writer, found.allocator
         heap = self.heaps.get(key)
         if heap is None:

@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bfcviz.events.labels import Labels
-from bfcviz.importers.bfc_log.history.stack_labels import StackLabels
+from bfcviz.importers.bfc_log.history.stack_labels import LogStackLabels
 from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation, VlogStream
 from bfcviz.importers.bfc_log.history.tensor_memory import tensor_memory
 from bfcviz.importers.bfc_log.history.thread_state import ThreadState, taken
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.tensorflow.requests import ABSENT
 from bfcviz.native import MIN_CHUNK
@@ -54,7 +54,7 @@ _SOFT = "The caller indicates that this is not a failure"
 _STRIP = re.compile(r"F: [*x_<]")
 
 
-def collect_operations(records: Iterable[Record], labels: Labels, limits: Limits) -> VlogStream:
+def collect_operations(records: Iterable[LogRecord], labels: Labels, limits: Limits) -> VlogStream:
     """All heaps of a log, with what they did.
 
     Raises:
@@ -74,7 +74,7 @@ class _OperationCollector:
         self._limits = limits
         self._labels = labels
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
-        self._stacks = StackLabels(labels, limits)
+        self._stacks = LogStackLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
         self._threads: dict[tuple[str, str], ThreadState] = {}
         self._returned: dict[
@@ -83,7 +83,7 @@ class _OperationCollector:
         self._regions: dict[tuple[str, int], VlogHeap] = {}
         self._soft = Counter[str]()
 
-    def take(self, record: Record) -> None:
+    def take(self, record: LogRecord) -> None:
         """Take one record, of any kind."""
         order, times = len(self.stream.times), self.stream.times
         time = record.time if record.time is not None else times[-1] if times else 0
@@ -98,7 +98,7 @@ class _OperationCollector:
                 take(self, record, found, order)
                 return
 
-    def _name(self, record: Record) -> None:
+    def _name(self, record: LogRecord) -> None:
         """Name an allocation by its kernel, which another part of TensorFlow logs after it."""
         found = tensor_memory(record.message)
         if found is not None and found.kind == "TensorAllocation":
@@ -108,7 +108,7 @@ class _OperationCollector:
 
     # -- heaps and threads ------------------------------------------------------------------------------------
 
-    def _heap(self, record: Record, name: str, thread: ThreadState | None = None) -> VlogHeap:
+    def _heap(self, record: LogRecord, name: str, thread: ThreadState | None = None) -> VlogHeap:
         """The newest heap of this name in this process."""
         key = record.writer, name
         if key not in self._newest:
@@ -123,7 +123,7 @@ class _OperationCollector:
         self.stream.heaps.append(heap)
         return heap
 
-    def _thread(self, record: Record) -> ThreadState:
+    def _thread(self, record: LogRecord) -> ThreadState:
         key = record.writer, record.thread
         if key not in self._threads:
             number = len(self._threads) + 1 if record.thread else 0
@@ -143,7 +143,7 @@ class _OperationCollector:
 
     # -- records ----------------------------------------------------------------------------------------------
 
-    def _take_created(self, record: Record, found: re.Match[str], _: int) -> None:
+    def _take_created(self, record: LogRecord, found: re.Match[str], _: int) -> None:
         key = record.writer, found[1]
         heap = self._newest.get(key)
         if heap is None or heap.operations:  # the same program was started again
@@ -151,11 +151,11 @@ class _OperationCollector:
         heap.created = True
         self._thread(record).heap = heap
 
-    def _take_extending(self, record: Record, found: re.Match[str], _: int) -> None:
+    def _take_extending(self, record: LogRecord, found: re.Match[str], _: int) -> None:
         if found[1]:
             self._heap(record, found[1], self._thread(record))
 
-    def _take_granted(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_granted(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         start, stop = _address(found[1]), _address(found[2])
         if thread.heap is None or not 0 < start < stop <= _HALF_SPACE:
@@ -164,7 +164,7 @@ class _OperationCollector:
         self._regions[record.writer, start] = thread.heap
         self._operation(thread.heap, thread, VlogOperation(Act.EXTEND, order, start, stop - start))
 
-    def _take_released(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_released(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread, start = self._thread(record), _address(found[1])
         heap = self._regions.pop((record.writer, start), thread.heap)
         if heap is None:
@@ -172,17 +172,17 @@ class _OperationCollector:
         else:
             self._operation(heap, thread, VlogOperation(Act.RELEASE, order, start))
 
-    def _take_peak(self, record: Record, found: re.Match[str], _: int) -> None:
+    def _take_peak(self, record: LogRecord, found: re.Match[str], _: int) -> None:
         number = int(found[1])
         if number < _HALF_SPACE:
             self._thread(record).peak = number
 
-    def _take_returning(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_returning(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         self._returned[record.writer, _address(found[1])] = order, thread.peak
         thread.peak = ABSENT
 
-    def _take_allocate(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_allocate(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         heap = self._heap(record, found[1], thread)
         if found[3] is None:
@@ -192,7 +192,7 @@ class _OperationCollector:
             self._end_allocate(record, (heap, thread), int(found[2]), _address(found[3]), order)
 
     def _end_allocate(
-        self, record: Record, of: tuple[VlogHeap, ThreadState], requested: int, address: int, order: int
+        self, record: LogRecord, of: tuple[VlogHeap, ThreadState], requested: int, address: int, order: int
     ) -> None:
         heap, thread = of
         heap.allocating.pop(record.thread, None)
@@ -211,7 +211,7 @@ class _OperationCollector:
             self._end_failed(record, of, requested, order)
 
     def _end_failed(
-        self, record: Record, of: tuple[VlogHeap, ThreadState], requested: int, order: int
+        self, record: LogRecord, of: tuple[VlogHeap, ThreadState], requested: int, order: int
     ) -> None:
         heap, thread = of
         rounded = -(-requested // MIN_CHUNK) * MIN_CHUNK
@@ -226,7 +226,7 @@ class _OperationCollector:
             self._count_uncertain(record)
         thread.allocated.append(failed)
 
-    def _take_free(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_free(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         heap = self._heap(record, found[1], thread)
         requested = int(found[2])
@@ -235,7 +235,7 @@ class _OperationCollector:
             self._operation(heap, thread, operation)
             thread.freed.append(operation)
 
-    def _take_debug(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_debug(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         """A record of level 4: it repeats one of level 3, and adds the stack, or the address of a free."""
         thread = self._thread(record)
         heap = self._heap(record, found[2], thread)
@@ -261,14 +261,14 @@ class _OperationCollector:
             self._operation(heap, thread, freed)
         freed.address = address
 
-    def _take_strip(self, record: Record, _: re.Match[str], order: int) -> None:
+    def _take_strip(self, record: LogRecord, _: re.Match[str], order: int) -> None:
         """The end of a free."""
         thread = self._thread(record)
         last = thread.last
         if record.thread and last is not None and last.act is Act.FREE:
             last.order = order
 
-    def _take_failed(self, record: Record, found: re.Match[str], order: int) -> None:
+    def _take_failed(self, record: LogRecord, found: re.Match[str], order: int) -> None:
         thread = self._thread(record)
         heap = self._heap(record, found[1], thread)
         requested = min(_human(found[2]), _HALF_SPACE - 1)
@@ -289,7 +289,7 @@ class _OperationCollector:
         thread.failed.append(failed)
         self._count_uncertain(record)
 
-    def _count_uncertain(self, record: Record) -> None:
+    def _count_uncertain(self, record: LogRecord) -> None:
         self.stream.uncertain_failures += self._soft[record.writer] >= _MOST_SOFT
 
 

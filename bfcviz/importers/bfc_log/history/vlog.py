@@ -17,7 +17,7 @@ from bfcviz.importers.bfc_log.history.heaps import VlogEvents, events_of_heap
 from bfcviz.importers.bfc_log.history.joined_events import in_record_order
 from bfcviz.importers.bfc_log.history.operations import collect_operations
 from bfcviz.importers.bfc_log.history.stream import VlogHeap, VlogStream
-from bfcviz.importers.bfc_log.records import Record
+from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import Limits
 
@@ -37,7 +37,7 @@ def holds_regions(text: str) -> bool:
     return _REGIONS.search(text) is not None
 
 
-def read_vlog(records: Iterable[Record], path: Path, cut: Sequence[str] = ()) -> Trace:
+def read_vlog(records: Iterable[LogRecord], path: Path, cut: Sequence[str] = ()) -> Trace:
     """The history in a VLOG stream.
 
     Args:

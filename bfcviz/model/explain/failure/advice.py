@@ -4,7 +4,7 @@ A rule gives no advice for what is already on, and none whose numbers say that i
 """
 
 from collections.abc import Callable, Iterator
-from math import ceil
+from math import ceil, floor, log10
 from typing import Final
 
 from bfcviz.model.explain.failure.diagnosis import Advice, AdviceKind, Diagnosis, Verdict
@@ -34,17 +34,17 @@ def _is_split(found: Diagnosis) -> bool:
 
 
 def _free_pins(found: Diagnosis) -> Advice | None:
-    if not found.runs or found.runs[0].bytes_in_use == 0:
-        return None
+    if not found.runs or not 0 < found.runs[0].bytes_in_use < found.rounded:
+        return None  # to free as much as is asked is no advice
     run = found.runs[0]
     what = "the chunk in use" if run.chunks_in_use == 1 else f"the {run.chunks_in_use:,} chunks in use"
     names = sorted({pin.label for pin in run.pins if pin.label})
     named = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
     return Advice(
         AdviceKind.FREE_PINS,
-        f"Free {what}{named} from {run.address:#x} on, {format_bytes(run.bytes_in_use)} in all, before this request: "
-        f"one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they live "
-        "long, allocate them before the large chunks that come and go.",
+        f"Free {what}{named} in the place at {run.address:#x}, {format_bytes(run.bytes_in_use)} in all, before this "
+        f"request: one free chunk of {format_bytes(run.size)} results. No other place needs fewer bytes freed. If they "
+        "live long, allocate them before the large chunks that come and go.",
         {
             "address": run.address,
             "chunks": run.chunks_in_use,
@@ -62,10 +62,11 @@ def _region_release(found: Diagnosis) -> Advice | None:
     if free + (room or 0) < found.rounded:
         return None
     count = len(found.regions.wholly_free)
+    what = "the wholly free region" if count == 1 else f"the {count:,} wholly free regions"
     left = "" if not room else f", and the limit leaves {format_bytes(room)}"
     return Advice(
         AdviceKind.REGION_RELEASE,
-        f"Release the {count:,} wholly free regions: they hold {format_bytes(free)}{left}, enough for one region of "
+        f"Release {what}: {format_bytes(free)}{left}, enough for one region of "
         f"{format_bytes(found.rounded)}: {words.release}.",
         {"regions": count, "bytes": free, "room": room or 0, "needed": found.rounded},
     )
@@ -157,22 +158,22 @@ def _collection_threshold(found: Diagnosis) -> Advice | None:
 
 
 def _fraction(found: Diagnosis) -> Advice | None:
-    """Split more, where the waste alone would have been enough."""
-    limit, wasted, settings = found.bytes_limit, found.wasted, found.settings
+    """Split more, where the waste of one chunk would have been enough."""
+    limit, wasted, largest, settings = found.bytes_limit, found.wasted, found.largest_waste, found.settings
     how = WORDS[settings.family].fraction
-    if not how or limit is None or wasted is None or wasted < found.rounded:
+    if not how or limit is None or wasted is None or largest < found.rounded:
         return None
     now = (settings.fragmentation_fraction or 0) * limit or 128 * MiB
-    least = max(1, wasted // max(1, found.chunks_in_use))
-    if least >= now:
+    scale = 10 ** -floor(log10(largest / limit))
+    fraction = floor(largest / limit * scale) / scale  # rounded down: then that chunk is split
+    if fraction * limit >= now:
         return None
-    fraction = float(f"{least / limit:.1g}")
     return Advice(
         AdviceKind.FRAGMENTATION_FRACTION,
-        f"Split chunks sooner: {how.format(fraction=f'{fraction:g}')}. Chunks in use waste {format_bytes(wasted)}, "
-        f"on average {format_bytes(least)} each, more than the request needs; now waste below {format_bytes(now)} is "
-        "kept.",
-        {"fraction": fraction, "wasted": wasted, "kept_below": now},
+        f"Split chunks sooner: {how.format(fraction=f'{fraction:g}')}. One chunk in use wastes "
+        f"{format_bytes(largest)}, all together {format_bytes(wasted)}; the request needs "
+        f"{format_bytes(found.rounded)}. Now waste below {format_bytes(now)} is kept.",
+        {"fraction": fraction, "wasted": wasted, "largest_waste": largest, "kept_below": now},
     )
 
 
@@ -182,7 +183,9 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
         return None
     needed = found.pool_bytes + found.rounded
     how = words.limit.format(size=needed, mib=ceil(needed / MiB))
-    if words.share and total:
+    if words.share and not total:
+        how = f"{words.share.format(share='...')}, {needed / limit:.2f} times as large"
+    elif words.share and total:
         how = words.share.format(share=f"{min(1, ceil(100 * needed / total) / 100):.2f}")
     beyond = f" The device has {format_bytes(total)}: it cannot." if total and needed > total else ""
     return Advice(

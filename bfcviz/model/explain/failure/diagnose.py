@@ -93,7 +93,7 @@ def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> 
     found = []
     for step in failed_steps(trace, pool):
         number = int(trace.read(step - 1, step)["pool"][0])
-        model = models.setdefault(number, Model(trace, number))
+        model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
         found.append(diagnose(trace, step - 1, model, runs=runs))
     return found
@@ -152,6 +152,7 @@ def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnos
         pool_bytes=table.pool_bytes,
         bytes_limit=_limit(pool.limit, settings, recorded),
         wasted=_wasted(model, recorded),
+        largest_waste=int(np.where(chunks["in_use"], chunks["size"] - chunks["requested"], 0).max(initial=0)),
         regions=_regions(model, chunks),
         runs=(),
         hole=_hole(model, chunks),

@@ -120,6 +120,7 @@ class Diagnosis:
         bytes_in_use, chunks_in_use, pool_bytes: the heap.
         bytes_limit: the most that the pool may become; None: unknown.
         wasted: bytes of chunks in use that were not requested; None: unknown.
+        largest_waste: the most that one of them wastes; 0 where that is unknown.
         regions: the regions.
         runs: the neighbouring chunks that hold the request after the fewest frees, best first.
         hole: the largest free chunk.
@@ -144,6 +145,7 @@ class Diagnosis:
     pool_bytes: int
     bytes_limit: int | None
     wasted: int | None
+    largest_waste: int
     regions: RegionTotals
     runs: tuple[RunWithPins, ...]
     hole: LargestHole

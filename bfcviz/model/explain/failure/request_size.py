@@ -36,21 +36,24 @@ def _capacity(found: Diagnosis) -> int:
 
 
 def _text(found: Diagnosis, low: float, high: float, fits: int) -> str:
-    range_ = (
-        f"about {100 * low:.0f} %"
-        if f"{low:.2f}" == f"{high:.2f}"
-        else f"{100 * low:.0f} to {100 * high:.0f} %"
-    )
+    shares = _range(floor(100 * low), floor(100 * high))
     shape = _SHAPE.search(found.recorded.tensor) or _SHAPE.search(found.label)
     first = int(shape[1]) if shape else 0
     batches = ""
-    if floor(first * low) > 0:
-        numbers = sorted({floor(first * low), floor(first * high)})
-        batches = f" If the first dimension of the tensor, {first:,}, is the batch: {' to '.join(map(str, numbers))}."
+    if floor(first * high) > 0:
+        numbers = _range(floor(first * low), floor(first * high))
+        batches = f" If the first dimension of the tensor, {first:,}, is the batch: {numbers}."
     how = f"a request of at most {format_bytes(fits)} fits, {format_bytes(found.rounded)} were needed"
     if high > low:
         how += (
             f"; if all {format_bytes(found.bytes_in_use)} in use shrink with the batch, "
             f"{format_bytes(_capacity(found))} are enough for the upper share"
         )
-    return f"Reduce the batch size to {range_}, an estimate: {how}.{batches}"
+    return f"Reduce the batch size to {shares} %, an estimate: {how}.{batches}"
+
+
+def _range(low: int, high: int) -> str:
+    """Two bounds as words; a lower one that is far off is left out."""
+    if low == high:
+        return f"about {low:,}"
+    return f"{low:,} to {high:,}" if 10 * low > high else f"at most {high:,}"

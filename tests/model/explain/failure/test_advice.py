@@ -53,6 +53,11 @@ def test_each_framework_has_its_own_words(framework, words):
     assert not [word for word in others - mine if word and word in text and len(word) > 20]
 
 
+def test_to_free_as_much_as_is_asked_is_no_advice():
+    assert "free_pins" not in advice([[8, -2]], 5, 10)
+    assert "at most 96 %" in advice([[100, -0.25]], 4, 100.25)["batch_size"].text  # 100.25 / 104
+
+
 def test_region_release_where_it_would_have_been_enough():
     found = advice(GROWN, 5, 13)
     assert found["region_release"].numbers == {"regions": 1, "bytes": 4 * MIB, "room": MIB, "needed": 5 * MIB}
@@ -93,13 +98,18 @@ def test_the_collection_threshold_of_pytorch():
     assert "garbage_collection_threshold:0.58" in found.text
 
 
-def test_waste_that_alone_would_have_been_enough():
+def test_waste_of_one_chunk_that_would_have_been_enough():
     wasteful = [[(100, 10), (100, 20), (100, 10), -4]]
-    found = advice(wasteful, 200, 304)["fragmentation_fraction"]
-    assert found.numbers == {"fraction": 0.3, "wasted": 260 * MIB, "kept_below": 128 * MIB}  # 260 / 3 / 304
+    found = advice(wasteful, 60, 304)["fragmentation_fraction"]
+    assert found.numbers == {
+        "fraction": 0.2,  # 90 / 304, rounded down
+        "wasted": 260 * MIB,
+        "largest_waste": 90 * MIB,
+        "kept_below": 128 * MIB,
+    }
     set_lower = {"fragmentation_fraction": 0.2}
-    assert "fragmentation_fraction" not in advice(wasteful, 200, 304, options=set_lower)
-    assert "fragmentation_fraction" not in advice([[(300, 290), -4]], 200, 304)
+    assert "fragmentation_fraction" not in advice(wasteful, 60, 304, options=set_lower)
+    assert "fragmentation_fraction" not in advice(wasteful, 100, 304)  # together enough, but in pieces
 
 
 def test_a_larger_limit_and_a_device_that_is_too_small():
@@ -108,6 +118,7 @@ def test_a_larger_limit_and_a_device_that_is_too_small():
     assert "memory_limit=18" in found.text
     jax = advice(PINNED, 5, 13, framework="jax", device_free=0, device_total=16 * MIB)["larger_limit"]
     assert "The device has 16.0 MiB: it cannot." in jax.text
+    assert "1.38 times as large" in advice(PINNED, 5, 13, framework="jax")["larger_limit"].text  # 18 / 13
     assert "larger_limit" not in advice(PINNED, 5, 64)  # refused: the limit is not the reason
     share = advice(PINNED, 5, 13, framework="jax", device_free=4 * MIB, device_total=20 * MIB)["larger_limit"]
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.90" in share.text
