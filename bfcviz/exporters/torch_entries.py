@@ -5,9 +5,11 @@ from collections import Counter, deque
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin_details import recorded_failures
+from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.phases import BEGINS, ENDS
@@ -84,6 +86,7 @@ class DeviceEntries:
         self._slots: list[dict[int, int]] = [{} for _ in pools]
         self._device_free = {each.event: each.device_free for each in recorded_failures(trace.origin.details)}
         self._counts = Counter[str]()
+        self._totals = np.zeros(len(self._rings), np.int64)
 
     @property
     def traces(self) -> list[list[dict[str, Any]]]:
@@ -92,10 +95,18 @@ class DeviceEntries:
 
     def add(self, start: int, stop: int) -> None:
         """Add the events [start, stop)."""
-        for events in self._trace.blocks(start, stop):
-            kinds = np.bincount(events["kind"], minlength=max(Kind) + 1)
-            self._counts["SPLIT and MERGE"] += int(kinds[Kind.SPLIT] + kinds[Kind.MERGE])
-            self._add(events[(events["kind"] != Kind.SPLIT) & (events["kind"] != Kind.MERGE)])
+        pools = len(self._rings)
+        blocks = [_entries_of(events, pools) for events in self._trace.blocks(start, stop)]
+        left = np.sum(blocks, axis=0, dtype=np.int64) if blocks else np.zeros(pools, np.int64)
+        self._totals += left
+        for events, here in zip(self._trace.blocks(start, stop), blocks, strict=True):
+            left -= here
+            kinds = events["kind"]
+            unused = (kinds == Kind.SPLIT) | (kinds == Kind.MERGE)
+            self._counts["SPLIT and MERGE"] += int(np.count_nonzero(unused))
+            # Later blocks alone fill the ring: only regions and marks of this one matter.
+            unused |= (left >= MOST)[events["pool"]] & (kinds != Kind.EXTEND) & (kinds != Kind.MARK)
+            self._add(taken(events, np.flatnonzero(~unused)))
 
     def notes(self) -> list[str]:
         """What the entries do not say, as sentences."""
@@ -106,9 +117,9 @@ class DeviceEntries:
         if gone := self._counts["SPLIT and MERGE"]:
             found.append(f"{gone:,} SPLIT and MERGE events are left out: a snapshot has none")
         for pool, ring in enumerate(self._rings):
-            if gone := self._counts[f"{pool}"] - len(ring):
+            if gone := int(self._totals[pool]) - len(ring):
                 found.append(
-                    f"device {pool}: the first {gone:,} of {self._counts[f'{pool}']:,} entries are left out; choose "
+                    f"device {pool}: the first {gone:,} of {int(self._totals[pool]):,} entries are left out; choose "
                     "other steps with a range"
                 )
         if unknown := self._counts["device_free"]:
@@ -127,7 +138,6 @@ class DeviceEntries:
                 self._annotate(event)
                 continue
             for action in self._actions(kind, event):
-                self._counts[f"{pool}"] += 1
                 self._rings[pool].append(self._entry(action, kind, event))
 
     def _actions(self, kind: Kind, event: dict[str, int]) -> tuple[str, ...]:
@@ -165,10 +175,23 @@ class DeviceEntries:
             )
 
 
-_ACTIONS: Final = {
+def _entries_of(events: Events, pools: int) -> NDArray[np.int64]:
+    """How many entries each device has of these events."""
+    cells = events["pool"].astype(np.intp) * len(_ENTRIES) + events["kind"]
+    counts = np.bincount(cells, minlength=pools * len(_ENTRIES)).reshape(pools, len(_ENTRIES))
+    found: NDArray[np.int64] = counts @ _ENTRIES
+    return found
+
+
+_ACTIONS: Final[dict[int, tuple[str, ...]]] = {
     Kind.RELEASE: ("segment_free",),
     Kind.ALLOCATE: ("alloc",),
     # Beside each other: the viewer joins the two.
     Kind.FREE: ("free_requested", "free_completed"),
     Kind.OOM: ("oom",),
 }
+
+_ENTRIES: Final = np.array([len(_ACTIONS.get(kind, ())) for kind in range(max(Kind) + 1)], np.int64)
+"""Entries of an event, by its kind."""
+
+_ENTRIES[Kind.EXTEND] = 1
