@@ -155,6 +155,11 @@ class Diagnosis:
     advice: tuple[Advice, ...] = ()
 
     @property
+    def useful_runs(self) -> tuple[RunWithPins, ...]:
+        """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
+        return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
+
+    @property
     def room(self) -> int | None:
         """Bytes by which the limit allows the pool to grow; None where no limit is known."""
         return None if self.bytes_limit is None else max(0, self.bytes_limit - self.pool_bytes)
