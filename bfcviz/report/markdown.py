@@ -6,7 +6,7 @@ from typing import Final
 
 from bfcviz.report import words
 from bfcviz.report.content import HeapReport
-from bfcviz.report.words import Row
+from bfcviz.report.words import ReportRow
 from bfcviz.terminal import printable
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~&@$]|:(?=//)|(?<=www)\.)")
@@ -46,7 +46,7 @@ def as_markdown(report: HeapReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, rows: Sequence[Row], sentence: str = "") -> list[str]:
+def _section(title: str, rows: Sequence[ReportRow], sentence: str = "") -> list[str]:
     """A heading and a table; nothing without rows."""
     if not rows:
         return []

@@ -31,7 +31,7 @@ _TITLES: Final = {
 }
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """One line of a table: a name, its value, and its share (0..1) of something, if it has one."""
 
     name: str
@@ -80,7 +80,7 @@ def advice(report: HeapReport) -> list[str]:
     return [each.text for each in report.shown.advice]
 
 
-def sizes(report: HeapReport) -> list[Row]:
+def sizes(report: HeapReport) -> list[ReportRow]:
     """The sizes that are easily confused, beside each other; the share is of the largest."""
     found = report.shown
     values: list[tuple[str, int | None, str]] = [("limit", found.bytes_limit, "")]
@@ -102,9 +102,11 @@ def sizes(report: HeapReport) -> list[Row]:
     most = max([size or 0 for name, size, _ in values if name != "limit"] + [1])
     return [
         # A limit far above all the others would make their bars too short to compare.
-        Row(name, "unknown" if size is None else format_bytes(size), None, note)
+        ReportRow(name, "unknown" if size is None else format_bytes(size), None, note)
         if size is None or size > _FAR * most
-        else Row(name, format_bytes(size), size / max(most, min(found.bytes_limit or 0, _FAR * most)), note)
+        else ReportRow(
+            name, format_bytes(size), size / max(most, min(found.bytes_limit or 0, _FAR * most)), note
+        )
         for name, size, note in values
     ]
 
@@ -113,7 +115,7 @@ def _counted(number: int, what: str) -> str:
     return f"in {number:,} {what}{'' if number == 1 else 's'}"
 
 
-def pins(report: HeapReport) -> tuple[str, list[Row]]:
+def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
     """What lies in the way at the best place for the request: a sentence, and its chunks, the largest first."""
     found = report.shown
     if not report.has_failure or not found.pinned_by or not found.runs:
@@ -129,7 +131,7 @@ def pins(report: HeapReport) -> tuple[str, list[Row]]:
     return sentence, [_pin_row(pin, run.bytes_in_use) for pin in shown]
 
 
-def _pin_row(pin: Pin, whole: int) -> Row:
+def _pin_row(pin: Pin, whole: int) -> ReportRow:
     notes = [f"at {pin.address:#x}"]
     if pin.age is not None:
         notes.append(
@@ -138,7 +140,7 @@ def _pin_row(pin: Pin, whole: int) -> Row:
     if pin.freed is not None:
         notes.append(f"freed at event {pin.freed:,}")
     frames = pin.details.get("stack", "").strip().splitlines()
-    return Row(
+    return ReportRow(
         shortened(pin.label) or "no name",
         format_bytes(pin.size),
         pin.size / max(whole, 1),
@@ -160,7 +162,7 @@ def holder_line(report: HeapReport) -> str:
     )
 
 
-def holder_rows(found: Holders) -> list[Row]:
+def holder_rows(found: Holders) -> list[ReportRow]:
     """The holders with most bytes, and a row for the others; the share is of all bytes in use."""
     whole, own, chunks = max(found.bytes_in_use, 1), found.rows["own_bytes"], found.rows["own_chunks"]
     rows = largest(found, MOST_ROWS)
@@ -168,12 +170,14 @@ def holder_rows(found: Holders) -> list[Row]:
     for row in rows:
         name, callers = _holder_name(found, row)
         note = _counted(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
-        lines.append(Row(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
+        lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
     rest = found.bytes_in_use - sum(int(own[row]) for row in rows)
     if rest:
         others = len(largest(found, len(found))) - len(rows)
         left = found.chunks_in_use - sum(int(chunks[row]) for row in rows)
-        lines.append(Row(f"{others:,} others", format_bytes(rest), rest / whole, _counted(left, "chunk")))
+        lines.append(
+            ReportRow(f"{others:,} others", format_bytes(rest), rest / whole, _counted(left, "chunk"))
+        )
     return lines
 
 
@@ -188,7 +192,7 @@ def _holder_name(found: Holders, row: int) -> tuple[str, str]:
     return frames[0], " < ".join(frames[1:])
 
 
-def by_size(report: HeapReport) -> list[Row]:
+def by_size(report: HeapReport) -> list[ReportRow]:
     """The chunks in use by their size, those with most bytes first: all there is where the file names no holder."""
     chunks = report.model.in_use()["size"]
     sizes, counts = np.unique(chunks, return_counts=True)
@@ -196,7 +200,7 @@ def by_size(report: HeapReport) -> list[Row]:
     whole = max(float(bytes_of.sum()), 1.0)
     order = np.argsort(-bytes_of, kind="stable")
     rows = [
-        Row(
+        ReportRow(
             f"{int(counts[at]):,} x {format_bytes(int(sizes[at]))}",
             format_bytes(int(sizes[at]) * int(counts[at])),
             float(bytes_of[at]) / whole,
@@ -207,7 +211,7 @@ def by_size(report: HeapReport) -> list[Row]:
     if len(rest):
         left = float(bytes_of[rest].sum())
         rows.append(
-            Row(
+            ReportRow(
                 f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes",
                 format_bytes(left),
                 left / whole,
@@ -216,13 +220,13 @@ def by_size(report: HeapReport) -> list[Row]:
     return rows
 
 
-def settings(report: HeapReport) -> list[Row]:
+def settings(report: HeapReport) -> list[ReportRow]:
     """The settings of the heap that are known."""
     heap = report.origin.pools[report.pool]
     limit = "unknown" if heap.limit is None else f"{format_bytes(heap.limit)} ({heap.limit:,} B)"
     framework = report.origin.details.get("framework")
-    rows = [Row("limit", limit), Row("framework", str(framework) if framework else "unknown")]
-    return rows + [Row(name, shortened(str(value))) for name, value in report.options.items()]
+    rows = [ReportRow("limit", limit), ReportRow("framework", str(framework) if framework else "unknown")]
+    return rows + [ReportRow(name, shortened(str(value))) for name, value in report.options.items()]
 
 
 def completeness(report: HeapReport) -> list[str]:
@@ -243,24 +247,26 @@ def completeness(report: HeapReport) -> list[str]:
     return found + report.checks
 
 
-def other_failures(report: HeapReport) -> list[Row]:
+def other_failures(report: HeapReport) -> list[ReportRow]:
     """Every failed request in one line, if there are several."""
     if report.failed < 2:
         return []
     rows = [
-        Row(f"step {each.step:,}", f"{each.pool_name}: {failure_line(each)}", None, shortened(each.label))
+        ReportRow(
+            f"step {each.step:,}", f"{each.pool_name}: {failure_line(each)}", None, shortened(each.label)
+        )
         for each in report.failures
     ]
     left = report.failed - len(rows)
-    return rows + ([Row(f"and {left:,} more", "")] if left else [])
+    return rows + ([ReportRow(f"and {left:,} more", "")] if left else [])
 
 
-def other_heaps(report: HeapReport) -> list[Row]:
+def other_heaps(report: HeapReport) -> list[ReportRow]:
     """Every heap of the file at the last step, if there are several."""
     if len(report.origin.pools) < 2:
         return []
     rows = [
-        Row(
+        ReportRow(
             heap.name,
             f"{format_bytes(heap.stats.bytes_in_use)} in use of {format_bytes(heap.stats.pool_bytes)} pool",
             None,
@@ -269,7 +275,7 @@ def other_heaps(report: HeapReport) -> list[Row]:
         for heap in report.heaps
     ]
     left = len(report.origin.pools) - len(rows)
-    return rows + ([Row(f"and {left:,} more", "")] if left else [])
+    return rows + ([ReportRow(f"and {left:,} more", "")] if left else [])
 
 
 def facts(report: HeapReport) -> list[str]:

@@ -9,7 +9,7 @@ from bfcviz.report.content import HeapReport
 from bfcviz.report.html.charts import charts
 from bfcviz.report.html.region_bars import region_bars
 from bfcviz.report.html.style import style
-from bfcviz.report.words import Row
+from bfcviz.report.words import ReportRow
 
 _LONGEST: Final = 2000  # characters of a text
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
@@ -121,11 +121,11 @@ def _holders(report: HeapReport) -> str:
     return "".join(parts)
 
 
-def _section(title: str, rows: Sequence[Row]) -> str:
+def _section(title: str, rows: Sequence[ReportRow]) -> str:
     return f'<h2>{title}</h2><div class="plain">{_table(rows)}</div>' if rows else ""
 
 
-def _table(rows: Sequence[Row], colours: dict[str, str] | None = None, colour: str = "") -> str:
+def _table(rows: Sequence[ReportRow], colours: dict[str, str] | None = None, colour: str = "") -> str:
     """A table; `colours`: the class of the bar by the name of its row, else `colour`."""
     has_shares = any(row.share is not None for row in rows)
     has_notes = any(row.note for row in rows)
