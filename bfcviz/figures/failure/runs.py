@@ -102,7 +102,8 @@ def _caption(found: Diagnosis) -> str:
     if not found.runs:
         return "no region holds the request" if found.requested else "nothing was asked"
     run = found.runs[0]
-    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)}"
+    plural = "s" * (run.chunks_in_use != 1)
+    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {run.chunks_in_use:,} chunk{plural}"
 
 
 class _Bars:
