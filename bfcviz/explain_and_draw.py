@@ -1,4 +1,4 @@
-"""`explain`, `why`, `peak`, `worst_fragmentation` and `draw` for any source: a path, a trace, or a live heap.
+"""`explain`, `why`, `peak`, `holders`, `leaks`, `draw` and others for any source: a path, a trace, or a live heap.
 
 The functions in `model` and `figures` that they call take a `Trace`. May import everything but cli.
 """
@@ -13,6 +13,11 @@ from bfcviz.model.browse import navigation
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text import event as event_text
+from bfcviz.model.holders import holders as holder_tree
+from bfcviz.model.holders import leaks as leak_search
+from bfcviz.model.holders.holders import Holders
+from bfcviz.model.holders.leaks import Leaks
+from bfcviz.model.state.model import Model
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import parse_bytes
 
@@ -95,6 +100,64 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
         pool: index of the heap among `trace.origin.pools`.
     """
     return navigation.worst_fragmentation(_trace(source), pool)
+
+
+def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool: int = 0) -> Holders:
+    """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
+
+    Args:
+        source: as for `explain`.
+        step: number of events applied, 0..len(trace), or `"peak"`: the first one with the most bytes in use. None: all.
+        by: `op` (the name of the label, split at its slashes), `stack`, `shape`, `data_type`, `thread`, `stream` or
+            `phase`.
+        pool: index of the heap among `trace.origin.pools`.
+
+    Raises:
+        ValueError: `by` or `step` is none of these.
+        TraceError: the trace has no such step.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    trace = _trace(source)
+    if step == "peak":
+        step = navigation.peak(trace, pool)
+    elif isinstance(step, str):
+        raise ValueError(f"step={step!r} was given: give a number of events, 'peak', or None for all events")
+    model = Model(trace, pool)
+    model.seek(len(trace) if step is None else step)
+    return holder_tree.holders(model, by)
+
+
+def leaks(  # noqa: PLR0913  the range, and what is compared
+    source: Any,
+    start: int | None = None,
+    stop: int | None = None,
+    *,
+    phase: str | None = None,
+    by: str = "op",
+    mark: str | None = None,
+    warm_up: int | None = None,
+    pool: int = 0,
+) -> Leaks:
+    """What the events [start, stop) allocated and what is in use after the last event; and what grows with every step.
+
+    Args:
+        source: as for `explain`.
+        start: the first event; None: the first of the trace.
+        stop: one past the last event; None: the end of the trace.
+        phase: count only what was allocated in phases of this name; None: all.
+        by: as for `holders`.
+        mark: name of the marks, or of the phase, that comes once a step of the program; None: one with `step`,
+            `iteration`, `batch` or `epoch` in its name.
+        warm_up: steps of the program to leave out at the beginning; None: a quarter of them, at least one.
+        pool: index of the heap among `trace.origin.pools`.
+
+    Raises:
+        ValueError: `by` is no grouping.
+        TraceError: the trace has no such events or phase, or no history.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    trace = _trace(source)
+    return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
 
 
 def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":

@@ -82,3 +82,15 @@ def test_a_picture_takes_the_size_of_a_request_as_text(folder):
     given = [bfcviz.draw("fragmentation_timeline", folder, wanted=each).table for each in ("32MiB", 32 * MIB)]
     assert given[0].equals(given[1])
     assert not given[0].equals(bfcviz.draw("fragmentation_timeline", folder).table)
+
+
+def test_holders_and_leaks_of_any_source(folder):
+    given = sources(folder)
+    trees = [bfcviz.holders(each) for each in given]
+    assert {tuple(tree.names) for tree in trees} == {("in use", "b")}
+    at_peak = bfcviz.holders(folder, "peak")
+    assert (at_peak.step, at_peak.bytes_in_use, at_peak.names[1:]) == (bfcviz.peak(folder), 40 * MIB, ["a", "b"])
+    assert {bfcviz.leaks(each).bytes for each in given} == {20 * MIB}
+    assert bfcviz.leaks(folder, 0, 3).bytes == 0
+    with pytest.raises(ValueError, match="give a number of events, 'peak'"):
+        bfcviz.holders(folder, "worst")

@@ -20,6 +20,7 @@ from bfcviz.figures.address_time.figure import address_time
 from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.failure.figure import failure
+from bfcviz.figures.holders.icicle import holders_icicle
 from bfcviz.figures.panel import Picture
 from bfcviz.figures.region_map.figure import region_map
 from bfcviz.figures.region_map.highlights import last_event
@@ -44,6 +45,7 @@ __all__ = [
     "export",
     "failure",
     "fragmentation_timeline",
+    "holders_icicle",
     "region_map",
     "stats_timeline",
 ]
@@ -72,6 +74,7 @@ FIGURES: Final = {
     "region_map": FigureKind("region map", region_map),
     "bin_histogram": FigureKind("bin histogram", bin_histogram),
     "failure": FigureKind("failed request", failure),
+    "holders": FigureKind("holders", holders_icicle),
     "stats_timeline": FigureKind(
         "stats timeline",
         _over_time(stats_timeline),

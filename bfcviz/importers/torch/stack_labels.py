@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.importers.limits import TEXT
-from bfcviz.importers.torch.trace_rows import Source, TraceRows, number_of, pool_words, words_in
+from bfcviz.importers.torch.trace_rows import EntrySource, TraceRows, number_of, pool_words, words_in
 from bfcviz.live.torch.segments_and_blocks import with_frames
 from bfcviz.live.torch.stack_names import StackLine, stack_words
 
@@ -30,27 +30,27 @@ class StackLabels:
         self._rows = rows
         self._most = TEXT.most(file_size)
         self._characters = 0
-        self._numbers: dict[Source, int] = {}
+        self._numbers: dict[EntrySource, int] = {}
 
     def of_block(self, block: Mapping[str, Any], segment: Mapping[str, Any]) -> int:
         """The label of a block in use."""
         stack = number_of(with_frames(block).get("frames"))
         metadata, context = words_in(block.get("user_metadata")), words_in(block.get("compile_context"))
-        return self.of(Source(stack, metadata, context, pool_words(segment.get("segment_pool_id"))))
+        return self.of(EntrySource(stack, metadata, context, pool_words(segment.get("segment_pool_id"))))
 
     def of_row(self, source: int, pool: str = "") -> int:
         """The label of an entry, by its `TraceRows.source`; `pool`: of its segment, if the entry does not say it."""
         found = self._rows.sources[source]
         return self.of(found if found.pool or not pool else found._replace(pool=pool))
 
-    def of(self, source: Source) -> int:
+    def of(self, source: EntrySource) -> int:
         """The label of a source; 0 if nothing is known of it."""
         known = self._numbers.get(source)
         if known is None:
             known = self._numbers[source] = self._intern(source)
         return known
 
-    def _intern(self, source: Source) -> int:
+    def _intern(self, source: EntrySource) -> int:
         metadata, context = source.metadata, source.context
         lines = [
             StackLine(frame.filename, frame.line, frame.name) for frame in self._rows.stacks[source.stack]

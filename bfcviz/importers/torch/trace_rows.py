@@ -48,7 +48,7 @@ class TraceRange(NamedTuple):
     stop: int
 
 
-class Source(NamedTuple):
+class EntrySource(NamedTuple):
     """What several entries share: where they come from. `stack`: a number; 0: none."""
 
     stack: int
@@ -82,7 +82,7 @@ class TraceRows:
         self.stream = array("Q")
         self.time = array("q")
         self.source = array("I")
-        self.sources: list[Source] = [Source(0, "", "", "")]
+        self.sources: list[EntrySource] = [EntrySource(0, "", "", "")]
         self.stacks: list[tuple[CodeFrame, ...]] = [()]
         self.strange: dict[str, int] = {}
         self._frames: dict[tuple[str, int, str], CodeFrame] = {}
@@ -156,7 +156,7 @@ class TraceRows:
         known = self._sources.get(key)
         if known is None:
             known = self._sources[key] = len(self.sources)
-            self.sources.append(Source(*key))
+            self.sources.append(EntrySource(*key))
         return known
 
 

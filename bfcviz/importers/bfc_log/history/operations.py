@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bfcviz.events.labels import Labels
-from bfcviz.importers.bfc_log.history.stack_labels import StackLabels
+from bfcviz.importers.bfc_log.history.stack_labels import LogStackLabels
 from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation, VlogStream
 from bfcviz.importers.bfc_log.history.tensor_memory import tensor_memory
 from bfcviz.importers.bfc_log.history.thread_state import ThreadState, taken
@@ -74,7 +74,7 @@ class _OperationCollector:
         self._limits = limits
         self._labels = labels
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
-        self._stacks = StackLabels(labels, limits)
+        self._stacks = LogStackLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
         self._threads: dict[tuple[str, str], ThreadState] = {}
         self._returned: dict[

@@ -15,7 +15,7 @@ _DEVICE = re.compile(r"\b\w{1,40}Device(?:, )?")
 _OUTER = re.compile(r"^(?:tensorflow|tsl|xla|stream_executor)::")
 
 
-class StackLabels:
+class LogStackLabels:
     """Interns each distinct stack once: the name is the operation that allocated, the detail `stack` the frames."""
 
     def __init__(self, labels: Labels, limits: Limits) -> None:

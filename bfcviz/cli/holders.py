@@ -1,0 +1,184 @@
+"""`bfcviz holders`: who holds the memory at a step, and what leaks; as text or as a JSON object."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.cli.export import NAMED_STEPS, parse_step
+from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.holders.grouping import UNNAMED
+from bfcviz.model.holders.growth import Growth
+from bfcviz.model.holders.holders import Holders, holders
+from bfcviz.model.holders.leaks import Leaks, leaks
+from bfcviz.model.holders.summary import HolderPart, summary
+from bfcviz.model.holders.text import growth_lines, leak_lines
+from bfcviz.model.state.model import Model
+from bfcviz.terminal import say
+from bfcviz.units import format_bytes
+
+_LINES: Final = 30
+"""Holders in the text, about."""
+
+_LEAST_SHARE: Final = 0.005
+_WIDTH: Final = 56  # characters of a name; the middle of a longer one is left out
+_MOST_CHUNKS: Final = 1000
+"""Chunks of a holder that the JSON object lists."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz holders`."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--by",
+        choices=UNNAMED,
+        default="op",
+        metavar="WHAT",
+        type=lambda name: name.replace("-", "_"),
+        help=f"what memory is grouped by: one of {', '.join(UNNAMED)} (default: op, the names of labels)",
+    )
+    parser.add_argument(
+        "--step",
+        type=_parse_step,
+        default="peak",
+        metavar="N",
+        help="how many events have happened, from 0; or `peak` (most bytes in use; the default), `end` or `worst` "
+        "(highest external fragmentation)",
+    )
+    parser.add_argument(
+        "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
+    )
+    parser.add_argument(
+        "--leaks", action="store_true", help="show what was never freed, and what grows with every step"
+    )
+    parser.add_argument("--phase", metavar="NAME", help="with --leaks: only what this phase allocated")
+    parser.add_argument(
+        "--events",
+        nargs=2,
+        type=int,
+        metavar=("FROM", "TO"),
+        help="with --leaks: only what these events allocated, TO itself not included",
+    )
+    parser.add_argument(
+        "--mark", metavar="NAME", help="with --leaks: the mark or phase that comes once a step of the program"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the holders, or the leaks."""
+    trace = open_trace(arguments.file)
+    if arguments.leaks:
+        start, stop = arguments.events or (None, None)
+        options = {"phase": arguments.phase, "by": arguments.by, "mark": arguments.mark}
+        leaked = leaks(trace, arguments.pool, start, stop, **options)
+        if arguments.json:
+            _print_json(_leaks_json(leaked))
+        else:
+            say(*growth_lines(trace, leaked.growth), "", *leak_lines(trace, leaked))
+        return
+    model = Model(trace, arguments.pool)
+    model.seek(_step(trace, arguments.step, arguments.pool))
+    found = holders(model, arguments.by)
+    if arguments.json:
+        _print_json(_holders_json(found, trace))
+    else:
+        say(*holder_lines(found, trace))
+
+
+def _parse_step(text: str) -> int | str:
+    return "last" if text == "end" else parse_step(text)
+
+
+def _step(trace: Trace, step: int | str, pool: int) -> int:
+    return NAMED_STEPS[step](trace, pool) if isinstance(step, str) else step
+
+
+def holder_lines(found: Holders, trace: Trace) -> list[str]:
+    """The largest holders as lines of text: bytes, share, chunks, and their names as a tree."""
+    pool = trace.origin.pools[found.pool].name
+    by = found.by.replace("_", " ")
+    head = f"{pool} at step {found.step:,} of {len(trace):,}, by {by}"
+    parts = summary(found, _LINES, _LEAST_SHARE)
+    return [head, f"{'bytes':>11} {'share':>7} {'chunks':>8}", *(_line(part, found) for part in parts)]
+
+
+def _line(part: HolderPart, found: Holders) -> str:
+    share = part.bytes / max(found.bytes_in_use, 1)
+    name = (
+        f"other ({part.holders:,} {'holder' if part.holders == 1 else 'holders'})"
+        if part.row < 0
+        else part.name
+    )
+    if len(name) > _WIDTH:
+        name = f"{name[: _WIDTH // 3]}…{name[-(_WIDTH - _WIDTH // 3 - 1) :]}"
+    return (
+        f"{format_bytes(part.bytes):>11} {100 * share:>5.1f} % {part.chunks:>8,}  {'  ' * part.depth}{name}"
+    )
+
+
+def _holders_json(found: Holders, trace: Trace) -> dict[str, Any]:
+    columns = found.to_arrow().to_pydict()
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return {
+        "allocator": trace.origin.pools[found.pool].name,
+        "step": found.step,
+        "by": found.by,
+        "bytes_in_use": found.bytes_in_use,
+        "chunks_in_use": found.chunks_in_use,
+        "holders": rows,
+    }
+
+
+def _leaks_json(found: Leaks) -> dict[str, Any]:
+    rows = []
+    for row, name in enumerate(found.names):
+        chunks = found.chunks_of(row)[:_MOST_CHUNKS]
+        first = int(found.rows["first"][row])
+        values = _values(found.rows[row])
+        del values["first"]
+        listed = [
+            {
+                "address": int(chunk["address"]),
+                "size": int(chunk["size"]),
+                "age_events": found.until - int(chunk["born"]),
+                "age_ns": int(found.ages_ns[first + place]),
+            }
+            for place, chunk in enumerate(chunks)
+        ]
+        rows.append({"holder": name, **values, "listed": listed})
+    return {
+        "events": [found.start, found.stop],
+        "phase": found.phase,
+        "by": found.by,
+        "bytes": found.bytes,
+        "chunks": len(found.chunks),
+        "holders": rows,
+        "growth": _growth_json(found.growth),
+    }
+
+
+def _growth_json(found: Growth) -> dict[str, Any]:
+    steps = found.steps
+    return {
+        "mark": steps.name,
+        "steps": steps.found,
+        "equal_steps": steps.equal,
+        "warm_up": steps.warm_up,
+        "compared": steps.numbers.tolist(),
+        "compared_at": steps.ends.tolist(),
+        "reason": steps.reason,
+        "holders": found.to_arrow().to_pylist(),
+    }
+
+
+def _values(row: np.void) -> dict[str, int]:
+    return {name: int(row[name]) for name in row.dtype.names or ()}
+
+
+def _print_json(found: Mapping[str, Any]) -> None:
+    # JSON does not escape DEL, which can occur only inside texts.
+    print(json.dumps(found, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
