@@ -89,7 +89,11 @@ def test_holders_and_leaks_of_any_source(folder):
     trees = [bfcviz.holders(each) for each in given]
     assert {tuple(tree.names) for tree in trees} == {("in use", "b")}
     at_peak = bfcviz.holders(folder, "peak")
-    assert (at_peak.step, at_peak.bytes_in_use, at_peak.names[1:]) == (bfcviz.peak(folder), 40 * MIB, ["a", "b"])
+    assert (at_peak.step, at_peak.bytes_in_use, at_peak.names[1:]) == (
+        bfcviz.peak(folder),
+        40 * MIB,
+        ["a", "b"],
+    )
     assert {bfcviz.leaks(each).bytes for each in given} == {20 * MIB}
     assert bfcviz.leaks(folder, 0, 3).bytes == 0
     with pytest.raises(ValueError, match="give a number of events, 'peak'"):

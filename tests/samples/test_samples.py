@@ -29,7 +29,7 @@ def test_runs_have_a_history() -> None:
 
 
 def test_an_unknown_name_lists_the_names() -> None:
-    with pytest.raises(BfcvizError, match="no sample 'oom' is bundled; samples: .*oom_dump, oom_log"):
+    with pytest.raises(BfcvizError, match=r"no sample 'oom' is bundled; samples: .*oom_dump, oom_log"):
         bfcviz.sample("oom")
 
 

@@ -126,6 +126,8 @@ class Diagnosis:
         hole: the largest free chunk.
         recorded: what else the file says of the failure.
         settings: the settings of the heap.
+        is_state_only: whether the file holds states, and no history.
+        unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
     """
 
@@ -152,12 +154,19 @@ class Diagnosis:
     recorded: RecordedFailure
     settings: HeapSettings
     is_state_only: bool
+    unknown: frozenset[str] = frozenset()
     advice: tuple[Advice, ...] = ()
+
+    def knows(self, *names: str) -> bool:
+        """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
+        return self.recorded.has_heap and self.unknown.isdisjoint(names)
 
     @property
     def room(self) -> int | None:
-        """Bytes by which the limit allows the pool to grow; None where no limit is known."""
-        return None if self.bytes_limit is None else max(0, self.bytes_limit - self.pool_bytes)
+        """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        if self.bytes_limit is None or "pool_bytes" in self.unknown:
+            return None
+        return max(0, self.bytes_limit - self.pool_bytes)
 
     @property
     def external_fragmentation(self) -> float:
