@@ -54,7 +54,6 @@ cdef class Heap:
     @cython.locals(c="structs.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
-    cdef void count_rejected_free(self) noexcept nogil
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
     cpdef void set_safe_frontier(self, u64 count) noexcept nogil
     cpdef void clear_stats(self) noexcept nogil

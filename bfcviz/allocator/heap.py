@@ -130,12 +130,6 @@ class Heap:
             self.frees.wake_waiters()
         return 0
 
-    def count_rejected_free(self) -> None:
-        """Count a failed free; a C callback cannot raise."""
-        native.spin_lock(self.lock)
-        self.rejected_frees += 1
-        native.spin_unlock(self.lock)
-
     def put_mark(self, label: int, value: int) -> None:
         """Record a mark of the user."""
         native.spin_lock(self.lock)

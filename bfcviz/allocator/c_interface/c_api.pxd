@@ -10,9 +10,15 @@ cdef inline void *c_allocate(void *context, size_t alignment, size_t num_bytes) 
     cdef u64 address = (<Heap>context).allocate(num_bytes, alignment if alignment else 1, 0, 0, 0)
     return <void *>address if address >= 256 else NULL
 
+# A C callback cannot raise.
+cdef inline void count_rejected_free(Heap heap) noexcept nogil:
+    native.spin_lock(heap.lock)
+    heap.rejected_frees += 1
+    native.spin_unlock(heap.lock)
+
 cdef inline void c_free(void *context, void *pointer) noexcept nogil:
     if pointer != NULL and (<Heap>context).free(<u64>pointer) != 0:
-        (<Heap>context).count_rejected_free()
+        count_rejected_free(<Heap>context)
 
 # For bfcviz.live (hooks.h).
 cdef inline void *c_serve(void *context, size_t num_bytes, u32 label) noexcept nogil:

@@ -22,7 +22,7 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
 
     def free(_context: int, pointer: int | None) -> None:
         if pointer is not None and heap.free(pointer) != 0:
-            heap.count_rejected_free()
+            count_rejected_free(heap)
 
     if id(heap) not in _kept:
         _kept[id(heap)] = (heap, _ALLOCATE(allocate), _FREE(free))
@@ -32,6 +32,13 @@ def functions(heap: "Heap") -> tuple[int, int, int]:
         ctypes.cast(c_allocate, ctypes.c_void_p).value or 0,
         ctypes.cast(c_free, ctypes.c_void_p).value or 0,
     )
+
+
+def count_rejected_free(heap: "Heap") -> None:
+    """Count a failed free; a C callback cannot raise."""
+    native.spin_lock(heap.lock)
+    heap.rejected_frees += 1
+    native.spin_unlock(heap.lock)
 
 
 def hooks(_heap: "Heap") -> object:

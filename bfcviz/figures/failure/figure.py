@@ -11,6 +11,7 @@
     0x7f08...  [ free |in use|  free     ]:
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from bfcviz.events.schema import Events, Kind
@@ -45,6 +46,7 @@ def failure(model: Model, highlight: Events | None = None, look: Look = PLAIN) -
     """
     del highlight
     found = failure_to_show(model, look)
+    found = replace(found, runs=found.useful_runs or found.runs[:1])
     panels = [sizes_panel(found, look), runs_panel(found, model, look)]
     second = panels[0].above + _HEIGHT + BELOW + panels[1].above
     rows = max(1, len(found.runs))
@@ -118,7 +120,7 @@ def _bar(name: str, size: int | None, paint: Paint, divisor: int) -> dict[str, A
         "name": name,
         "showlegend": False,
         "x": [(size or 0) / divisor],
-        "y": [name.replace("largest free chunk", "largest chunk")],
+        "y": [name.replace("largest free chunk", "largest<br>free chunk")],
         "width": 0.7,
         "marker": {"color": paint.fill, "line": {"color": paint.line, "width": 1}},
         "text": [text],

@@ -102,7 +102,7 @@ def _caption(found: Diagnosis) -> str:
     if not found.runs:
         return "no region holds the request" if found.requested else "nothing was asked"
     run = found.runs[0]
-    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {run.chunks_in_use:,} chunks"
+    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)}"
 
 
 class _Bars:

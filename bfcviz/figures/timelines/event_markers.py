@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.figures.style.theme import Theme, translucent
-from bfcviz.figures.timelines.history import History, ThinnedEvents
+from bfcviz.figures.timelines.history import History
+from bfcviz.figures.timelines.thinned_events import ThinnedEvents
 
 MOST_MARKS: Final = 60
 """Equal parts of the axis, each with at most one mark: closer lines cannot be told apart."""

@@ -1,38 +1,17 @@
 """History: the totals of a heap over the steps shown, measured once for all timelines."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import StepAxis
-from bfcviz.model.timelines.rolling import NotableEvents, RollingTimeline
-
-_FEW: Final = 2_000_000
-"""A window of at most so many events is read again for its marks and OOMs."""
-
-
-@dataclass(frozen=True)
-class ThinnedEvents:
-    """Events that timelines draw one by one, evenly thinned if there are too many.
-
-    Attributes:
-        events: the events that are left, in order.
-        every: each stands for so many events, itself included; 1: not thinned.
-    """
-
-    events: Events
-    every: int = 1
-
-    def between(self, start: int, stop: int) -> "ThinnedEvents":
-        """Those with start <= seq < stop."""
-        first, end = np.searchsorted(self.events["seq"], [start, stop])
-        return ThinnedEvents(self.events[first:end], self.every)
+from bfcviz.figures.timelines.thinned_events import ThinnedEvents, thinned_events
+from bfcviz.model.timelines.rolling import RollingTimeline
 
 
 @dataclass(frozen=True)
@@ -105,8 +84,8 @@ def measure_history(
         steps=look.steps,
         series=part.series,
         peak_before=part.peak_before,
-        failed=_thinned_events(running.failed, trace, start, stop),
-        marks=_thinned_events(running.marks, trace, start, stop),
+        failed=thinned_events(running.failed, trace, start, stop),
+        marks=thinned_events(running.marks, trace, start, stop),
         wanted=look.wanted,
         running=running,
     )
@@ -117,14 +96,3 @@ def _events(step_axis: StepAxis, steps: tuple[int, int] | None) -> tuple[int, in
     first, last = (step_axis.first, step_axis.last) if steps is None else steps
     start = min(max(first - 1, step_axis.first), max(step_axis.last - 1, step_axis.first))
     return start, min(max(last + 1, start), step_axis.last)
-
-
-def _thinned_events(notes: NotableEvents, trace: Trace, start: int, stop: int) -> ThinnedEvents:
-    """The events with start <= seq < stop; they are read again if they were thinned and the window is small."""
-    found = ThinnedEvents(notes.events, notes.every).between(start, stop)
-    if notes.every == 1 or stop - start > _FEW:
-        return found
-    again = NotableEvents(notes.kind, notes.pool)
-    for block in trace.blocks(start, stop):
-        again.take(block)
-    return ThinnedEvents(again.events, again.every)

@@ -8,7 +8,8 @@ import numpy as np
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.timelines.event_markers import positions_of
-from bfcviz.figures.timelines.history import History, ThinnedEvents
+from bfcviz.figures.timelines.history import History
+from bfcviz.figures.timelines.thinned_events import ThinnedEvents
 from bfcviz.model.browse.phases import Phase, PhaseEnd, phase_ends, phases_among
 
 _LANES: Final = 4

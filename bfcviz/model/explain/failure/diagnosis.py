@@ -162,6 +162,11 @@ class Diagnosis:
         return self.recorded.has_heap and self.unknown.isdisjoint(names)
 
     @property
+    def useful_runs(self) -> tuple[RunWithPins, ...]:
+        """The runs that need fewer bytes freed than the request has; elsewhere freeing as much anywhere would do."""
+        return tuple(run for run in self.runs if run.bytes_in_use < self.rounded)
+
+    @property
     def room(self) -> int | None:
         """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
         if self.bytes_limit is None or "pool_bytes" in self.unknown:

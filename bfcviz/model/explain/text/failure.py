@@ -55,7 +55,6 @@ def failure_lines(found: Diagnosis) -> list[str]:
     verdict = found.verdict.replace("_", " ")
     if not found.requested:
         return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
-    helpful = [run for run in found.runs if run.bytes_in_use < found.rounded]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
         f"  {_VERDICTS[found.verdict](found)}",
@@ -63,7 +62,7 @@ def failure_lines(found: Diagnosis) -> list[str]:
         *size_rows(found),
         *waste_row(found),
         *region_row(found),
-        *(line for number, run in enumerate(helpful, 1) for line in _run(number, run)),
+        *(line for number, run in enumerate(found.useful_runs, 1) for line in _run(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
     ]
