@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.failure.runs import Run
 from bfcviz.model.explain.failure.settings import HeapSettings
+
+
+_WIDTH: Final = 110  # characters of a line in a notebook
 
 
 class Verdict(StrEnum):
@@ -194,4 +199,11 @@ class Diagnosis:
     def __str__(self) -> str:
         from bfcviz.model.explain.text.failure import failure_lines  # noqa: PLC0415  it imports this module
 
-        return "\n".join(failure_lines(self))
+        return "\n".join(part for line in failure_lines(self) for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of a report as lines that a notebook shows without breaking words."""
+    start = len(line) - len(line.lstrip(" -"))
+    indent = " " * (start if "- " in line[:start] else start + 2)
+    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
 from bfcviz.model.explain.text.short_names import counted, cut
 from bfcviz.units import format_bytes
 
 _REGIONS_SHOWN: Final = 5
 _UNKNOWN: Final = "unknown"
-_WIDTH: Final = 22  # characters of a name in the report
+_WIDTH: Final = 24  # characters of a name in the report
 
 
 def recorded_rows(found: Diagnosis) -> list[str]:
@@ -58,9 +58,8 @@ def waste_row(found: Diagnosis) -> list[str]:
     """Bytes in use that were not requested."""
     if found.wasted is None:
         return _row("wasted", "unknown: the file does not say what was requested")
-    enough = (
-        ", which alone would have been enough" if found.requested and found.wasted >= found.rounded else ""
-    )
+    helps = found.verdict is not Verdict.NO_FAILURE and found.wasted >= found.rounded
+    enough = ", which alone would have been enough" if helps else ""
     return _row("wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}")
 
 

@@ -9,6 +9,7 @@ from bfcviz.errors import TraceError
 from bfcviz.model.explain.failure.as_json import diagnosis_json
 from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, without_failure, would_fit
 from bfcviz.model.explain.failure.diagnosis import AdviceKind, Verdict
+from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -201,5 +202,13 @@ def test_capacity_needs_only_the_free_bytes():
     found = verdict([[4, -2, 1]], 3, 8, facts=unknown)
     assert found.verdict is Verdict.CAPACITY
     assert {each.kind for each in found.advice} == {AdviceKind.LARGER_LIMIT}
-    assert "free in the pool      2.0 MiB\n" in str(found)
+    assert "free in the pool        2.0 MiB\n" in str(found)
     assert verdict([[4, -2, 1, -2]], 3, facts=unknown).verdict is Verdict.UNKNOWN
+
+
+def test_a_report_in_a_notebook_breaks_lines_between_words():
+    found = verdict([[1, -4], [-4]], 6, 9)
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 110
+    assert [*map(str.split, failure_lines(found))] != [*map(str.split, lines)]
+    assert " ".join(failure_lines(found)).split() == " ".join(lines).split()
