@@ -13,7 +13,6 @@ from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.failure.runs import Run
 from bfcviz.model.explain.failure.settings import HeapSettings
 
-
 _WIDTH: Final = 110  # characters of a line in a notebook
 
 
