@@ -99,9 +99,19 @@ def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> 
     return found
 
 
-def failed_steps(trace: Trace, pool: int | None = None) -> list[int]:
-    """The steps just after the requests that failed finally, and after those that the file names as failures."""
-    return sorted(set(failures(trace, pool)) | _recorded_steps(trace, pool))
+def failed_steps(
+    trace: Trace, pool: int | None = None, start: int | None = None, stop: int | None = None
+) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures.
+
+    Only those of the events [start, stop), by default all.
+    """
+    recorded = {
+        step
+        for step in _recorded_steps(trace, pool)
+        if (start is None or start < step) and (stop is None or step <= stop)
+    }
+    return sorted(set(failures(trace, pool, start=start, stop=stop)) | recorded)
 
 
 def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:

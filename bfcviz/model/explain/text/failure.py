@@ -36,6 +36,11 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
     return f"{_subject(found)} {_asked(found)}{numbers}. {_VERDICTS[found.verdict](found)}{beside}"
 
 
+def verdict_sentence(found: Diagnosis) -> str:
+    """Why the request failed, with the numbers."""
+    return _VERDICTS[found.verdict](found)
+
+
 def failure_line(found: Diagnosis) -> str:
     """The request and its verdict in one line."""
     verdict = found.verdict.replace("_", " ")
