@@ -62,7 +62,7 @@ def summary(report: HeapReport) -> str:
 def numbers(report: HeapReport) -> str:
     """What was asked for and what was free, in a few words; empty where that is not known."""
     found = report.shown
-    if not report.has_failure or not found.recorded.has_heap:
+    if not report.has_failure or not found.knows("free_bytes", "largest_free_chunk"):
         return ""
     return (
         f"{format_bytes(found.requested)} asked for, {format_bytes(found.free_bytes)} free, largest free chunk "
@@ -86,12 +86,16 @@ def sizes(report: HeapReport) -> list[ReportRow]:
     values: list[tuple[str, int | None, str]] = [("limit", found.bytes_limit, "")]
     if found.recorded.has_heap:
         fragmentation = f"external fragmentation {100 * found.external_fragmentation:.1f} %"
+        known = [
+            ("pool_bytes", "pool", found.pool_bytes, _counted(found.regions.count, "region")),
+            ("bytes_in_use", "in use", found.bytes_in_use, _counted(found.chunks_in_use, "chunk")),
+            ("", "wasted of that", found.wasted, "not requested" if found.wasted is not None else ""),
+            ("free_bytes", "free in the pool", found.free_bytes, _counted(found.free_chunks, "chunk")),
+            ("largest_free_chunk", "largest free chunk", found.largest_free_chunk, fragmentation),
+        ]
         values += [
-            ("pool", found.pool_bytes, _counted(found.regions.count, "region")),
-            ("in use", found.bytes_in_use, _counted(found.chunks_in_use, "chunk")),
-            ("wasted of that", found.wasted, "not requested" if found.wasted is not None else ""),
-            ("free in the pool", found.free_bytes, _counted(found.free_chunks, "chunk")),
-            ("largest free chunk", found.largest_free_chunk, fragmentation),
+            (name, size, note) if found.knows(number) else (name, None, "")
+            for number, name, size, note in known
         ]
     if report.has_failure:
         values.insert(0, ("asked for", found.requested, "" if found.recorded.is_exact else "printed rounded"))
