@@ -128,3 +128,13 @@ def test_why_in_python(failed, quiet):
     for wrong in ({"step": 1}, {"event": 1, "size": 1}, {"size": 0}):
         with pytest.raises(ValueError, match="give"):
             bfcviz.why(quiet, **wrong)
+
+
+def test_failures_beyond_the_limit_are_counted(failed, capsys, monkeypatch):
+    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 0)
+    assert main(["why", str(failed), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures_left_out"] == 1
+    assert main(["why", str(failed)]) == 0
+    assert "1 more OOM events follow" in capsys.readouterr().out
+    assert main(["info", str(failed)]) == 0
+    assert "1 more OOM events follow" in capsys.readouterr().out
