@@ -10,6 +10,7 @@ import json
 import pickle
 import re
 import sys
+import time
 import zipfile
 
 from attacks.bombs import bomb
@@ -19,6 +20,8 @@ from attacks.profiles import bent, encoded, levels_of
 from attacks.seeds import FORMATS, LONG, real_files, seed, snapshot_value
 from importers.torch.test_pickle_reader import MALICIOUS
 
+SECONDS = 120  # of one case, on a machine that does other work, too
+PROCESSOR_SECONDS = 15  # of looking at one file in every way, once or twice
 RARE = 40  # of so many cases of a format, one is a bomb
 EVENTS = ("os.", "pickle.find_class", "shutil.", "socket.", "subprocess.", "ctypes.dlopen")
 _forbidden = []
@@ -219,11 +222,14 @@ def case(number, rng, folder):
     path = folder / "input"
     path.write_bytes(made_input(number, rng))
     _watching[:], _forbidden[:] = [True], []
+    begun = time.process_time()
     try:
         word = verdict(path, rng, thorough=True)
     finally:
         _watching[:] = []
+    spent = time.process_time() - begun
     assert not _forbidden, _forbidden[:5]
+    assert spent < PROCESSOR_SECONDS, f"{spent:.0f} s of processor time for {path.stat().st_size:,} bytes"
     return f"{word} {format_of(number)}"
 
 

@@ -107,8 +107,9 @@ def judge(attack, case, folder):
     before = _memory("VmRSS")
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins again
-    faulthandler.dump_traceback_later(SECONDS, exit=True)
-    signal.alarm(2 * SECONDS)  # for the case that the line before does not work
+    seconds = getattr(attack, "SECONDS", SECONDS)
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    signal.alarm(2 * seconds)  # for the case that the line before does not work
     report, begun = {"verdict": "", "why": ""}, time.process_time()
     try:
         report["verdict"] = attack.case(int(case.rpartition(":")[2]), random.Random(case), folder)
