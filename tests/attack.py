@@ -23,7 +23,7 @@ from attacks import pool  # noqa: E402
 ATTACKS = {  # name -> cases in 100 inputs, share of the time
     "imports": (1, 4),  # first, while bfcviz is not imported
     "profiles": (40, 5),
-    "formats": (60, 6),
+    "formats": (40, 6),
     "folders": (30, 3),
     "interrupts": (1, 2),
     "kills": (2, 1),

@@ -155,7 +155,10 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
             for line in _line("failed request", each["line"])
         ]
     if left_out := found.get("failures_left_out"):
-        lines += ["", f"{left_out:,} more OOM events follow; only the first {MOST_FAILURES:,} failures are listed"]
+        lines += [
+            "",
+            f"{left_out:,} more OOM events follow; only the first {MOST_FAILURES:,} failures are listed",
+        ]
     return lines
 
 

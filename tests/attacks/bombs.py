@@ -37,7 +37,26 @@ def _any(format_, rng):
 def _texts(format_, rng):
     """Text with long lines, and repeated characters for which patterns may go back and forth."""
     data = rng.choice(made_files(format_))
-    unit = rng.choice((b" ", b"\t ", b"[", b"1,", b"*", b"_", b"0x", b"(", b'"', b"\\", b"a: ", b"9", b"\x1b[", b"{ ", b"\n", b"I "))
+    unit = rng.choice(
+        (
+            b" ",
+            b"\t ",
+            b"[",
+            b"1,",
+            b"*",
+            b"_",
+            b"0x",
+            b"(",
+            b'"',
+            b"\\",
+            b"a: ",
+            b"9",
+            b"\x1b[",
+            b"{ ",
+            b"\n",
+            b"I ",
+        )
+    )
     piece = rng.choice(data.splitlines(keepends=True) or [b"x"])
     at = rng.randrange(len(data) + 1)
     return (
@@ -62,7 +81,11 @@ def _json(format_, rng):
     return (
         lambda: key + inner + b"}",
         lambda: data[:at] + inner + data[at:],
-        lambda: b"[" + many + b"]" if format_ == "kineto" else key + json.dumps({"T": {"Blocks": blocks}}).encode() + b"}",
+        lambda: (
+            b"[" + many + b"]"
+            if format_ == "kineto"
+            else key + json.dumps({"T": {"Blocks": blocks}}).encode() + b"}"
+        ),
         lambda: key + b"[" + b"1," * 500_000 + b"1]}",
         lambda: key + b'"' + b"\\u0041" * 200_000 + b'"}',
         lambda: key + b"1" * 300_000 + b"}",
@@ -76,11 +99,15 @@ def _pickles(_format, rng):
     count = rng.choice((10_000, 300_000))
     stack = b"]q\x01(" + frame * 900 + b"e"
     traced = b"}(U\x06actionU\x05allocU\x04addrM\x00\x02U\x04sizeM\x00\x02U\x06framesh\x01u"
-    segment = b"}(U\x06deviceK\x00U\x07addressM\x00\x02U\x0atotal_sizeM\x00\x02U\x06streamK\x00U\x06blocks]q\x02("
+    segment = (
+        b"}(U\x06deviceK\x00U\x07addressM\x00\x02U\x0atotal_sizeM\x00\x02U\x06streamK\x00U\x06blocks]q\x02("
+    )
     one = segment + block + b"eu"
     return (
         lambda: b"\x80\x02}(U\x08segments]U\x0ddevice_traces](](" + entry * (count // 10) + b"eeu.",
-        lambda: b"\x80\x02}(U\x08segments]U\x01x" + stack + b"U\x0ddevice_traces](](" + traced * 9000 + b"eeu.",
+        lambda: (
+            b"\x80\x02}(U\x08segments]U\x01x" + stack + b"U\x0ddevice_traces](](" + traced * 9000 + b"eeu."
+        ),
         lambda: b"\x80\x02}(U\x08segments](" + one + b"h\x02" * count + b"eu.",
         lambda: b"\x80\x02](" + one * 9000 + b"e.",
         lambda: b"\x80\x02](" + segment + block * count + b"eue.",
@@ -90,7 +117,9 @@ def _pickles(_format, rng):
         lambda: b"\x80\x02" + b"(" * count + b"t" * count + b".",
         lambda: b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b"a" * 1000,
         lambda: pickle.dumps([{"x": "y" * 3_000_000}] * 5, rng.choice((0, 2, 4))),
-        lambda: pickle.dumps({"segments": [], "device_traces": [[{"action": str(n)} for n in range(20_000)]]}),
+        lambda: pickle.dumps(
+            {"segments": [], "device_traces": [[{"action": str(n)} for n in range(20_000)]]}
+        ),
     )
 
 
@@ -106,7 +135,9 @@ def _messages(format_, rng):
         lambda: data + chunk(2, chunk(1, locations) + chunk(2, b"\1\1")) * 10,
         lambda: data + chunk(2, chunk(1, b"\1\1\1") + chunk(2, b"\1\1")) * 40_000,
         lambda: data + chunk(3, chunk(1, chunk(field, b"\1")) * 50_000),
-        lambda: chunk(1, b"a" * 64) + chunk(3, number(1, 1 << 40) + number(2, 1 << 60) + number(3, 1)) * 50_000,
+        lambda: (
+            chunk(1, b"a" * 64) + chunk(3, number(1, 1 << 40) + number(2, 1 << 60) + number(3, 1)) * 50_000
+        ),
         lambda: chunk(1, b"a" * 1_000_000) + data,
         lambda: data + deep,
         lambda: data * rng.choice((300, 5000)),

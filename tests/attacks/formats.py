@@ -50,7 +50,9 @@ def spliced(data, format_, rng):
 
 
 def repeated(data, _format, rng):
-    return data[: 1 << 16] * rng.choice((2, 3, 20)) if len(data) > 1 << 10 else data * rng.choice((2, 10, 300))
+    return (
+        data[: 1 << 16] * rng.choice((2, 3, 20)) if len(data) > 1 << 10 else data * rng.choice((2, 10, 300))
+    )
 
 
 def shuffled(data, _format, rng):
@@ -73,7 +75,9 @@ def other_numbers(data, _format, rng):
     found = list(re.finditer(rb"0x[0-9a-f]+|\d+", data))
     if not found:
         return damaged(data, rng)
-    for match in sorted(rng.sample(found, min(len(found), rng.choice((1, 1, 3, 30)))), key=lambda m: -m.start()):
+    for match in sorted(
+        rng.sample(found, min(len(found), rng.choice((1, 1, 3, 30)))), key=lambda m: -m.start()
+    ):
         value = rng.choice((*rng.sample(NUMBERS, 3), rng.choice(found).group().decode()))
         way = rng.random()
         text = f"{value:#x}" if isinstance(value, int) and way < 0.3 else str(value)
@@ -88,7 +92,9 @@ def other_words(data, _format, rng):
     if not found:
         return damaged(data, rng)
     for match in sorted(rng.sample(found, min(len(found), rng.choice((1, 3, 20)))), key=lambda m: -m.start()):
-        word = rng.choice((b"", rng.choice(found).group(), match.group() * 2000, b"\0", b"\xff\xfe", b"\x1b[31m"))
+        word = rng.choice(
+            (b"", rng.choice(found).group(), match.group() * 2000, b"\0", b"\xff\xfe", b"\x1b[31m")
+        )
         data = data[: match.start()] + word + data[match.end() :]
     return data
 

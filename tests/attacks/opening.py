@@ -18,8 +18,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.as_json import diagnosis_json
 from bfcviz.model.explain.failure.diagnose import all_failures
-from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.model.explain.text.event import explain
+from bfcviz.model.explain.text.failure import failure_lines
 
 LONG = 1 << 20  # events
 

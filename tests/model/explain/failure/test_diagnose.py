@@ -205,7 +205,9 @@ def test_the_time_is_proportional_to_the_number_of_failures():
         heap.try_allocate(2 * MIB)
     trace = trace_of(heap)
     events = trace.read(0, len(trace))
-    named = [RecordedFailure(event).to_json() for event in np.flatnonzero(events["kind"] == Kind.OOM).tolist()]
+    named = [
+        RecordedFailure(event).to_json() for event in np.flatnonzero(events["kind"] == Kind.OOM).tolist()
+    ]
     many = Trace.from_events(events, trace.labels, replace(trace.origin, details={"failures": named}))
     begun = time.process_time()
     assert len(all_failures(many, runs=0)) == MOST_FAILURES
