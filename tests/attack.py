@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 os.environ |= {
@@ -22,6 +23,7 @@ from attacks import pool  # noqa: E402
 ATTACKS = {  # name -> cases in 100 inputs, share of the time
     "imports": (1, 4),  # first, while bfcviz is not imported
     "profiles": (40, 5),
+    "formats": (40, 6),
     "folders": (30, 3),
     "interrupts": (1, 2),
     "kills": (2, 1),
@@ -29,6 +31,7 @@ ATTACKS = {  # name -> cases in 100 inputs, share of the time
     "threads": (1, 1),
     "traces": (30, 8),  # last: it gets the time that the others left
 }
+FORMAT_ROW = "{:<12}{:>8}{:>10}{:>10}{:>9}"
 ROW = "{:<12}{:>8}{:>10}{:>10}{:>9}{:>9}  {}"
 
 
@@ -67,16 +70,34 @@ def main():
 
 
 def report(results):
-    """Print each failure and the table; returns the exit status."""
+    """Print each failure and the tables; returns the exit status."""
     for result in results:
         for case, why in result.failures:
             print(f"FAILED {case}\n{why}\n")
     print(ROW.format("attack", "planned", "done", "failures", "seconds", "peak MiB", "verdicts"))
     for each in results:
-        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(each.verdicts.items()))
+        words = Counter()
+        for verdict, count in each.verdicts.items():
+            words[verdict.split()[0]] += count
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(words.items()))
         numbers = (each.planned, each.done, len(each.failures), f"{each.seconds:.0f}", each.peak >> 20)
         print(ROW.format(each.attack, *numbers, verdicts))
+    for each in results:
+        if each.attack == "formats":
+            by_format(each)
     return int(any(result.failures for result in results))
+
+
+def by_format(result):
+    """Print how many files of each format were tried, and the slowest case."""
+    from attacks.formats import FORMATS, format_of  # noqa: PLC0415  bfcviz is not imported before the first attack
+
+    failed = Counter(format_of(int(case.rpartition(":")[2])) for case, _ in result.failures)
+    print("\n" + FORMAT_ROW.format("format", "tried", "opened", "refused", "failed"))
+    for name in FORMATS:
+        numbers = [result.verdicts[f"{word} {name}"] for word in ("opened", "refused")] + [failed[name]]
+        print(FORMAT_ROW.format(name, sum(numbers), *numbers))
+    print("slowest: {:.1f} s of processor time, {}".format(*result.slowest))
 
 
 if __name__ == "__main__":

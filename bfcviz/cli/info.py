@@ -10,7 +10,7 @@ from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.diagnose import all_failures
+from bfcviz.model.explain.failure.diagnose import MOST_FAILURES, all_failures, failures_left_out
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.failure import failure_line
 from bfcviz.model.state.model import Model
@@ -64,22 +64,24 @@ def info(trace: Trace) -> dict[str, object]:
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
     if origin.status == Status.RECORDING and not reasons:
         reasons = ["still being recorded"]
+    failed, left_out = _failures(trace)
     return {
         "format": str(origin.format),
         "status": str(_SHOWN_STATUS.get(status, status)),
         "reasons": reasons,
         "events": len(trace),
         "allocators": allocators,
-        "failures": [_failure(each) for each in _failures(trace)],
+        "failures": [_failure(each) for each in failed],
+        **({"failures_left_out": left_out} if left_out else {}),
     }
 
 
-def _failures(trace: Trace) -> list[Diagnosis]:
-    """The verdict on each failed request; none where the events contradict each other."""
+def _failures(trace: Trace) -> tuple[list[Diagnosis], int]:
+    """The verdict on each failed request, none where the events contradict each other; and how many are left out."""
     try:
-        return all_failures(trace, runs=0)
+        return all_failures(trace, runs=0), failures_left_out(trace)
     except (TraceError, FileError):
-        return []
+        return [], 0
 
 
 def _failure(found: Diagnosis) -> dict[str, object]:
@@ -154,6 +156,11 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
             for each in found.get("failures", [])
             if each["pool"] == pool
             for line in _line("failed request", each["line"])
+        ]
+    if left_out := found.get("failures_left_out"):
+        lines += [
+            "",
+            f"{left_out:,} more OOM events follow; only the first {MOST_FAILURES:,} failures are listed",
         ]
     return lines
 

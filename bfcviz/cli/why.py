@@ -8,7 +8,12 @@ from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import all_failures, without_failure, would_fit
+from bfcviz.model.explain.failure.diagnose import (
+    all_failures,
+    failures_left_out,
+    without_failure,
+    would_fit,
+)
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.terminal import say
@@ -50,13 +55,18 @@ def run(arguments: argparse.Namespace) -> None:
     trace = open_trace(arguments.file)
     pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
     found = _asked(trace, pool, arguments.step, arguments.size) if arguments.size else _failures(trace, pool)
+    left_out = 0 if arguments.size else failures_left_out(trace, pool)
     if arguments.json:
-        text = json.dumps({"failures": [diagnosis_json(each) for each in found]}, indent=2, allow_nan=False)
+        answer: dict[str, object] = {"failures": [diagnosis_json(each) for each in found]}
+        answer |= {"failures_left_out": left_out} if left_out else {}
+        text = json.dumps(answer, indent=2, allow_nan=False)
         # JSON does not escape DEL, which can occur only inside texts.
         print(text.replace("\x7f", "\\u007f"))
         return
     for number, each in enumerate(found):
         say(*([""] if number else []), *failure_lines(each))
+    if left_out:
+        say("", f"{left_out:,} more OOM events follow: use bfcviz.why(file, event) for one of them")
 
 
 def pool_number(trace: Trace, word: str) -> int:

@@ -15,7 +15,7 @@ entry         value
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 STATE_ONLY: Final = "state"
@@ -53,8 +53,7 @@ class RecordedFailure:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of `details["failures"]`: the attributes that are not their defaults."""
-        defaults = {each.name: each.default for each in fields(self)}
-        return {name: value for name, value in asdict(self).items() if value != defaults[name]}
+        return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
 
 
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
@@ -76,10 +75,10 @@ def _failure(entry: object) -> RecordedFailure:
         found = RecordedFailure(**entry)
     except TypeError:
         raise ValueError("has a failure with unknown entries, or without its event") from None
-    for each in fields(found):
-        value = getattr(found, each.name)
-        if not _CHECKS[each.type](value):
-            raise ValueError(f"has a failure with an impossible {each.name}: {str(value)[:40]}")
+    for name, is_possible in _FIELD_CHECKS.items():
+        value = getattr(found, name)
+        if not is_possible(value):
+            raise ValueError(f"has a failure with an impossible {name}: {str(value)[:40]}")
     return found
 
 
@@ -150,3 +149,6 @@ _CHECKS: Final[dict[object, Callable[[Any], bool]]] = {
     str: lambda value: isinstance(value, str) and len(value) <= _MAX_TEXT,
 }
 """Type of an attribute of `RecordedFailure` -> whether a value may be one."""
+
+_FIELD_CHECKS: Final = {each.name: _CHECKS[each.type] for each in fields(RecordedFailure)}
+_DEFAULTS: Final = {each.name: each.default for each in fields(RecordedFailure)}

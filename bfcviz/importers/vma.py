@@ -231,7 +231,8 @@ def _driver_facts(dump: _Entry, heap: _VmaHeap) -> dict[str, int]:
     """The size of the memory heap that a memory type belongs to, and what its budget leaves."""
     memory = dump.get("MemoryInfo")
     for entry in memory.values() if isinstance(memory, dict) else ():
-        if not isinstance(entry, dict) or heap.memory_type not in (entry.get("MemoryPools") or ()):
+        types = entry.get("MemoryPools") if isinstance(entry, dict) else None
+        if not isinstance(types, dict) or heap.memory_type not in types:
             continue
         budget = entry.get("Budget")
         budget = budget if isinstance(budget, dict) else {}

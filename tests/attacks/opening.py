@@ -3,6 +3,7 @@
 import json
 import random
 from functools import cache
+from io import StringIO
 
 import numpy as np
 from heaps import MIB, new_heap
@@ -15,13 +16,19 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
+from bfcviz.model.explain.failure.as_json import diagnosis_json
+from bfcviz.model.explain.failure.diagnose import all_failures
 from bfcviz.model.explain.text.event import explain
+from bfcviz.model.explain.text.failure import failure_lines
 
 LONG = 1 << 20  # events
 
 
-def verdict(path, rng):
-    """ "opened" or "refused"; anything but a BfcvizError with a text passes through."""
+def verdict(path, rng, *, thorough=False):
+    """ "opened" or "refused"; anything but a BfcvizError with a text passes through.
+
+    `thorough`: also walk all heaps to their end, ask why requests failed, and sometimes read the file twice.
+    """
     try:
         trace = bfcviz.open(path)
     except BfcvizError as error:
@@ -35,12 +42,34 @@ def verdict(path, rng):
     ]
     looks += [lambda step=step: explain(trace, step) for step in steps if step < len(trace)]
     looks += [lambda: "".join(trace.labels.names), lambda: trace.keyframe_before(len(trace))]
+    if thorough:
+        walked = len(trace.origin.pools) if len(trace) < LONG >> 4 else 1
+        looks += [lambda pool=pool: Model(trace, pool).seek(len(trace)) for pool in range(walked)]
+        looks += [lambda: print(bfcviz.why(trace), file=StringIO()), lambda: _ask(trace, rng)]
+        looks += [lambda: _read_again(path, trace)] if rng.random() < 0.2 and len(trace) < LONG else []
     for look in looks:
         try:
             look()
         except BfcvizError as error:
             _refused(error)
     return "opened"
+
+
+def _ask(trace, rng):
+    """What `bfcviz why` prints: each failure, and whether a size would fit."""
+    found = all_failures(trace)[:20]
+    found += [bfcviz.why(trace, size=rng.choice((1, 300, 1 << 20, 1 << 40)), step=len(trace))]
+    for each in found:
+        json.dumps(diagnosis_json(each), allow_nan=False)
+        assert failure_lines(each)
+
+
+def _read_again(path, trace):
+    """The same file gives the same trace."""
+    again = bfcviz.open(path)
+    assert again.read(0, len(again)).tobytes() == trace.read(0, len(trace)).tobytes(), "other events"
+    assert list(again.labels.names) == list(trace.labels.names), "other labels"
+    assert repr(again.origin) == repr(trace.origin), "another origin"
 
 
 def _refused(error):

@@ -38,6 +38,7 @@ class Result:
     failures: list = field(default_factory=list)  # of (case, why)
     seconds: float = 0.0
     peak: int = 0  # bytes
+    slowest: tuple = (0.0, "")  # seconds of processor time, case
 
     def count(self, case, verdict, why=""):
         self.done += 1
@@ -106,16 +107,17 @@ def judge(attack, case, folder):
     before = _memory("VmRSS")
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins again
-    faulthandler.dump_traceback_later(SECONDS, exit=True)
-    signal.alarm(2 * SECONDS)  # for the case that the line before does not work
-    report = {"verdict": "", "why": ""}
+    seconds = getattr(attack, "SECONDS", SECONDS)
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    signal.alarm(2 * seconds)  # for the case that the line before does not work
+    report, begun = {"verdict": "", "why": ""}, time.process_time()
     try:
         report["verdict"] = attack.case(int(case.rpartition(":")[2]), random.Random(case), folder)
     except BaseException:  # noqa: BLE001  it is the verdict
         report["why"] = traceback.format_exc(limit=-12)[-LONGEST_TEXT:]
     signal.alarm(0)
     faulthandler.cancel_dump_traceback_later()
-    report["peak"] = _memory("VmHWM")
+    report["seconds"], report["peak"] = time.process_time() - begun, _memory("VmHWM")
     if report["peak"] - before > MEMORY and not report["why"]:
         report["why"] = f"{report['peak'] - before >> 20} MiB of memory were used, more than {MEMORY >> 20}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -168,4 +170,5 @@ def _take(result, worker, report):
         worker.case, worker.number = report["case"], report["number"]
         return
     result.peak = max(result.peak, report["peak"])
+    result.slowest = max(result.slowest, (report["seconds"], worker.case))
     result.count(worker.case, report["verdict"], report["why"])

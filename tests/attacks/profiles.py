@@ -68,7 +68,12 @@ def whole(node, changed):
 @cache
 def tree(count):
     """A good profile's fields, and all of them in one list for each depth."""
-    levels = [parsed(good(count))]
+    return levels_of(good(count))
+
+
+def levels_of(data):
+    """The fields of a message, and all fields inside of them in one list for each depth."""
+    levels = [parsed(data) or ()]
     while inside := tuple(chain.from_iterable(node.inside or () for node in levels[-1])):
         levels.append(inside)
     return levels

@@ -134,3 +134,13 @@ def test_info_numbers_the_dumps_only_where_there_are_several(tmp_path, capsys):
     path = state([[2]], options={"allocator_name": "GPU_0_bfc", "dump": 1}).save(tmp_path / "one.parquet")
     assert main(["info", str(path)]) == 0
     assert "GPU_0_bfc after the last event" in capsys.readouterr().out
+
+
+def test_failures_beyond_the_limit_are_counted(failed, capsys, monkeypatch):
+    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 0)
+    assert main(["why", str(failed), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures_left_out"] == 1
+    assert main(["why", str(failed)]) == 0
+    assert "1 more OOM events follow" in capsys.readouterr().out
+    assert main(["info", str(failed)]) == 0
+    assert "1 more OOM events follow" in capsys.readouterr().out

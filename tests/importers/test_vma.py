@@ -192,6 +192,12 @@ def test_impossible_dumps_are_one_error_with_the_place(tmp_path: Path, change, c
     assert cause in str(caught.value)
 
 
+@pytest.mark.parametrize("odd", [1 << 15, "Type 0", [], None, [["Type 0"]]])
+def test_odd_tables_of_memory_types_tell_nothing_of_the_driver(tmp_path: Path, odd: object) -> None:
+    trace = opened(tmp_path, changed(lambda dump: dump["MemoryInfo"]["Heap 0"].update(MemoryPools=odd)))
+    assert trace.origin.details["facts"] == [{"peak_bytes_in_use": None}] * 2
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

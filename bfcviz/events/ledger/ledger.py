@@ -128,8 +128,7 @@ class Ledger:
         if start >= 0:  # the usual case
             self._occupy(start, address, stop, requested, label, stream, ())
             return
-        pieces = list(self._pieces(address, stop))
-        for low, high, region in pieces:
+        for low, high, region in self._pieces(address, stop):  # stops at the first: there may be very many
             if region >= 0 and self._free_chunk_around(low, high) < 0:
                 self.inconsistencies.overlaps += 1
                 return

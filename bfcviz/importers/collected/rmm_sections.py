@@ -105,17 +105,15 @@ class RmmFile:
 
     def heaps(self) -> list[RmmLogHeap]:
         """The heaps of the file, in its order."""
-        heaps: list[RmmLogHeap] = []
-        latest: dict[int | None, int] = {}  # device -> its last heap
+        joined: list[_JoinedSections] = []
+        latest: dict[int | None, _JoinedSections] = {}  # of each device
         for section in self._sections:
             for heap in section.heaps():
                 last = latest.get(heap.device)
-                if last is not None and (shift := _continues(heaps[last], heap)) is not None:
-                    heaps[last] = _joined(heaps[last], heap, shift)
-                else:
-                    latest[heap.device] = len(heaps)
-                    heaps.append(heap)
-        return heaps
+                if last is None or not last.take(heap):
+                    latest[heap.device] = _JoinedSections(heap)
+                    joined.append(latest[heap.device])
+        return [each.heap() for each in joined]
 
     def _is_known_stream(self, request: RmmRequest) -> bool:
         """Whether the stream, the last column of most versions, occurred before."""
@@ -201,30 +199,48 @@ class _MadeUpAddresses:
         return found
 
 
-def _continues(before: RmmLogHeap, after: RmmLogHeap) -> int | None:
-    """Nanoseconds to add to the times of `after` if it goes on where `before` ends; None: it is another heap."""
-    if (before.has_pointers, before.is_clock) != (after.has_pointers, after.is_clock):
-        return None
-    end, start = int(before.reports["time"][-1]), int(after.reports["time"][0])
-    days = max(0, -(-(end - _DAY_NS // 2 - start) // _DAY_NS)) if after.is_clock else 0
-    if start + days * _DAY_NS < end:
-        return None
-    live: set[int] = set()
-    for kind, address in before.reports[["kind", "address"]].tolist():
-        if kind == Kind.FREE:
-            live.discard(address)
-        elif kind != Kind.OOM:
-            live.add(address)
-    for kind, address in after.reports[["kind", "address"]].tolist():
-        if kind == Kind.FREE:
-            live.discard(address)
-        elif kind == Kind.ALLOCATE and address and address in live:
-            return None
-    return days * _DAY_NS
+class _JoinedSections:
+    """The sections of one heap; a file of many sections is read in linear time.
 
+    Args:
+        first: the requests of its first section.
+    """
 
-def _joined(before: RmmLogHeap, after: RmmLogHeap, shift: int) -> RmmLogHeap:
-    reports = after.reports.copy()
-    reports["time"] += shift
-    latest = after if after.device_total else before
-    return replace(latest, reports=np.concatenate((before.reports, reports)))
+    def __init__(self, first: RmmLogHeap) -> None:
+        self._latest = first
+        self._parts = [first.reports]
+        self._live: set[int] = set()
+        self._follow(first.reports)
+
+    def take(self, after: RmmLogHeap) -> bool:
+        """Add a section if it goes on where the last one ends; otherwise nothing may be added any more."""
+        if (self._latest.has_pointers, self._latest.is_clock) != (after.has_pointers, after.is_clock):
+            return False
+        end, start = int(self._parts[-1]["time"][-1]), int(after.reports["time"][0])
+        days = max(0, -(-(end - _DAY_NS // 2 - start) // _DAY_NS)) if after.is_clock else 0
+        if start + days * _DAY_NS < end or not self._follow(after.reports):
+            return False
+        reports = after.reports.copy()
+        reports["time"] += days * _DAY_NS
+        self._parts.append(reports)
+        numbers = after if after.device_total else self._latest
+        self._latest = replace(after, device_free=numbers.device_free, device_total=numbers.device_total)
+        return True
+
+    def heap(self) -> RmmLogHeap:
+        """All sections as one."""
+        return replace(self._latest, reports=np.concatenate(self._parts))
+
+    def _follow(self, reports: Reports) -> bool:
+        """Note what is in use after a section; False if it allocates what an earlier one has in use."""
+        allocated: set[int] = set()
+        for kind, address in reports[["kind", "address"]].tolist():
+            if kind == Kind.FREE:
+                self._live.discard(address)
+                allocated.discard(address)
+            elif kind == Kind.ALLOCATE and address and address in self._live:
+                return False
+            elif kind != Kind.OOM:
+                allocated.add(address)
+        self._live |= allocated
+        return True

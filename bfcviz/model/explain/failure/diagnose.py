@@ -11,7 +11,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.origin_details import STATE_ONLY, RecordedFailure, recorded_failures
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.browse.navigation import failures
+from bfcviz.model.browse.navigation import events_of, failures
 from bfcviz.model.explain.failure.advice import advice_for
 from bfcviz.model.explain.failure.diagnosis import (
     Diagnosis,
@@ -29,7 +29,18 @@ RUNS: Final = 3
 """Runs of a diagnosis."""
 
 
-def diagnose(trace: Trace, event: int, model: Model | None = None, *, runs: int = RUNS) -> Diagnosis:
+MOST_FAILURES: Final = 1000
+"""Failures of a trace that are diagnosed: the first ones. Each diagnosis looks at all chunks of its moment."""
+
+
+def diagnose(
+    trace: Trace,
+    event: int,
+    model: Model | None = None,
+    *,
+    runs: int = RUNS,
+    recorded: RecordedFailure | None = None,
+) -> Diagnosis:
     """Find out why a request failed.
 
     Args:
@@ -37,6 +48,7 @@ def diagnose(trace: Trace, event: int, model: Model | None = None, *, runs: int 
         event: index of its OOM event.
         model: a model of this trace and pool to use; it returns to its step.
         runs: the most runs to find; 0: only the verdict and its numbers, without advice.
+        recorded: what the file says of this failure, if the caller has it; otherwise it is searched for.
 
     Raises:
         TraceError: the event is not an OOM, or the trace does not have it.
@@ -44,10 +56,7 @@ def diagnose(trace: Trace, event: int, model: Model | None = None, *, runs: int 
     record = trace.read(event, event + 1)[0]
     if record["kind"] != Kind.OOM:
         raise TraceError(f"event {event} is not an OOM: it is {Kind(int(record['kind'])).name}")
-    recorded = next(
-        (each for each in recorded_failures(trace.origin.details) if each.event == event),
-        RecordedFailure(event),
-    )
+    recorded = recorded or _recorded_by_event(trace).get(event, RecordedFailure(event))
     with _model_of(trace, int(record["pool"]), model).visiting(event) as there:
         found = _numbers(there, int(record["requested"]), recorded)
         found = replace(
@@ -88,14 +97,16 @@ def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> 
 
 
 def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> list[Diagnosis]:
-    """The diagnoses of the requests that failed finally, in the order of the trace; see `failed_steps`."""
+    """The diagnoses of the first requests that failed finally, in the order of the trace; see `failed_steps`."""
     models: dict[int, Model] = {}
+    recorded = _recorded_by_event(trace)
     found = []
     for step in failed_steps(trace, pool):
         number = int(trace.read(step - 1, step)["pool"][0])
         model = models.get(number) or models.setdefault(number, Model(trace, number))
         model.seek(step - 1)  # so that the next one is a short move
-        found.append(diagnose(trace, step - 1, model, runs=runs))
+        known = recorded.get(step - 1, RecordedFailure(step - 1))
+        found.append(diagnose(trace, step - 1, model, runs=runs, recorded=known))
     return found
 
 
@@ -104,19 +115,31 @@ def failed_steps(
 ) -> list[int]:
     """The steps just after the requests that failed finally, and after those that the file names as failures.
 
-    Only those of the events [start, stop), by default all.
+    The first `MOST_FAILURES` of the events [start, stop), by default of all.
     """
     recorded = {
         step
         for step in _recorded_steps(trace, pool)
         if (start is None or start < step) and (stop is None or step <= stop)
     }
-    return sorted(set(failures(trace, pool, start=start, stop=stop)) | recorded)
+    found = failures(trace, pool, MOST_FAILURES, start=start, stop=stop)
+    return sorted(set(found) | recorded)[:MOST_FAILURES]
+
+
+def failures_left_out(trace: Trace, pool: int | None = None) -> int:
+    """How many OOM events are not among `failed_steps` because there are more than `MOST_FAILURES`."""
+    later = events_of(trace, [Kind.OOM], pool)["seq"][MOST_FAILURES:]
+    return len(set(later.tolist()) - {step - 1 for step in failed_steps(trace, pool)}) if len(later) else 0
+
+
+def _recorded_by_event(trace: Trace) -> dict[int, RecordedFailure]:
+    """What the file says of its failures; of an event that it names twice, the first entry."""
+    return {each.event: each for each in reversed(recorded_failures(trace.origin.details))}
 
 
 def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
     """The steps after the failures that the file itself names."""
-    events = {each.event for each in recorded_failures(trace.origin.details)}
+    events = _recorded_by_event(trace)
     there = sorted(event for event in events if trace.first <= event < len(trace))
     rows = [trace.read(event, event + 1)[0] for event in there]
     return {

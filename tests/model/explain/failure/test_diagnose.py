@@ -1,13 +1,27 @@
 """The verdict on built heaps, with numbers counted by hand."""
 
+import time
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from heaps import new_heap
 from model.explain.failure.built import BASE, MIB, state
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import TraceError
+from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.model.explain.failure.as_json import diagnosis_json
-from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, without_failure, would_fit
+from bfcviz.model.explain.failure.diagnose import (
+    MOST_FAILURES,
+    all_failures,
+    diagnose,
+    failures_left_out,
+    without_failure,
+    would_fit,
+)
 from bfcviz.model.explain.failure.diagnosis import AdviceKind, Verdict
 from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.model.trace_from_source import trace_of
@@ -212,3 +226,32 @@ def test_a_report_in_a_notebook_breaks_lines_between_words():
     assert max(map(len, lines)) <= 110
     assert [*map(str.split, failure_lines(found))] != [*map(str.split, lines)]
     assert " ".join(failure_lines(found)).split() == " ".join(lines).split()
+
+
+def test_of_very_many_failures_the_first_are_diagnosed(monkeypatch):
+    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 3)
+    heap = new_heap(MIB)
+    for number in range(5):
+        assert heap.try_allocate(2 * MIB, label=f"asker {number}") is None
+    trace = trace_of(heap)
+    assert [each.label for each in all_failures(trace)] == ["asker 0", "asker 1", "asker 2"]
+    assert failures_left_out(trace) == 2
+    assert diagnose(trace, len(trace) - 1).label == "asker 4"
+    monkeypatch.setattr("bfcviz.model.explain.failure.diagnose.MOST_FAILURES", 5)
+    assert failures_left_out(trace) == 0
+
+
+def test_the_time_is_proportional_to_the_number_of_failures():
+    """The file names 20,000 failures: each is looked up once, not in a list of all."""
+    heap = new_heap(MIB)
+    for _ in range(20_000):
+        heap.try_allocate(2 * MIB)
+    trace = trace_of(heap)
+    events = trace.read(0, len(trace))
+    named = [
+        RecordedFailure(event).to_json() for event in np.flatnonzero(events["kind"] == Kind.OOM).tolist()
+    ]
+    many = Trace.from_events(events, trace.labels, replace(trace.origin, details={"failures": named}))
+    begun = time.process_time()
+    assert len(all_failures(many, runs=0)) == MOST_FAILURES
+    assert time.process_time() - begun < 10  # it took minutes
