@@ -75,8 +75,8 @@ def _json(format_, rng):
     inner = opening * depth + rng.choice((b"1", b"")) + close * rng.choice((depth, 0))
     at = rng.randrange(len(data) + 1)
     key = {"vma": b'{"DefaultPools": ', "kineto": b'{"traceEvents": '}[format_]
-    arguments = b'{"Addr":%d,"Bytes":512,"Device Type":1,"Device Id":%d}'
-    events = b'{"ph":"i","name":"[memory]","ts":1,"pid":%d,"args":' + arguments + b"}"
+    events = b'{"ph":"i","name":"[memory]","ts":1,"pid":%d,"args":{"Addr":%d,"Bytes":512,'
+    events += b'"Device Type":1,"Device Id":%d}}'
     many = b",".join(events % (n, n << 10, n) for n in range(5000))
     blocks = {str(n): {"TotalBytes": 1 << 60, "Suballocations": []} for n in range(20_000)}
     return (

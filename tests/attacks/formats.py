@@ -1,7 +1,7 @@
 """Attack: files of every framework that are damaged, spliced, nested, repeated, packed, or hold impossible numbers.
 
-Case N is a file of the format `format_of(N)`. It opens or is refused with one `BfcvizError`; nothing is
-executed or written.
+Case N is a file of the format `format_of(N)`. It opens or is refused with one `BfcvizError`; nothing is executed or
+written.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Good files of every format that `bfcviz.open` reads: made here, and real ones where they are."""
+"""Good files of every format that frameworks write: made here, and real ones where they lie beside the repository."""
 
 import gzip
 import json

@@ -6,7 +6,7 @@ import pytest
 from processes import COMPILED, run_python
 from shared import ROOT
 
-MODULES = ("bfcviz._heap", "bfcviz._model", "bfcviz._raster", "bfcviz._live")
+MODULES = ("bfcviz._heap", "bfcviz._model", "bfcviz._raster", "bfcviz._live", "bfcviz._snapshot")
 MOST = 4
 
 pytestmark = [

@@ -67,12 +67,19 @@ class PprofProfile:
 
     def samples(self) -> Iterator[PprofSample]:
         """All samples, in the order of the file."""
+        stacks: dict[tuple[int, ...], tuple[PprofFrame, ...]] = {}
         for field in self._parts[_SAMPLE]:
             numbers, labels = self._read(field, inner=3)
-            frames = [frame for number in numbers.get(1, ()) for frame in self._frames.get(number, ())]
-            # Samples of a small file may repeat the same long frames without end.
-            self._limits.count(TEXT, sum(len(frame.function) + len(frame.file) + 8 for frame in frames))
-            yield PprofSample(tuple(frames), numbers.get(2, []), dict(map(self._label, labels)))
+            places = tuple(numbers.get(1, ()))
+            if places not in stacks:
+                stacks[places] = self._stack(places)
+            yield PprofSample(stacks[places], numbers.get(2, []), dict(map(self._label, labels)))
+
+    def _stack(self, places: tuple[int, ...]) -> tuple[PprofFrame, ...]:
+        """The frames of these locations; samples of a small file may name the same long frames without end."""
+        frames = [frame for place in places for frame in self._frames.get(place, ())]
+        self._limits.count(TEXT, sum(len(frame.function) + len(frame.file) + 8 for frame in frames))
+        return tuple(frames)
 
     def _read(self, message: Field, inner: int = 0) -> tuple[dict[int, list[int]], list[Field]]:
         """The numbers in a message by field number, and its messages, which are fields `inner`."""
