@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from bfcviz.events.trace import Trace as Trace
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
+    from bfcviz.explain_and_draw import holders as holders
+    from bfcviz.explain_and_draw import leaks as leaks
     from bfcviz.explain_and_draw import peak as peak
     from bfcviz.explain_and_draw import why as why
     from bfcviz.explain_and_draw import worst_fragmentation as worst_fragmentation

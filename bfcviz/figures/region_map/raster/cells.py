@@ -7,38 +7,14 @@ The compiled code keeps the GIL: it runs for a fraction of a millisecond, and a 
 a busy thread would wait 5 ms to get it back.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
 from bfcviz.figures.region_map.rows import Rows
 from bfcviz.model.state import array_access
 from bfcviz.model.state.row_storage import contiguous
-
-
-@dataclass(frozen=True)
-class CellBytes:
-    """The bytes of each cell of an even grid over the rows: arrays (rows, columns), float64.
-
-    Attributes:
-        in_use: bytes of chunks in use, waste included.
-        waste: bytes of chunks in use that were not requested.
-        region: bytes inside a region.
-        colour: (rows, columns, 3): the sum of the colours (0..255) of the bytes in use.
-    """
-
-    in_use: NDArray[np.float64]
-    waste: NDArray[np.float64]
-    region: NDArray[np.float64]
-    colour: NDArray[np.float64]
-
-    @classmethod
-    def unfilled(cls, rows: int, columns: int) -> "CellBytes":
-        """Arrays for so many cells, with undefined values."""
-        shape = rows, columns
-        return cls(np.empty(shape), np.empty(shape), np.empty(shape), np.empty((*shape, 3)))
 
 
 class Cells:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.region_map.raster.cells import CellBytes, paint_cells
+from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
+from bfcviz.figures.region_map.raster.cells import paint_cells
 from bfcviz.figures.region_map.rows import Rows, VisibleRows
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.theme import Theme, rgb
