@@ -145,7 +145,8 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
     ]
     for pool, allocator in enumerate(found["allocators"]):
         dump = f" (dump {allocator['dump']})" if "dump" in allocator else ""
-        lines += ["", f"{allocator['name']}{dump} after the last event", *_allocator_lines(allocator)]
+        name = allocator["name"] or origin.pools[pool].name
+        lines += ["", f"{name}{dump} after the last event", *_allocator_lines(allocator)]
         lines += [
             line
             for each in found.get("failures", [])

@@ -34,7 +34,7 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
 def failure_line(found: Diagnosis) -> str:
     """The request and its verdict in one line."""
     verdict = found.verdict.replace("_", " ")
-    size = format_bytes(found.requested)
+    size = format_bytes(found.requested) if found.requested else "unknown size"
     if not found.recorded.has_heap:
         return f"{size}: {verdict}; the chunks of that moment are not in the file"
     return (
@@ -46,7 +46,7 @@ def failure_line(found: Diagnosis) -> str:
 def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
-    if not found.requested:
+    if not found.requested and found.event is None:
         return [f"{found.pool_name} at step {found.step:,}: no request failed.", *_sizes(found)]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
@@ -70,6 +70,8 @@ def _asked(found: Diagnosis) -> str:
     if found.event is None:
         verb = "would fit" if found.verdict is Verdict.NO_FAILURE else "would not fit"
         return f"of {format_bytes(found.requested)} {verb}"
+    if not found.requested:
+        return "failed to allocate; the file does not say how many bytes"
     return f"failed to allocate {about}{format_bytes(found.requested)}"
 
 
