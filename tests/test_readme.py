@@ -1,6 +1,7 @@
 """What the README says is so: its Python runs and prints what it shows, its commands work, its links lead somewhere."""
 
 import contextlib
+import gzip
 import io
 import os
 import re
@@ -82,9 +83,18 @@ def facts(text):
 
 def test_the_commands_work_on_what_the_snippets_made(printed, place):
     assert printed
-    (block,) = [text for language, text in BLOCKS if language == "bash" and text.startswith("bfcviz ")]
+    (block,) = [text for language, text in BLOCKS if language == "bash" and text.startswith("bfcviz info")]
     assert "24,697 recorded events" in run(block, place).stdout
     assert (place / "worst.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_commands_work_on_the_log_of_a_failure(tmp_path):
+    (tmp_path / "train.log").write_bytes(gzip.decompress(bfcviz.sample("oom_log").read_bytes()))
+    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz why" in text]
+    printed = run(block, tmp_path).stdout
+    assert all(f"bfcviz {command} train.log" in block for command in ("why", "holders", "info"))
+    for fact in ("failed to allocate 828.1 KiB", "10.1 MiB 100.0 %", "tensorflow-log"):
+        assert fact in printed
 
 
 def test_a_program_is_recorded_by_the_command(tmp_path):
@@ -152,8 +162,10 @@ def test_the_recipes_name_files_that_exist():
     folders = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
     assert [folder for folder in folders if not (ROOT / "tests" / folder).is_dir()] == []
     for path, names in {
-        "bfcviz/importers/file_format.py": ("Format", "_BY_CONTENT"),
+        "bfcviz/importers/file_format.py": ("Format", "_BY_CONTENT", "READABLE"),
         "bfcviz/importers/open_trace.py": ("_READERS",),
+        "bfcviz/importers/heap_state.py": ("events_of_state", "failed_request"),
+        "bfcviz/importers/recorded_history.py": ("RecordedHistory",),
         "bfcviz/frameworks/supported_frameworks.py": ("Framework", "_ALL"),
         "bfcviz/live/common/heap_provider.py": ("HeapProvider",),
         "bfcviz/figures/panel.py": ("Panel", "single", "with_table"),

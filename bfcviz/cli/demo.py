@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz demo`."""
     parser.add_argument(
         "--sample",
-        choices=samples.names(),
+        choices=samples.run_names(),
         default=SAMPLE,
-        help=f"the training run to open: {', '.join(samples.names())} (default: {SAMPLE})",
+        help=f"the training run to open: {', '.join(samples.run_names())} (default: {SAMPLE})",
     )
     parser.add_argument(
         "--dir",

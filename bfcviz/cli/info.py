@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -143,8 +144,10 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
         *_line("events", f"{found['events']:,}"),
         *(line for check in _checks(origin) for line in _line("checked", _checked(check))),
     ]
+    names = Counter(allocator["name"] for allocator in found["allocators"])
     for pool, allocator in enumerate(found["allocators"]):
-        dump = f" (dump {allocator['dump']})" if "dump" in allocator else ""
+        several = "dump" in allocator and (names[allocator["name"]] > 1 or allocator["dump"] != 1)
+        dump = f" (dump {allocator['dump']})" if several else ""
         name = allocator["name"] or origin.pools[pool].name
         lines += ["", f"{name}{dump} after the last event", *_allocator_lines(allocator)]
         lines += [

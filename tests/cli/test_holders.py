@@ -26,7 +26,9 @@ def test_the_text_is_a_tree_at_the_peak(capsys):
     assert first.split()[-1] == "functional_1"
 
 
-@pytest.mark.parametrize(("by", "step"), zip(UNNAMED, cycle(["peak", "end", "worst", "1,234"]), strict=False))
+@pytest.mark.parametrize(
+    ("by", "step"), [*zip(UNNAMED, cycle(["peak", "end", "worst", "1,234"]), strict=False)]
+)
 def test_the_object_has_all_rows(by, step, capsys):
     found = json.loads(said(capsys, "--by", by.replace("_", "-"), "--step", step, "--json"))
     model = bfcviz.Model(bfcviz.open(SAMPLE))

@@ -128,3 +128,9 @@ def test_why_in_python(failed, quiet):
     for wrong in ({"step": 1}, {"event": 1, "size": 1}, {"size": 0}):
         with pytest.raises(ValueError, match="give"):
             bfcviz.why(quiet, **wrong)
+
+
+def test_info_numbers_the_dumps_only_where_there_are_several(tmp_path, capsys):
+    path = state([[2]], options={"allocator_name": "GPU_0_bfc", "dump": 1}).save(tmp_path / "one.parquet")
+    assert main(["info", str(path)]) == 0
+    assert "GPU_0_bfc after the last event" in capsys.readouterr().out

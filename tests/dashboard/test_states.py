@@ -13,9 +13,11 @@ from bfcviz.figures.style.view_options import Selected
 from bfcviz.importers.pools import one_after_another
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import end_of_state, peak, worst_fragmentation
+from bfcviz.model.explain.failure.diagnose import diagnose
 from bfcviz.model.explain.failure.opening import opening
 from bfcviz.model.explain.search import search_of
 from bfcviz.model.explain.text.event import explain
+from bfcviz.model.explain.text.failure import failure_line, failure_lines
 
 
 def two_states():
@@ -121,3 +123,11 @@ def test_a_failure_with_its_heap_comes_before_one_without():
 def test_pytorch_searches_by_other_rules():
     trace = state([[4, -4]], asked=6, framework="torch")
     assert search_of(trace, len(trace) - 1) is None
+
+
+def test_a_request_of_unknown_size_is_not_a_request_of_0_bytes():
+    trace = state([], asked=0, has_heap=False)
+    found = diagnose(trace, 0)
+    assert failure_line(found).startswith("unknown size: unknown")
+    assert "does not say how many bytes" in failure_lines(found)[0]
+    assert "0 B" not in explain(trace, 0)

@@ -104,12 +104,11 @@ def sizes_panel(found: Diagnosis, look: Look) -> Panel:
 
 def _sizes(found: Diagnosis) -> dict[str, int | None]:
     """The bars, from the top; None: unknown."""
-    known = found.recorded.has_heap
     return {
         "asked": found.rounded,
-        "largest free chunk": found.largest_free_chunk if known else None,
-        "free": found.free_bytes if known else None,
-        "wasted": found.wasted if known else None,
+        "largest free chunk": found.largest_free_chunk if found.knows("largest_free_chunk") else None,
+        "free": found.free_bytes if found.knows("free_bytes") else None,
+        "wasted": found.wasted if found.recorded.has_heap else None,
     }
 
 

@@ -13,7 +13,7 @@ from bfcviz.figures.style.theme import Paint
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, RunWithPins
-from bfcviz.model.explain.text.short_names import short_address
+from bfcviz.model.explain.text.short_names import counted, short_address
 from bfcviz.units import format_bytes
 
 MOST_BARS: Final = 1000
@@ -102,7 +102,7 @@ def _caption(found: Diagnosis) -> str:
     if not found.runs:
         return "no region holds the request" if found.requested else "nothing was asked"
     run = found.runs[0]
-    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)}"
+    return f"the first needs {format_bytes(run.bytes_in_use)} freed in {counted(run.chunks_in_use, 'chunk')}"
 
 
 class _Bars:

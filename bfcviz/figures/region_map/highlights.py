@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.origin_details import STATE_ONLY
 from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.style.view_options import Selected
 from bfcviz.model import Model
@@ -66,8 +67,9 @@ def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.vo
 
 
 def last_event(model: Model) -> Events | None:
-    """The event before the model's step, shape (1,); None if there is none or it is of another heap."""
+    """The event before the model's step, shape (1,); None if there is none, or it did not happen in this heap."""
     if model.step <= model.trace.first:
         return None
     event = model.trace.read(model.step - 1, model.step)
-    return event if int(event["pool"][0]) == model.pool else None
+    builds = model.trace.origin.details.get("history") == STATE_ONLY and event["kind"][0] != Kind.OOM
+    return event if int(event["pool"][0]) == model.pool and not builds else None

@@ -211,6 +211,7 @@ class DeviceReplay:
     def _correct(self) -> None:
         """Change what differs from the segments."""
         ledger = self.history.ledger
+        self._heap.forget_refused(ledger.in_use)
         self.differing = self._heap.mend(
             self._segments,
             lambda block: self._tables.labels.of_block(block, {}),

@@ -1,7 +1,7 @@
 """Segments: PyTorch's segments and blocks as regions and chunks of an observed heap, and their comparison."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 Row = Mapping[str, Any]
@@ -116,6 +116,10 @@ class Segments:
                 del self._granted[start]
                 del self._starts[bisect_left(self._starts, start)]
                 self._heap.release(start, time)
+
+    def forget_refused(self, in_use: Container[int]) -> None:
+        """Forget the blocks that are not in use in the heap: it left out those that overlap others."""
+        self._used = {at: known for at, known in self._used.items() if at in in_use}
 
     def mend(
         self, segments: Sequence[Row], label_of: Callable[[Row], int], stream_of: Callable[[int], int]

@@ -91,14 +91,22 @@ def events_of(
     return joined(found) if found else np.zeros(0, EVENT)
 
 
-def failures(trace: Trace, pool: int | None = 0, most: int = 1000) -> list[int]:
+def failures(
+    trace: Trace,
+    pool: int | None = 0,
+    most: int = 1000,
+    start: int | None = None,
+    stop: int | None = None,
+) -> list[int]:
     """The steps at which requests of one pool (None: of any) failed finally, among the first `most` OOMs.
+
+    Only those of the events [start, stop), by default all.
 
     A heap that can make room, by releasing regions or waiting for deferred memory, records an OOM first. Such an OOM is
     left out where the next allocation of the same thread has the same requested size.
     """
     found = []
-    for event in events_of(trace, [Kind.OOM], pool)[:most]:
+    for event in events_of(trace, [Kind.OOM], pool, start, stop)[:most]:
         step = int(event["seq"]) + 1
         after = trace.read(step, min(step + _SOON, len(trace)))
         same = (after["by"] == event["by"]) & (after["pool"] == event["pool"])

@@ -27,7 +27,7 @@ def test_each_row_is_a_run_from_its_start(trace):
     figure = draw("failure", trace)
     assert bars(figure, "in use: pins the place") == [(0, 2.0, 3.0), (1, 2.0, 5.0)]
     assert bars(figure, "free") == [(0, 0.0, 2.0), (0, 3.0, 5.0), (1, 0.0, 2.0), (1, 5.0, 7.0)]
-    assert "needs 1.0 MiB freed in 1 chunks" in figure.layout.annotations[1].text
+    assert "needs 1.0 MiB freed in 1 chunk" in figure.layout.annotations[1].text
     assert next(each for each in figure.data if each.type == "scatter").text == (
         "op3, 1.0 MiB",
         "op1, 3.0 MiB",

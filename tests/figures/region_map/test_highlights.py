@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from figures.synthetic import BASE, MiB, PlainHeap, trace_of
+from model.explain.failure.built import state
 
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures.region_map.highlights import last_event, touched
@@ -54,3 +55,12 @@ def test_marks_releases_and_other_heaps_touch_nothing():
     assert len(touched(last_event(model), model.chunks(), model.regions())) == 0
     model.seek(3)
     assert last_event(model) is None
+
+
+def test_events_that_only_build_a_state_are_not_highlighted():
+    trace = state([[2, -3, 1]], 4)
+    model = Model(trace)
+    model.seek(len(trace) - 1)
+    assert last_event(model) is None
+    model.seek(len(trace))
+    assert [Kind(kind) for kind in last_event(model)["kind"]] == [Kind.OOM]

@@ -15,6 +15,9 @@ from bfcviz.model.explain.failure.settings import Family
 from bfcviz.units import MiB, format_bytes
 
 _LEAST_SPLIT: Final = 32 * MiB  # PyTorch accepts no `max_split_size_mb` of 20 and less
+_SHAPE: Final = frozenset({"pool_bytes", "regions", "free_bytes", "largest_free_chunk"})
+"""Numbers that most rules use, as in `Diagnosis.unknown`."""
+
 _SPLIT: Final = frozenset({Verdict.FRAGMENTATION, Verdict.REGIONS, Verdict.REFUSED})
 
 
@@ -22,7 +25,8 @@ def advice_for(found: Diagnosis) -> Iterator[Advice]:
     """Every advice that fits, the one that changes least first."""
     if found.verdict is not Verdict.NO_FAILURE:
         for rule in _RULES:
-            advice = rule(found)
+            needed = {"pool_bytes"} if rule in _OF_POOL else _SHAPE
+            advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
                 yield advice
     yield from missing_knowledge(found)
@@ -79,8 +83,8 @@ def _expandable(found: Diagnosis) -> Advice | None:
     return Advice(
         AdviceKind.EXPANDABLE_SEGMENTS,
         "Let segments grow in place, so that free memory is mapped to where it is needed: "
-        f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Now {found.regions.count:,} segments hold "
-        f"{format_bytes(found.free_bytes)} of free memory, at most {format_bytes(found.largest_free_chunk)} in one "
+        f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Now "
+        f"{format_bytes(found.free_bytes)} are free in all (segments: {found.regions.count:,}), at most {format_bytes(found.largest_free_chunk)} in one "
         "chunk.",
         {
             "regions": found.regions.count,
@@ -225,3 +229,5 @@ _RULES: Final[tuple[Callable[[Diagnosis], Advice | None], ...]] = (
     batch_advice,
     _larger_limit,
 )
+_OF_POOL: Final = frozenset({_other_users, _larger_limit})
+"""Rules that use the bytes of the pool, and not its chunks."""

@@ -1,14 +1,20 @@
 """A diagnosis as JSON values: sizes in bytes, null for unknown."""
 
-from typing import Any
+from typing import Any, Final
 
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, RunWithPins
 from bfcviz.model.explain.failure.pins import Pin
 
+_SOURCES: Final = {
+    "free_chunks": "chunks_free",
+    "largest_region": "regions",
+    "wholly_free_regions": "regions",
+}
+"""Names here -> the number in `Diagnosis.unknown` that they depend on; the others have the same name in both."""
+
 
 def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     """The entry of `bfcviz why --json`."""
-    known = found.recorded.has_heap
     return {
         "verdict": str(found.verdict),
         "event": found.event,
@@ -19,7 +25,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "requested_bytes": found.requested,
         "rounded_bytes": found.rounded,
         "exact": found.recorded.is_exact,
-        **_heap(found, known=known),
+        **_heap(found),
         "bytes_limit": found.bytes_limit,
         "device_bytes_in_use": found.device_used,
         "device_bytes_free": found.recorded.device_free,
@@ -36,8 +42,8 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _heap(found: Diagnosis, *, known: bool) -> dict[str, Any]:
-    """What the chunks say; null where the file does not have them."""
+def _heap(found: Diagnosis) -> dict[str, Any]:
+    """What the chunks say; null where the file does not have them, or cannot give a number."""
     heap = {
         "free_bytes": found.free_bytes,
         "largest_free_chunk": found.largest_free_chunk,
@@ -53,7 +59,7 @@ def _heap(found: Diagnosis, *, known: bool) -> dict[str, Any]:
             {"address": address, "size": size} for address, size in found.regions.wholly_free
         ],
     }
-    return heap if known else dict.fromkeys(heap)
+    return {name: value if found.knows(_SOURCES.get(name, name)) else None for name, value in heap.items()}
 
 
 def _run(run: RunWithPins) -> dict[str, Any]:

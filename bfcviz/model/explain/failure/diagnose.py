@@ -1,8 +1,8 @@
 """Find out why a request failed, or whether one would fit: from the heap at its step, and what the file says of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,9 +99,19 @@ def all_failures(trace: Trace, pool: int | None = None, *, runs: int = RUNS) -> 
     return found
 
 
-def failed_steps(trace: Trace, pool: int | None = None) -> list[int]:
-    """The steps just after the requests that failed finally, and after those that the file names as failures."""
-    return sorted(set(failures(trace, pool)) | _recorded_steps(trace, pool))
+def failed_steps(
+    trace: Trace, pool: int | None = None, start: int | None = None, stop: int | None = None
+) -> list[int]:
+    """The steps just after the requests that failed finally, and after those that the file names as failures.
+
+    Only those of the events [start, stop), by default all.
+    """
+    recorded = {
+        step
+        for step in _recorded_steps(trace, pool)
+        if (start is None or start < step) and (stop is None or step <= stop)
+    }
+    return sorted(set(failures(trace, pool, start=start, stop=stop)) | recorded)
 
 
 def _recorded_steps(trace: Trace, pool: int | None) -> set[int]:
@@ -149,6 +159,7 @@ def _numbers(model: Model, requested: int, recorded: RecordedFailure) -> Diagnos
         recorded=recorded,
         settings=settings,
         is_state_only=origin.details.get("history") == STATE_ONLY,
+        unknown=frozenset(name for name, value in _facts(model).items() if value is None),
     )
 
 
@@ -157,7 +168,8 @@ def _judged(model: Model, found: Diagnosis, runs: int) -> Diagnosis:
     found = replace(found, verdict=_verdict(found))
     if runs == 0:
         return found
-    if found.recorded.has_heap and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
+    has_chunks = found.knows("largest_free_chunk")
+    if has_chunks and found.verdict not in {Verdict.ABOVE_LIMIT, Verdict.NO_FAILURE}:
         found = replace(found, runs=_runs(model, found.rounded, runs))
     return replace(found, advice=tuple(advice_for(found)))
 
@@ -166,14 +178,15 @@ def _verdict(found: Diagnosis) -> Verdict:
     is_question, rounded, room = found.event is None, found.rounded, found.room
     if found.bytes_limit is not None and rounded > found.bytes_limit:
         return Verdict.ABOVE_LIMIT
-    if not found.recorded.has_heap:
-        return Verdict.UNKNOWN
-    if found.largest_free_chunk >= rounded:
+    has_chunks = found.knows("largest_free_chunk")
+    if has_chunks and found.largest_free_chunk >= rounded:
         return Verdict.NO_FAILURE if is_question else Verdict.UNKNOWN
-    if room is not None and room >= rounded:
+    if found.knows("pool_bytes") and room is not None and room >= rounded:
         return Verdict.NO_FAILURE if is_question else Verdict.REFUSED
-    if found.free_bytes < rounded:
+    if found.knows("free_bytes") and found.free_bytes < rounded:
         return Verdict.CAPACITY
+    if not has_chunks:
+        return Verdict.UNKNOWN
     regions = found.regions
     together = regions.free_bytes + (room or 0) >= rounded
     return Verdict.REGIONS if regions.largest < rounded or together else Verdict.FRAGMENTATION
@@ -192,14 +205,22 @@ def _wasted(model: Model, recorded: RecordedFailure) -> int | None:
     in_use = model.table.bytes_in_use
     if recorded.in_use_requested is not None:
         return max(0, in_use - recorded.in_use_requested)
-    facts = model.trace.origin.details.get("facts")
-    own = facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
+    own = _facts(model)
     requested = own.get("requested_bytes_in_use", 0)
     if requested is None:
         return None
     if model.trace.origin.details.get("history") != STATE_ONLY or "requested_bytes_in_use" not in own:
         requested = model.table.requested_bytes_in_use  # the fact is of the last event
     return max(0, int(in_use - requested))
+
+
+def _facts(model: Model) -> Mapping[str, Any]:
+    """The numbers of the pool that the file states, None for unknown ones."""
+    facts = model.trace.origin.details.get("facts")
+    found: Mapping[str, Any] = (
+        facts[model.pool] if isinstance(facts, Sequence) and model.pool < len(facts) else {}
+    )
+    return found
 
 
 def _regions(model: Model, chunks: NDArray[np.void]) -> RegionTotals:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from textwrap import wrap
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from bfcviz.events.origin_details import RecordedFailure
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.failure.runs import Run
 from bfcviz.model.explain.failure.settings import HeapSettings
+
+_WIDTH: Final = 110  # characters of a line in a notebook
 
 
 class Verdict(StrEnum):
@@ -126,6 +130,8 @@ class Diagnosis:
         hole: the largest free chunk.
         recorded: what else the file says of the failure.
         settings: the settings of the heap.
+        is_state_only: whether the file holds states, and no history.
+        unknown: names of numbers, as in `bfcviz info --json`, that the file cannot give: their values mean nothing.
         advice: what would have helped.
     """
 
@@ -152,7 +158,12 @@ class Diagnosis:
     recorded: RecordedFailure
     settings: HeapSettings
     is_state_only: bool
+    unknown: frozenset[str] = frozenset()
     advice: tuple[Advice, ...] = ()
+
+    def knows(self, *names: str) -> bool:
+        """Whether the file gives all these numbers, named as in `bfcviz info --json`."""
+        return self.recorded.has_heap and self.unknown.isdisjoint(names)
 
     @property
     def useful_runs(self) -> tuple[RunWithPins, ...]:
@@ -161,8 +172,10 @@ class Diagnosis:
 
     @property
     def room(self) -> int | None:
-        """Bytes by which the limit allows the pool to grow; None where no limit is known."""
-        return None if self.bytes_limit is None else max(0, self.bytes_limit - self.pool_bytes)
+        """Bytes by which the limit allows the pool to grow; None where no limit or no pool is known."""
+        if self.bytes_limit is None or "pool_bytes" in self.unknown:
+            return None
+        return max(0, self.bytes_limit - self.pool_bytes)
 
     @property
     def external_fragmentation(self) -> float:
@@ -185,4 +198,11 @@ class Diagnosis:
     def __str__(self) -> str:
         from bfcviz.model.explain.text.failure import failure_lines  # noqa: PLC0415  it imports this module
 
-        return "\n".join(failure_lines(self))
+        return "\n".join(part for line in failure_lines(self) for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of a report as lines that a notebook shows without breaking words."""
+    start = len(line) - len(line.lstrip(" -"))
+    indent = " " * (start if "- " in line[:start] else start + 2)
+    return wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

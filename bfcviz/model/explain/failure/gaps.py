@@ -15,7 +15,12 @@ def missing_knowledge(found: Diagnosis) -> Iterator[Advice]:
             heap=0,
         )
         return
-    if found.verdict is Verdict.UNKNOWN:
+    if found.verdict is Verdict.UNKNOWN and not found.knows("largest_free_chunk"):
+        yield _rerun(
+            f"The file does not say what was free. Run again with {words.heap} to record the chunks of a failure.",
+            heap=0,
+        )
+    elif found.verdict is Verdict.UNKNOWN:
         yield _rerun(
             "The file does not show why a free chunk that is large enough was not taken. Run again with "
             f"{words.history} to record every event before the failure.",

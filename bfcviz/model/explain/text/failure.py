@@ -7,12 +7,16 @@ import numpy as np
 
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, RunWithPins, Verdict
 from bfcviz.model.explain.failure.pins import Pin
+from bfcviz.model.explain.text.failure_numbers import (
+    recorded_rows,
+    region_row,
+    size_rows,
+    waste_row,
+)
 from bfcviz.model.explain.text.short_names import counted, cut, short_address
 from bfcviz.units import format_bytes
 
 _PINS_SHOWN: Final = 8
-_REGIONS_SHOWN: Final = 5
-_WIDTH: Final = 22  # characters of a name in the report
 
 
 def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
@@ -26,9 +30,15 @@ def failure_sentences(found: Diagnosis, name: Callable[[int], str]) -> str:
     free = (
         f"{format_bytes(found.free_bytes)} free, largest free chunk {format_bytes(found.largest_free_chunk)}"
     )
-    numbers = f": {free}, pool {format_bytes(found.pool_bytes)}{limit}" if found.recorded.has_heap else ""
+    known = found.knows("free_bytes", "largest_free_chunk", "pool_bytes")
+    numbers = f": {free}, pool {format_bytes(found.pool_bytes)}{limit}" if known else ""
     beside = _beside(found, name) if found.verdict is Verdict.FRAGMENTATION else ""
     return f"{_subject(found)} {_asked(found)}{numbers}. {_VERDICTS[found.verdict](found)}{beside}"
+
+
+def verdict_sentence(found: Diagnosis) -> str:
+    """Why the request failed, with the numbers."""
+    return _VERDICTS[found.verdict](found)
 
 
 def failure_line(found: Diagnosis) -> str:
@@ -37,6 +47,8 @@ def failure_line(found: Diagnosis) -> str:
     size = format_bytes(found.requested) if found.requested else "unknown size"
     if not found.recorded.has_heap:
         return f"{size}: {verdict}; the chunks of that moment are not in the file"
+    if not found.knows("free_bytes", "largest_free_chunk"):
+        return f"{size}: {verdict}; the file does not say what was free"
     return (
         f"{size}: {verdict}; {format_bytes(found.free_bytes)} free, largest free chunk "
         f"{format_bytes(found.largest_free_chunk)}"
@@ -47,18 +59,21 @@ def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
     if not found.requested and found.event is None:
-        return [f"{found.pool_name} at step {found.step:,}: no request failed.", *_sizes(found)]
+        return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
         f"  {_VERDICTS[found.verdict](found)}",
-        *_recorded(found),
-        *_sizes(found),
-        *_waste(found),
-        *_regions(found),
+        *recorded_rows(found),
+        *size_rows(found),
+        *waste_row(found),
+        *region_row(found),
         *(line for number, run in enumerate(found.useful_runs, 1) for line in _run(number, run)),
         *(["What would help" if found.event is not None else "To know more"] if found.advice else []),
         *(f"  - {advice.text}" for advice in found.advice),
     ]
+
+
+_QUESTIONS: Final = {Verdict.NO_FAILURE: "would fit", Verdict.UNKNOWN: "may fit or not"}
 
 
 def _subject(found: Diagnosis) -> str:
@@ -68,7 +83,7 @@ def _subject(found: Diagnosis) -> str:
 def _asked(found: Diagnosis) -> str:
     about = "" if found.recorded.is_exact else "about "
     if found.event is None:
-        verb = "would fit" if found.verdict is Verdict.NO_FAILURE else "would not fit"
+        verb = _QUESTIONS.get(found.verdict, "would not fit")
         return f"of {format_bytes(found.requested)} {verb}"
     if not found.requested:
         return "failed to allocate; the file does not say how many bytes"
@@ -85,6 +100,8 @@ def _above_limit(found: Diagnosis) -> str:
 def _unknown(found: Diagnosis) -> str:
     if not found.recorded.has_heap:
         return "The file has the request, but not the chunks of that moment."
+    if not found.knows("largest_free_chunk"):
+        return "The file does not say what was free at that moment."
     return (
         "The largest free chunk is large enough. The events do not show why it was not taken: a timestamp, an "
         "alignment, a stream or a separate pool for small requests can exclude a free chunk."
@@ -205,59 +222,3 @@ def _pin(pin: Pin) -> str:
         parts.append(f"freed at event {pin.freed:,}")
     stack = pin.details.get("stack", "").strip().splitlines()
     return ", ".join([*parts, *stack[:1]])
-
-
-# -- numbers -------------------------------------------------------------------------------------------------
-
-
-def _recorded(found: Diagnosis) -> list[str]:
-    recorded = found.recorded
-    rows = [("operation", recorded.op), ("tensor", recorded.tensor), ("message", recorded.message)]
-    return [line for name, text in rows if text for line in _row(name, cut(" ".join(text.split())))]
-
-
-def _sizes(found: Diagnosis) -> list[str]:
-    if not found.recorded.has_heap:
-        return _row("limit", _size(found.bytes_limit))
-    used = found.device_used
-    total = found.recorded.device_total
-    device = (
-        "not in the file" if used is None else f"{format_bytes(used)} in use of {format_bytes(total or 0)}"
-    )
-    share = f", external fragmentation {found.external_fragmentation:.3f}"
-    return [
-        *_row("limit", _size(found.bytes_limit)),
-        *_row("pool", f"{format_bytes(found.pool_bytes)} in {counted(found.regions.count, 'region')}"),
-        *_row("in use", f"{format_bytes(found.bytes_in_use)} in {counted(found.chunks_in_use, 'chunk')}"),
-        *_row("device, by its driver", device),
-        *_row(
-            "free in the pool", f"{format_bytes(found.free_bytes)} in {counted(found.free_chunks, 'chunk')}"
-        ),
-        *_row("largest free chunk", format_bytes(found.largest_free_chunk) + share),
-    ]
-
-
-def _waste(found: Diagnosis) -> list[str]:
-    if found.wasted is None:
-        return _row("wasted", "unknown: the file does not say what was requested")
-    enough = (
-        ", which alone would have been enough" if found.requested and found.wasted >= found.rounded else ""
-    )
-    return _row("wasted", f"{format_bytes(found.wasted)} in use that were not requested{enough}")
-
-
-def _regions(found: Diagnosis) -> list[str]:
-    free = found.regions.wholly_free
-    if not free or found.regions.count < 2:
-        return []
-    shown = ", ".join(f"{format_bytes(size)} at {address:#x}" for address, size in free[:_REGIONS_SHOWN])
-    more = f", and {len(free) - _REGIONS_SHOWN:,} more" if len(free) > _REGIONS_SHOWN else ""
-    return _row("wholly free regions", f"{shown}{more}")
-
-
-def _size(number: int | None) -> str:
-    return "unknown" if number is None else format_bytes(number)
-
-
-def _row(name: str, text: str) -> list[str]:
-    return [f"  {name:<{_WIDTH}}{text}"]

@@ -6,8 +6,10 @@ from model.explain.failure.built import BASE, MIB, state
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import TraceError
-from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, would_fit
-from bfcviz.model.explain.failure.diagnosis import Verdict
+from bfcviz.model.explain.failure.as_json import diagnosis_json
+from bfcviz.model.explain.failure.diagnose import all_failures, diagnose, without_failure, would_fit
+from bfcviz.model.explain.failure.diagnosis import AdviceKind, Verdict
+from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.model.trace_from_source import trace_of
 
 
@@ -170,3 +172,43 @@ def test_a_retry_that_succeeds_is_no_failure():
     heap.free(held)
     heap.allocate(8 * MIB)
     assert all_failures(trace_of(heap)) == []
+
+
+SHAPE = ("pool_bytes", "free_bytes", "largest_free_chunk", "external_fragmentation", "regions", "chunks_free")
+
+
+def test_without_known_free_memory_there_is_no_verdict_and_no_number():
+    trace = state([[4, -2, 1]], 3, facts=dict.fromkeys(SHAPE))
+    failed, asked, quiet = diagnose(trace, len(trace) - 1), would_fit(trace, 5, MIB), without_failure(trace)
+    assert [each.verdict for each in (failed, asked)] == [Verdict.UNKNOWN] * 2
+    assert [each.kind for each in failed.advice] == [AdviceKind.RERUN] * 2
+    assert "The file does not say what was free" in failed.advice[0].text
+    found = diagnosis_json(quiet)
+    assert {found[name] for name in (*SHAPE[:5], "free_chunks", "largest_region")} == {None}
+    assert (found["bytes_in_use"], found["chunks_in_use"]) == (5 * MIB, 2)
+    for each in (failed, asked, quiet):
+        text = str(each)
+        assert [line.split("  ")[-1].strip() for line in text.splitlines() if "free" in line[:22]] == [
+            "unknown",
+            "unknown",
+        ]
+        assert "5.0 MiB in 2 chunks" in text
+        assert "0.000" not in text
+    assert "may fit or not" in str(asked)
+
+
+def test_capacity_needs_only_the_free_bytes():
+    unknown = dict.fromkeys(("regions", "chunks_free", "largest_free_chunk", "external_fragmentation"))
+    found = verdict([[4, -2, 1]], 3, 8, facts=unknown)
+    assert found.verdict is Verdict.CAPACITY
+    assert {each.kind for each in found.advice} == {AdviceKind.LARGER_LIMIT}
+    assert "free in the pool        2.0 MiB\n" in str(found)
+    assert verdict([[4, -2, 1, -2]], 3, facts=unknown).verdict is Verdict.UNKNOWN
+
+
+def test_a_report_in_a_notebook_breaks_lines_between_words():
+    found = verdict([[1, -4], [-4]], 6, 9)
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 110
+    assert [*map(str.split, failure_lines(found))] != [*map(str.split, lines)]
+    assert " ".join(failure_lines(found)).split() == " ".join(lines).split()

@@ -1,0 +1,1 @@
+"""What several subcommands need: a file opened with a progress bar, a range of steps."""

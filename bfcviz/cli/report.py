@@ -1,0 +1,84 @@
+"""`bfcviz report`: one page on a file: why a request failed, who held the memory, how the heap came there."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from bfcviz.cli.common.reading import open_with_progress, writable
+from bfcviz.cli.common.step_range import add_range_argument, steps_of
+from bfcviz.cli.why import pool_number
+from bfcviz.errors import BfcvizError
+from bfcviz.events.storage.files import replacing
+from bfcviz.report.content import HeapReport, report_of
+from bfcviz.terminal import say
+
+FORMATS: Final = ("html", "md", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz report`."""
+    parser.add_argument(
+        "file", metavar="FILE", help="a trace, log or snapshot: anything that `bfcviz info` reads"
+    )
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="PATH",
+        help="the file to write; it ends in .html, .md or .json. Without it, Markdown and JSON are printed",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="html (default): one page that needs no network and no script; md; json",
+    )
+    parser.add_argument(
+        "--pool", metavar="NAME", help="the allocator to show: its name or number in the file"
+    )
+    add_range_argument(parser)
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write or print the report.
+
+    Raises:
+        FileError: the file cannot be read or written.
+        TraceError: the trace has no such steps or allocator.
+        BfcvizError: a page was asked for without a file to write.
+    """
+    form = arguments.format or _format_of(arguments.out)
+    out = None
+    if arguments.out is not None:
+        out = writable(arguments.out, arguments.file, (f".{form}",), force=arguments.force)
+    elif form == "html":
+        raise BfcvizError("a page needs a file: give -o report.html, or --format md to print the report here")
+    with open_with_progress(arguments.file) as trace:
+        pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
+        text = rendered(report_of(trace, *steps_of(arguments, trace), pool), form)
+    if out is None:
+        print(text, end="")
+        return
+    with replacing(out, overwrite=arguments.force) as made:
+        made.write_text(text, encoding="utf-8")
+    say(f"{out}: {out.stat().st_size / 1000:,.0f} kB")
+
+
+def rendered(report: HeapReport, form: str) -> str:
+    """The report as text in one of `FORMATS`."""
+    if form == "json":
+        from bfcviz.report.as_json import as_json  # noqa: PLC0415  each renderer only when it is needed
+
+        return as_json(report)
+    if form == "md":
+        from bfcviz.report.markdown import as_markdown  # noqa: PLC0415
+
+        return as_markdown(report)
+    from bfcviz.report.html.page import as_html  # noqa: PLC0415  the colours of the figures import plotly
+
+    return as_html(report)
+
+
+def _format_of(out: Path | None) -> str:
+    suffix = "" if out is None else out.suffix.lower().removeprefix(".")
+    return suffix if suffix in FORMATS else FORMATS[0]

@@ -1,0 +1,129 @@
+"""A range of steps as a trace of its own: events that build the heaps at its first step, then its events.
+
+::
+
+    whole   | ............ | a b c d e f | ....... |
+                         start          stop
+    part    | build heaps  | a b c d e f |                handles of chunks are numbered anew
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.row_copy import joined
+from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.exporters.handles import renumber_handles
+from bfcviz.importers.heap_state import HEAP_CHUNK, HeapRegion, events_of_state
+from bfcviz.model.state.model import Model
+
+_LOW = 0xFFFFFFFF
+
+
+def part_of(trace: Trace, start: int, stop: int) -> Trace:
+    """The steps [start, stop] as a trace of their own; the whole trace if these are all.
+
+    Raises:
+        TraceError: the events before `start` contradict each other.
+    """
+    if (start, stop) == (0, len(trace)):
+        return trace
+    time = int(trace.read(start, start + 1)["time"][0]) if start < len(trace) else 0
+    blocks = [np.array(block) for block in trace.blocks(start, stop)]
+    after = joined(blocks) if blocks else np.zeros(0, EVENT)
+    states, born = [], []
+    for pool in range(len(trace.origin.pools)):
+        model = Model(trace, pool)
+        model.seek(start)
+        renumber_handles(after, pool, model.chunks()["handle"])
+        events, ids = _state_of(model, time)
+        states.append(events)
+        born.append(ids)
+    events = joined([*states, after])
+    built = len(events) - len(after)
+    events["seq"] = np.arange(len(events), dtype=np.uint64)
+    _renumber_frees(events, np.concatenate([*born, np.zeros(0, np.uint64)]), start, built)
+    return Trace.from_events(events, trace.labels, _origin(trace, (start, stop), built))
+
+
+def _state_of(model: Model, time: int) -> tuple[Events, NDArray[np.uint64]]:
+    """The events that build one heap, and for each of its chunks in use the `seq` of its ALLOCATE in the whole."""
+    chunks, regions = model.chunks(), model.regions()
+    if not len(chunks):
+        return np.zeros(0, EVENT), np.zeros(0, np.uint64)
+    rows = np.zeros(len(chunks), HEAP_CHUNK)
+    for name in HEAP_CHUNK.names or ():
+        rows[name] = chunks[name]
+    events = events_of_state(
+        rows,
+        [
+            HeapRegion(address, size)
+            for address, size in zip(regions["address"].tolist(), regions["size"].tolist(), strict=True)
+        ],
+    )
+    taken = events["kind"] == Kind.ALLOCATE
+    in_use = chunks[chunks["in_use"]]
+    events["region"] = regions["slot"][events["region"]]
+    events["thread"][taken] = events["by"][taken] = in_use["thread"]
+    events["pool"], events["time"] = model.pool, time
+    return events, in_use["born"]
+
+
+def _renumber_frees(events: Events, before: NDArray[np.uint64], start: int, built: int) -> None:
+    """Set `other` of each FREE to the new `seq` of its ALLOCATE.
+
+    Args:
+        events: those that build the heaps, then the others.
+        before: of each ALLOCATE that builds a heap, its `seq` in the whole trace.
+        start: `seq` in the whole trace of the first event after those.
+        built: how many events build the heaps.
+    """
+    allocates = np.flatnonzero(events["kind"][:built] == Kind.ALLOCATE)
+    order = np.argsort(before)
+    at = built + np.flatnonzero(events["kind"][built:] == Kind.FREE)
+    # `other` holds the low 32 bits; an allocation is at most 2^32 events older than its FREE.
+    seq = at.astype(np.uint64) + np.uint64(start) - np.uint64(built)
+    age = (seq - events["other"][at]) & np.uint64(_LOW)
+    old = seq - age
+    is_older = old < np.uint64(start)
+    new = old - np.uint64(start) + np.uint64(built)
+    if len(before):
+        new[is_older] = allocates[order[np.searchsorted(before[order], old[is_older])]]
+    events["other"][at] = (new & np.uint64(_LOW)).astype(np.uint32)
+
+
+def _origin(trace: Trace, steps: tuple[int, int], built: int) -> Origin:
+    origin = trace.origin
+    start, stop = steps
+    reasons = [*origin.reasons]
+    status = origin.status
+    if start:
+        reasons.append(
+            f"this is the part from step {start:,} to {stop:,} of {len(trace):,}: its first {built:,} events build the "
+            "heaps at its first step, and peaks before that are not known"
+        )
+        status = Status.DEGRADED
+    elif status != Status.DEGRADED:
+        reasons.append(f"this is the part up to step {stop:,} of {len(trace):,}")
+        status = Status.TRUNCATED
+    return replace(
+        origin, status=status, reasons=tuple(reasons), details=_details(origin.details, steps, built)
+    )
+
+
+def _details(details: Mapping[str, object], steps: tuple[int, int], built: int) -> dict[str, Any]:
+    """The details that are true of the part: not the facts and totals of the last step of the whole."""
+    start, stop = steps
+    found = {name: details[name] for name in ("framework", "threads", "way", "history") if name in details}
+    failures = details.get("failures")
+    kept = [
+        {**each, "event": each["event"] - start + built}
+        for each in (failures if isinstance(failures, list) else [])
+        if start <= each["event"] < stop
+    ]
+    return found | ({"failures": kept} if kept else {})

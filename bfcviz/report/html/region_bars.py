@@ -1,0 +1,162 @@
+"""The region map of the page: a bar a row, from left to right by address; colours show what is in use.
+
+Of a heap with many chunks, a column of a bar shows the share of it that is in use, so that the page stays small
+whatever the heap holds. Many regions stand beside each other.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.row_copy import taken
+from bfcviz.figures.region_map.rows import Rows, lay_out
+from bfcviz.report.content import HeapReport
+from bfcviz.units import format_bytes
+
+WIDTH: Final = 1000
+"""Units of a bar."""
+
+MOST_REGIONS: Final = 120
+"""Regions that are drawn: those with the place for the request and the largest free chunk, then the largest."""
+
+_HEIGHT: Final = 20  # pixels of a bar
+_SHADES: Final = 6  # of the share in use of a column
+_EXACT: Final = 6000  # chunks that are drawn with their exact ends
+_COLUMNS: Final = 40_000  # of all bars together, where there are more chunks
+_FEW: Final = 12  # regions that stand below each other
+
+
+def region_bars(report: HeapReport) -> str:
+    """The bars with a line of text for each region."""
+    chunks, regions = report.model.chunks(), report.model.regions()
+    if not len(regions):
+        return "<p>The pool has no region.</p>"
+    shown = _shown(report, chunks, regions)
+    chunks = taken(chunks, np.flatnonzero(np.isin(chunks["region"], shown["slot"])))
+    rows = lay_out(shown, wrapped_rows=max(16, len(shown)))
+    parts = [_region(report, rows, number, chunks) for number in range(len(shown))]
+    parts = [f'<div class="{"many" if len(shown) > _FEW else "few"}">{"".join(parts)}</div>']
+    left = len(regions) - len(shown)
+    if left:
+        rest = int(regions["size"].sum()) - int(shown["size"].sum())
+        parts.append(
+            f'<p class="note">{left:,} smaller regions, {format_bytes(rest)} in all, are not drawn.</p>'
+        )
+    return "".join(parts)
+
+
+def _shown(report: HeapReport, chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
+    if len(regions) <= MOST_REGIONS:
+        return regions
+    first = {run.region for run in report.shown.runs[:1]}
+    free = taken(chunks, np.flatnonzero(~chunks["in_use"]))
+    if len(free):
+        first.add(int(free["region"][int(np.argmax(free["size"]))]))
+    size = regions["size"].astype(np.float64) + np.where(np.isin(regions["slot"], list(first)), 2.0**64, 0.0)
+    return taken(regions, np.sort(np.argsort(-size, kind="stable")[:MOST_REGIONS]))
+
+
+def _region(report: HeapReport, rows: Rows, number: int, chunks: NDArray[np.void]) -> str:
+    mine = taken(chunks, np.flatnonzero(chunks["region"] == rows.slot[number]))
+    size, used = int(rows.size[number]), mine["in_use"]
+    share = int(mine["size"][used].sum()) / size
+    largest = int(mine["size"][~used].max(initial=0))
+    text = f"{format_bytes(size)}, {100 * share:.0f} % in use"
+    if len(rows.slot) <= _FEW:
+        text = (
+            f"region {int(rows.slot[number])} at {int(rows.address[number]):#x}: {text}, {len(mine):,} "
+            f"chunk{'s' * (len(mine) != 1)}, largest free {format_bytes(largest)}"
+        )
+    first, stop = int(rows.first[number]), int(rows.first[number + 1])
+    bars = "".join(_bar(report, rows, number, row, mine) for row in range(first, stop))
+    return f'<div class="region"><div class="muted">{text}</div>{bars}</div>'
+
+
+def _bar(report: HeapReport, rows: Rows, number: int, row: int, chunks: NDArray[np.void]) -> str:
+    """One row of a region as an SVG that is as wide as the page."""
+    begin = int(rows.address[number]) + (row - int(rows.first[number])) * rows.width
+    stop = min(begin + rows.width, int(rows.address[number]) + int(rows.size[number]))
+    scale = WIDTH / rows.width
+    width = (stop - begin) * scale
+    found = [f'<rect class="free-area" width="{width:.2f}" height="{_HEIGHT}"/>']
+    used = taken(chunks, np.flatnonzero(chunks["in_use"]))
+    starts = used["address"].astype(np.float64) - begin
+    stops = starts + used["size"].astype(np.float64)
+    inside = (stops > 0) & (starts < stop - begin)
+    left = np.maximum(starts[inside], 0) * scale
+    right = np.minimum(stops[inside], stop - begin) * scale
+    exact = len(report.model.chunks()) <= _EXACT
+    found += _exact(left, right) if exact else _shaded(left, right, width, max(_COLUMNS // len(rows), 50))
+    found += _place(report, begin, stop, scale)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {_HEIGHT + 2}" height="{_HEIGHT + 2}" preserveAspectRatio="none" '
+        f'role="img" aria-label="memory from {begin:#x} to {stop:#x}">{"".join(found)}</svg>'
+    )
+
+
+def _exact(left: NDArray[np.float64], right: NDArray[np.float64]) -> list[str]:
+    """One path of all chunks; a hair of free colour stays between two of them where there is room."""
+    if not len(left):
+        return []
+    wide = np.maximum(right - left - np.where(right - left > 3, 0.5, 0), 0.2)
+    return [f'<path class="in-use" d="{_rectangles(left, wide)}"/>']
+
+
+def _shaded(left: NDArray[np.float64], right: NDArray[np.float64], width: float, most: int) -> list[str]:
+    """One path a shade; a column's shade is its share in use, but never none where something is in use."""
+    columns = min(max(int(np.ceil(width)), 1), most)
+    unit = width / columns
+    share = _covered(left / unit, right / unit, columns)
+    shade = np.ceil(share * _SHADES - 1e-6).astype(np.int64)
+    shade[(share > 0) & (shade == 0)] = 1
+    shade[(share < 1 - 1e-6) & (shade == _SHADES)] = _SHADES - 1  # a little is free
+    edges = np.flatnonzero(np.concatenate(([True], shade[1:] != shade[:-1])))
+    ends = np.append(edges[1:], columns)
+    found = []
+    for level in range(1, _SHADES + 1):
+        at = shade[edges] == level
+        if at.any():
+            path = _rectangles(edges[at] * unit, (ends - edges)[at] * unit)
+            found.append(f'<path class="in-use" fill-opacity="{level / _SHADES:.2f}" d="{path}"/>')
+    return found
+
+
+def _covered(left: NDArray[np.float64], right: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
+    """The share of each column that ranges cover; they do not overlap."""
+    edges = np.arange(columns + 1, dtype=np.float64)
+    order = np.argsort(left)
+    left, right = left[order], right[order]
+    before = np.concatenate(([0.0], np.cumsum(right - left)))
+    at = np.searchsorted(left, edges, "right")
+    last = np.maximum(at - 1, 0)
+    over = np.where(at > 0, np.maximum(right[last] - edges, 0), 0) if len(left) else np.zeros(columns + 1)
+    return np.clip(np.diff(before[at] - over), 0, 1)
+
+
+def _place(report: HeapReport, begin: int, stop: int, scale: float) -> list[str]:
+    """The best place for the request, and the chunks in use in it."""
+    found: list[str] = []
+    if not report.shown.pinned_by:
+        return found
+    run = report.shown.runs[0]
+    pins = [(pin.address, pin.address + pin.size) for pin in run.pins]
+    boxes = [(max(start, begin) - begin, min(end, stop) - begin) for start, end in pins]
+    found += [
+        f'<rect class="pin" x="{low * scale:.2f}" width="{max((high - low) * scale, 1.5):.2f}" height="{_HEIGHT}"/>'
+        for low, high in boxes
+        if low < high
+    ]
+    low, high = max(run.address, begin) - begin, min(run.address + run.size, stop) - begin
+    if low < high:
+        found.append(
+            f'<rect class="place" x="{low * scale:.2f}" y="1" width="{(high - low) * scale:.2f}" '
+            f'height="{_HEIGHT}" vector-effect="non-scaling-stroke"/>'
+        )
+    return found
+
+
+def _rectangles(left: NDArray[np.float64], wide: NDArray[np.float64]) -> str:
+    return "".join(
+        f"M{x:.2f} 0h{w:.2f}v{_HEIGHT}h-{w:.2f}z" for x, w in zip(left.tolist(), wide.tolist(), strict=True)
+    )

@@ -1,0 +1,302 @@
+"""The sentences and tables of a report, as plain text: each renderer escapes them in its own way."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from bfcviz.model.explain.failure.diagnosis import Verdict
+from bfcviz.model.explain.failure.pins import Pin
+from bfcviz.model.explain.text.failure import failure_line, verdict_sentence
+from bfcviz.model.holders.holders import Holders
+from bfcviz.report.content import HeapReport, largest
+from bfcviz.units import format_bytes
+
+MOST_ROWS: Final = 12
+"""Holders, and chunks in the way, that are listed."""
+
+NO_HOLDERS: Final = "The file does not say who allocated the chunks; their sizes are all there is:"
+
+_LONG: Final = 160  # characters of a name
+_CALLERS: Final = 3  # frames of a stack that are named beside the innermost one
+_FAR: Final = 2  # a limit so many times as large as all other sizes has no bar
+
+_TITLES: Final = {
+    Verdict.CAPACITY: "Capacity: less is free than was asked for",
+    Verdict.FRAGMENTATION: "Fragmentation: enough is free, but in no single chunk",
+    Verdict.ABOVE_LIMIT: "Above the limit: the request can never fit",
+    Verdict.REGIONS: "Regions: growth split the pool into regions that are too small",
+    Verdict.REFUSED: "Refused: the sub-allocator granted no region, below the limit",
+    Verdict.NO_FAILURE: "No request failed",
+    Verdict.UNKNOWN: "Unknown: the file does not show why",
+}
+
+
+class ReportRow(NamedTuple):
+    """One line of a table: a name, its value, and its share (0..1) of something, if it has one."""
+
+    name: str
+    value: str
+    share: float | None = None
+    note: str = ""
+
+
+def title(report: HeapReport) -> str:
+    """The verdict in a few words."""
+    return _TITLES[report.shown.verdict] if report.has_failure else _TITLES[Verdict.NO_FAILURE]
+
+
+def summary(report: HeapReport) -> str:
+    """What happened, in a sentence."""
+    found = report.shown
+    where = f"in {found.pool_name} at step {found.step:,} of {report.length:,}"
+    if not report.has_failure:
+        at = (
+            "The heap is shown at its peak" if report.has_history else "The file holds the heap of one moment"
+        )
+        return f"{at}: {format_bytes(report.stats.bytes_in_use)} in use {where}."
+    about = "" if found.recorded.is_exact else "about "
+    who = shortened(found.label) if found.label else "A request without a name"
+    return f"{who} failed to allocate {about}{format_bytes(found.requested)} {where}."
+
+
+def numbers(report: HeapReport) -> str:
+    """What was asked for and what was free, in a few words; empty where that is not known."""
+    found = report.shown
+    if not report.has_failure or not found.knows("free_bytes", "largest_free_chunk"):
+        return ""
+    return (
+        f"{format_bytes(found.requested)} asked for, {format_bytes(found.free_bytes)} free, largest free chunk "
+        f"{format_bytes(found.largest_free_chunk)}"
+    )
+
+
+def explanation(report: HeapReport) -> str:
+    """Why, with the numbers; empty where nothing failed."""
+    return verdict_sentence(report.shown) if report.has_failure else ""
+
+
+def advice(report: HeapReport) -> list[str]:
+    """What would have helped, one sentence each."""
+    return [each.text for each in report.shown.advice]
+
+
+def sizes(report: HeapReport) -> list[ReportRow]:
+    """The sizes that are easily confused, beside each other; the share is of the largest."""
+    found = report.shown
+    values: list[tuple[str, int | None, str]] = [("limit", found.bytes_limit, "")]
+    if found.recorded.has_heap:
+        fragmentation = f"external fragmentation {100 * found.external_fragmentation:.1f} %"
+        known = [
+            ("pool_bytes", "pool", found.pool_bytes, _counted(found.regions.count, "region")),
+            ("bytes_in_use", "in use", found.bytes_in_use, _counted(found.chunks_in_use, "chunk")),
+            ("", "wasted of that", found.wasted, "not requested" if found.wasted is not None else ""),
+            ("free_bytes", "free in the pool", found.free_bytes, _counted(found.free_chunks, "chunk")),
+            ("largest_free_chunk", "largest free chunk", found.largest_free_chunk, fragmentation),
+        ]
+        values += [
+            (name, size, note) if found.knows(number) else (name, None, "")
+            for number, name, size, note in known
+        ]
+    if report.has_failure:
+        values.insert(0, ("asked for", found.requested, "" if found.recorded.is_exact else "printed rounded"))
+        if found.device_used is not None:
+            values.append(("in use on the device, by its driver", found.device_used, ""))
+    else:
+        values.append(("peak in use until then", report.stats.peak_bytes_in_use, ""))
+    most = max([size or 0 for name, size, _ in values if name != "limit"] + [1])
+    return [
+        # A limit far above all the others would make their bars too short to compare.
+        ReportRow(name, "unknown" if size is None else format_bytes(size), None, note)
+        if size is None or size > _FAR * most
+        else ReportRow(
+            name, format_bytes(size), size / max(most, min(found.bytes_limit or 0, _FAR * most)), note
+        )
+        for name, size, note in values
+    ]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"in {number:,} {what}{'' if number == 1 else 's'}"
+
+
+def pins(report: HeapReport) -> tuple[str, list[ReportRow]]:
+    """What lies in the way at the best place for the request: a sentence, and its chunks, the largest first."""
+    found = report.shown
+    if not report.has_failure or not found.pinned_by or not found.runs:
+        return "", []
+    run = found.runs[0]
+    shown = sorted(run.pins, key=lambda pin: (-pin.size, pin.address))[:MOST_ROWS]
+    sentence = (
+        f"The request would fit at {run.address:#x} (region {run.region}) if {format_bytes(run.bytes_in_use)} in "
+        f"{run.chunks_in_use:,} chunk{'s' * (run.chunks_in_use != 1)} were freed."
+    )
+    if run.chunks_in_use > len(shown):
+        sentence += f" The {len(shown)} largest:"
+    return sentence, [_pin_row(pin, run.bytes_in_use) for pin in shown]
+
+
+def _pin_row(pin: Pin, whole: int) -> ReportRow:
+    notes = [f"at {pin.address:#x}"]
+    if pin.age is not None:
+        notes.append(
+            f"allocated {pin.age:,} events before" + ("" if pin.age_s is None else f" ({pin.age_s:.3g} s)")
+        )
+    if pin.freed is not None:
+        notes.append(f"freed at event {pin.freed:,}")
+    frames = pin.details.get("stack", "").strip().splitlines()
+    return ReportRow(
+        shortened(pin.label) or "no name",
+        format_bytes(pin.size),
+        pin.size / max(whole, 1),
+        ", ".join(notes + frames[:1]),
+    )
+
+
+def holder_line(report: HeapReport) -> str:
+    """The largest holders in one sentence; empty where the file names none."""
+    if not report.holders:
+        return ""
+    found = report.holders[0]
+    rows = [row for row in holder_rows(found) if not row.name.endswith(" others")][:3]
+    parts = [f"{row.name} {100 * (row.share or 0):.0f} %" for row in rows]
+    return (
+        f"Of the {format_bytes(found.bytes_in_use)} in use, by {found.by}: {', '.join(parts)}."
+        if parts
+        else ""
+    )
+
+
+def holder_rows(found: Holders) -> list[ReportRow]:
+    """The holders with most bytes, and a row for the others; the share is of all bytes in use."""
+    whole, own, chunks = max(found.bytes_in_use, 1), found.rows["own_bytes"], found.rows["own_chunks"]
+    rows = largest(found, MOST_ROWS)
+    lines = []
+    for row in rows:
+        name, callers = _holder_name(found, row)
+        note = _counted(int(chunks[row]), "chunk") + (f", called by {callers}" if callers else "")
+        lines.append(ReportRow(name, format_bytes(int(own[row])), int(own[row]) / whole, note))
+    rest = found.bytes_in_use - sum(int(own[row]) for row in rows)
+    if rest:
+        others = len(largest(found, len(found))) - len(rows)
+        left = found.chunks_in_use - sum(int(chunks[row]) for row in rows)
+        lines.append(
+            ReportRow(f"{others:,} others", format_bytes(rest), rest / whole, _counted(left, "chunk"))
+        )
+    return lines
+
+
+def _holder_name(found: Holders, row: int) -> tuple[str, str]:
+    """The path of a holder; of a stack its innermost frame, and the callers of that."""
+    if found.by != "stack":
+        return shortened(found.path(row)) or "no name", ""
+    frames: list[str] = []
+    while row > 0 and len(frames) <= _CALLERS:
+        frames.append(shortened(found.names[row]))
+        row = int(found.rows["parent"][row])
+    return frames[0], " < ".join(frames[1:])
+
+
+def by_size(report: HeapReport) -> list[ReportRow]:
+    """The chunks in use by their size, those with most bytes first: all there is where the file names no holder."""
+    chunks = report.model.in_use()["size"]
+    sizes, counts = np.unique(chunks, return_counts=True)
+    bytes_of = sizes.astype(np.float64) * counts
+    whole = max(float(bytes_of.sum()), 1.0)
+    order = np.argsort(-bytes_of, kind="stable")
+    rows = [
+        ReportRow(
+            f"{int(counts[at]):,} x {format_bytes(int(sizes[at]))}",
+            format_bytes(int(sizes[at]) * int(counts[at])),
+            float(bytes_of[at]) / whole,
+        )
+        for at in order[:MOST_ROWS].tolist()
+    ]
+    rest = order[MOST_ROWS:]
+    if len(rest):
+        left = float(bytes_of[rest].sum())
+        rows.append(
+            ReportRow(
+                f"{int(counts[rest].sum()):,} chunks of {len(rest):,} other sizes",
+                format_bytes(left),
+                left / whole,
+            )
+        )
+    return rows
+
+
+def settings(report: HeapReport) -> list[ReportRow]:
+    """The settings of the heap that are known."""
+    heap = report.origin.pools[report.pool]
+    limit = "unknown" if heap.limit is None else f"{format_bytes(heap.limit)} ({heap.limit:,} B)"
+    framework = report.origin.details.get("framework")
+    rows = [ReportRow("limit", limit), ReportRow("framework", str(framework) if framework else "unknown")]
+    return rows + [ReportRow(name, shortened(str(value))) for name, value in report.options.items()]
+
+
+def completeness(report: HeapReport) -> list[str]:
+    """How complete the input is, one sentence each."""
+    words = {
+        "complete": "The file is complete: nothing is missing and nothing was guessed.",
+        "truncated": "The file is truncated: its events are right, but the end is missing.",
+        "degraded": "The file is degraded: events or names are missing, or were guessed.",
+    }
+    found = [
+        words[report.status],
+        *(f"{reason[:1].upper()}{reason[1:]}." for reason in report.origin.reasons),
+    ]
+    if not report.has_history:
+        found.append(
+            "It holds the heap of single moments, and no history: there is nothing over time to show."
+        )
+    return found + report.checks
+
+
+def other_failures(report: HeapReport) -> list[ReportRow]:
+    """Every failed request in one line, if there are several."""
+    if report.failed < 2:
+        return []
+    rows = [
+        ReportRow(
+            f"step {each.step:,}", f"{each.pool_name}: {failure_line(each)}", None, shortened(each.label)
+        )
+        for each in report.failures
+    ]
+    left = report.failed - len(rows)
+    return rows + ([ReportRow(f"and {left:,} more", "")] if left else [])
+
+
+def other_heaps(report: HeapReport) -> list[ReportRow]:
+    """Every heap of the file at the last step, if there are several."""
+    if len(report.origin.pools) < 2:
+        return []
+    rows = [
+        ReportRow(
+            heap.name,
+            f"{format_bytes(heap.stats.bytes_in_use)} in use of {format_bytes(heap.stats.pool_bytes)} pool",
+            None,
+            f"largest free chunk {format_bytes(heap.stats.largest_free_chunk)}",
+        )
+        for heap in report.heaps
+    ]
+    left = len(report.origin.pools) - len(rows)
+    return rows + ([ReportRow(f"and {left:,} more", "")] if left else [])
+
+
+def facts(report: HeapReport) -> list[str]:
+    """The file, its format, its size and the steps of the report, in a few words each."""
+    origin, (first, last) = report.origin, report.steps
+    found = [str(origin.format), f"{report.length:,} events"]
+    if (first, last) != (0, report.length):
+        found.append(f"steps {first:,} to {last:,}")
+    seconds = report.times[1] - report.times[0]
+    if seconds > 0:
+        found.append(f"{seconds:.3g} s")
+    return [*found, report.status]
+
+
+def shortened(text: str, longest: int = _LONG) -> str:
+    """The text without its middle where it is longer: names differ at their ends."""
+    if len(text) <= longest:
+        return text
+    head = longest // 3
+    return f"{text[:head]}…{text[head + 1 - longest :]}"

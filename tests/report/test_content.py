@@ -1,0 +1,153 @@
+"""The data of a report: the step it shows, its totals, its holders; and its renderings of odd traces."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from figures.odd_traces import LABELS, ODD, many_regions
+from figures.synthetic import MiB, PlainHeap, busy_trace
+
+import bfcviz
+from bfcviz.cli.report import FORMATS, rendered
+from bfcviz.events.origin import Pool
+from bfcviz.events.trace import Trace
+from bfcviz.model.browse.navigation import peak
+from bfcviz.model.explain.failure.diagnose import diagnose
+from bfcviz.report import words
+from bfcviz.report.content import report_of
+
+
+def failed_heap():
+    """Two chunks of 1 MiB pin the free memory of a heap of 8 MiB."""
+    heap = PlainHeap(8 * MiB)
+    held = [heap.allocate(MiB, f"layer_{number}/<b>op</b>") for number in range(8)]
+    for number in (0, 1, 3, 4, 6, 7):
+        heap.free(held[number])
+    heap.allocate(3 * MiB, "the/one|that`fails")
+    trace = heap.trace()
+    origin = replace(trace.origin, pools=(Pool("heap", 8 * MiB),))
+    return Trace.from_events(trace.read(0, len(trace)), trace.labels, origin)
+
+
+def test_it_shows_the_failure():
+    trace = failed_heap()
+    report = report_of(trace)
+    assert (report.has_failure, report.shown.event, report.model.step) == (
+        True,
+        len(trace) - 1,
+        len(trace) - 1,
+    )
+    assert report.shown == diagnose(trace, len(trace) - 1)
+    assert words.title(report).startswith("Fragmentation")
+    assert words.numbers(report) == "3.0 MiB asked for, 6.0 MiB free, largest free chunk 2.0 MiB"
+    assert [row.name for row in words.pins(report)[1]] == ["layer_2/<b>op</b>"]
+
+
+def test_without_a_failure_it_shows_the_peak():
+    trace = bfcviz.open(bfcviz.sample("lstm"))
+    report = report_of(trace)
+    assert (report.has_failure, report.model.step) == (False, peak(trace))
+    assert words.title(report) == "No request failed"
+
+
+def test_only_the_range_counts():
+    trace = busy_trace(400)
+    report = report_of(trace, 100, 200)
+    assert not report.has_failure
+    assert 100 <= report.model.step <= 200
+    model, most = bfcviz.Model(trace), []
+    for step in range(101, 201):
+        model.seek(step)
+        most.append(model.stats().bytes_in_use)
+    assert report.model.step == 101 + int(np.argmax(most))
+    assert report.series["step"][-1] == 200
+    assert report_of(trace, 100).has_failure
+
+
+def test_the_holders_are_those_of_the_step_shown():
+    report = report_of(busy_trace(300), 0, 250)
+    (by_op, *_) = report.holders
+    rows = report.model.in_use()
+    assert by_op.bytes_in_use == int(rows["size"].sum())
+    assert sum(row.share for row in words.holder_rows(by_op)) == pytest.approx(1.0)
+
+
+def test_chunks_without_a_label_are_told_by_size():
+    heap = PlainHeap(8 * MiB)
+    for _ in range(3):
+        heap.allocate(MiB)
+    heap.allocate(512)
+    report = report_of(heap.trace())
+    assert report.holders == []
+    assert words.by_size(report)[0][:2] == ("3 x 1.0 MiB", "3.0 MiB")
+    assert words.NO_HOLDERS in rendered(report, "html")
+
+
+def test_json_holds_the_same_numbers():
+    trace = failed_heap()
+    report = report_of(trace)
+    found = json.loads(rendered(report, "json"))
+    assert found["shown"]["verdict"] == "fragmentation"
+    assert found["totals"]["bytes_in_use"] == report.stats.bytes_in_use == 2 * MiB
+    assert found["timeline"][-1]["bytes_in_use"] == 2 * MiB
+    assert sum(row["bytes"] for row in found["holders"]["op"]) == 2 * MiB
+    assert found["settings"]["bytes_limit"] == trace.origin.pools[0].limit
+
+
+class Tags(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+KNOWN = {
+    "html", "head", "meta", "title", "style", "body", "header", "span", "div", "h1", "h2", "h3", "p", "ol", "li",
+    "section", "table", "tbody", "tr", "td", "figure", "figcaption", "svg", "path", "rect",
+}  # fmt: skip
+
+
+ATTRIBUTES = {
+    "lang", "charset", "http-equiv", "content", "name", "class", "style", "viewbox", "height", "width", "x", "y", "d",
+    "preserveaspectratio", "role", "aria-label", "vector-effect", "fill-opacity",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ODD)
+def test_odd_traces_are_reported(name, form):
+    trace = ODD[name]()
+    for pool in range(len(trace.origin.pools)):
+        text = rendered(report_of(trace, pool=pool), form)
+        text.encode()
+        if form == "html":
+            page = Tags(text)
+            assert page.tags <= KNOWN
+            assert page.attributes <= ATTRIBUTES
+            assert len(text) < 1_000_000
+        if form == "json":
+            json.loads(text)
+
+
+def test_hostile_labels_mean_nothing_in_markdown():
+    text = rendered(report_of(ODD["odd_labels"]()), "md")
+    assert "<" not in re.sub(r"\\<", "", text)
+    assert all(line.count("|") - line.count("\\|") in {0, 4, 5} for line in text.splitlines())
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert any("script" in label for label in LABELS)
+
+
+def test_thousands_of_regions_and_chunks_make_a_small_page():
+    page = rendered(report_of(many_regions()), "html")
+    assert "smaller regions" in page
+    assert len(page) < 1_000_000
