@@ -150,7 +150,8 @@ def info_lines(origin: Origin, found: Mapping[str, Any]) -> list[str]:
     for pool, allocator in enumerate(found["allocators"]):
         several = "dump" in allocator and (names[allocator["name"]] > 1 or allocator["dump"] != 1)
         dump = f" (dump {allocator['dump']})" if several else ""
-        lines += ["", f"{allocator['name']}{dump} after the last event", *_allocator_lines(allocator)]
+        name = allocator["name"] or origin.pools[pool].name
+        lines += ["", f"{name}{dump} after the last event", *_allocator_lines(allocator)]
         lines += [
             line
             for each in found.get("failures", [])

@@ -10,7 +10,7 @@ from typing import Any
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.browse.navigation import failures, peak
+from bfcviz.model.explain.failure.opening import opening
 from bfcviz.terminal import say
 
 _LOOPBACK = "127.0.0.1"
@@ -19,7 +19,11 @@ _PACKAGE_HOME = str(Path(__file__).parents[2])
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz view`."""
-    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a trace, profile, log, dump or snapshot: anything that `bfcviz info` reads",
+    )
     add_page_arguments(parser)
 
 
@@ -97,7 +101,7 @@ def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """Make the page: an Inspector of `file` at the first failed request, else at the peak.
+    """Make the page: an Inspector of `file` at its first failed request, else at its state or peak.
 
     None after an error, which is printed: the file may have changed since it was checked.
     """
@@ -105,8 +109,8 @@ def dashboard(file: str, theme: str) -> Any:
 
     try:
         trace = open_trace(file)
-        step = next(iter(failures(trace)), None) or peak(trace)
-        return Inspector(trace, step=step, theme=theme)
+        pool, step = opening(trace)
+        return Inspector(trace, step=step, pool=pool, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None

@@ -13,7 +13,7 @@ from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background.player import Player
 from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_size
 from bfcviz.dashboard.controls.export_row import ExportRow
-from bfcviz.dashboard.controls.moves import MOVES, Position, destination
+from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
 from bfcviz.dashboard.controls.summary_text import SummaryText
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
@@ -120,7 +120,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         try:
             self.pool, self.theme = pool, theme
             self._open()
-            at = (self._last if follow else trace.first) if step is None else step
+            at = step_of_pool(trace, pool, self._last if follow else trace.first) if step is None else step
             self.step, self.follow = at, follow
             self._build()
         except BaseException:
@@ -350,6 +350,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self.tabs.children = self._tab_contents()
             widget_lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None)
+            self.step = step_of_pool(self._trace, self.pool, self.step)
 
     def act(self, name: str) -> None:
         """Run the action of the button `name`; on failure, show the error in the summary.

@@ -56,6 +56,18 @@ class RecordedFailure:
         return {name: value for name, value in vars(self).items() if value != _DEFAULTS[name]}
 
 
+def holds_only_states(details: Mapping[str, object]) -> bool:
+    """Whether the file has no history: its events only build the state of one moment for each heap."""
+    return details.get("history") == STATE_ONLY
+
+
+def facts_of(details: Mapping[str, object], pool: int) -> Mapping[str, object]:
+    """The entry of `details["facts"]` of one heap; empty where there is none."""
+    facts = details.get("facts")
+    own = facts[pool] if isinstance(facts, list | tuple) and pool < len(facts) else {}
+    return own if isinstance(own, Mapping) else {}
+
+
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
     """The entries of `details["failures"]`.
 

@@ -170,3 +170,9 @@ def test_one_of_a_thing_is_singular():
     allocator = {"name": "bfc", **UNKNOWN, "pool_bytes": 2048, "regions": 1}
     found = {"format": "made", "status": "complete", "reasons": [], "events": 1, "allocators": [allocator]}
     assert "2.0 KiB in 1 region\n" in "\n".join(info_lines(Origin(source="made"), found))
+
+
+def test_an_allocator_without_a_name_is_named_as_in_the_reasons():
+    pool = Pool("BFC allocator", None, {"allocator_name": "", "dump": 1})
+    trace = Trace.from_events(np.zeros(0, EVENT), Labels(), Origin("tensorflow-log", "a.log", pools=(pool,)))
+    assert "BFC allocator after the last event" in info_lines(trace.origin, info(trace))

@@ -1,12 +1,15 @@
 """The texts of a dashboard: above the figure, how complete the trace is, the event, totals, a life; and its status."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from html import escape
 from typing import Final
 
 import ipywidgets as widgets
 
 from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin_details import facts_of, holds_only_states
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.text import harmless
 from bfcviz.model import Model
@@ -15,7 +18,6 @@ from bfcviz.model.explain.search import Search
 from bfcviz.model.explain.text.chunk_life import life_words
 from bfcviz.model.explain.text.event import explain
 from bfcviz.model.explain.text.search import search_words
-from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal
 from bfcviz.units import format_bytes
 
@@ -24,6 +26,7 @@ _STYLE = "line-height: 1.4; overflow-wrap: anywhere; "
 _TEXT, _NUMBERS = _STYLE + "overflow-y: auto; height: 7em", _STYLE + "min-height: 3em"
 _NO_LIFE = "Click a chunk in the figure or in the table of chunks to show its life."
 _NOTICE = "line-height: 1.4; overflow-wrap: anywhere; border-left: 3px solid #F0A020; padding-left: 8px"
+_UNKNOWN: Final = "unknown"
 _LONGEST: Final = 1200  # characters of a sentence, or of all reasons together
 
 _INCOMPLETE: Final = {
@@ -66,7 +69,7 @@ class SummaryText:
         self.life.value = (
             f"<div role='status' aria-live='polite' style='{_TEXT}'><b>selected chunk</b>{lines}</div>"
         )
-        self.numbers.value = f"<div style='opacity: 0.75; {_NUMBERS}'>{escape(summary(model.stats()))}</div>"
+        self.numbers.value = f"<div style='opacity: 0.75; {_NUMBERS}'>{escape(summary(model))}</div>"
 
     def show_error(self, sentence: str) -> None:
         """Show an action that failed, and why."""
@@ -82,10 +85,17 @@ class SummaryText:
 
 
 def notice(origin: Origin) -> str:
-    """What is wrong with an incomplete trace, and why; empty for a complete one."""
-    if origin.status not in _INCOMPLETE:
-        return ""
-    return f"This trace is {origin.status}: {_INCOMPLETE[origin.status]}. {'; '.join(origin.reasons)}"
+    """What a trace does not have, and why; empty for a complete history."""
+    sentences = []
+    if holds_only_states(origin.details):
+        states = "one state of each of its heaps" if len(origin.pools) > 1 else "one state of the heap"
+        sentences.append(
+            f"This file holds {states} and no history: the events only build the state, from low to high addresses."
+        )
+    if origin.status in _INCOMPLETE:
+        missing = "some numbers are missing or were guessed" if sentences else _INCOMPLETE[origin.status]
+        sentences.append(f"This trace is {origin.status}: {missing}. {'; '.join(origin.reasons)}")
+    return " ".join(sentences)
 
 
 def explain_step(model: Model) -> str:
@@ -99,22 +109,45 @@ def explain_step(model: Model) -> str:
     return explain(model.trace, model.step - 1, model)
 
 
-def summary(stats: ModelStats) -> str:
-    """The totals at one step, in one line."""
-    limit = "limit unknown" if stats.bytes_limit is None else f"limit {format_bytes(stats.bytes_limit)}"
+def summary(model: Model) -> str:
+    """The totals at the model's step, in one line; those that the file cannot know are unknown."""
+    stats, numbers = model.stats(), _numbers(model)
+    fragmentation, waste = f"{external(stats):.1%}", f"{internal(stats):.1%}"
+    if None in (numbers["free_bytes"], numbers["largest_free_chunk"]):
+        fragmentation = _UNKNOWN
+    if None in (numbers["bytes_in_use"], numbers["requested_bytes_in_use"]):
+        waste = _UNKNOWN
     return (
-        f"in use {format_bytes(stats.bytes_in_use)} in {_chunks(stats.chunks_in_use)} "
-        f"(peak {format_bytes(stats.peak_bytes_in_use)}) · "
-        f"free {format_bytes(stats.free_bytes)} in {_chunks(stats.chunks_free)}, "
-        f"largest {format_bytes(stats.largest_free_chunk)} · "
-        f"pool {format_bytes(stats.pool_bytes)}, {limit} · "
-        f"external fragmentation {external(stats):.1%} (1 - largest free chunk / free) · "
-        f"internal {internal(stats):.1%} (1 - requested / in use)"
+        f"in use {_size(numbers, 'bytes_in_use')}{_chunks(numbers['chunks_in_use'])} "
+        f"(peak {_size(numbers, 'peak_bytes_in_use')}) · "
+        f"free {_size(numbers, 'free_bytes')}{_chunks(numbers['chunks_free'])}, "
+        f"largest {_size(numbers, 'largest_free_chunk')} · "
+        f"pool {_size(numbers, 'pool_bytes')}, limit {_size(numbers, 'bytes_limit')} · "
+        f"external fragmentation {fragmentation} (1 - largest free chunk / free) · "
+        f"internal {waste} (1 - requested / in use)"
     )
 
 
-def _chunks(count: int) -> str:
-    return "1 chunk" if count == 1 else f"{count:,} chunks"
+def _numbers(model: Model) -> dict[str, int | None]:
+    """The totals at the model's step. A number that the file states itself counts where the file has no history."""
+    origin = model.trace.origin
+    numbers: dict[str, int | None] = asdict(model.stats())
+    is_state = holds_only_states(origin.details)
+    for name, value in facts_of(origin.details, model.pool).items():
+        if name in numbers and (value is None or (is_state and isinstance(value, int))):
+            numbers[name] = value
+    return numbers
+
+
+def _size(numbers: Mapping[str, int | None], name: str) -> str:
+    value = numbers[name]
+    return _UNKNOWN if value is None else format_bytes(value)
+
+
+def _chunks(count: int | None) -> str:
+    if count is None:
+        return ""
+    return " in 1 chunk" if count == 1 else f" in {count:,} chunks"
 
 
 PERIOD_S: Final = 1.0

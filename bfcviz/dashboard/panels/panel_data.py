@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory.figure import (
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 TIMELINES = frozenset({"stats", "fragmentation", "rate", "address_time", "lifetimes"})
 """The panels that run over steps or time."""
+
+_NO_HISTORY = "no history: how the state is built here"
 
 
 class PanelData:
@@ -76,6 +79,8 @@ class PanelData:
         for name in names:
             if name in makers:
                 made |= makers[name]()
+        if holds_only_states(self.trace.origin.details):
+            made |= {name: replace(made[name], caption=_NO_HISTORY) for name in TIMELINES & made.keys()}
         return made
 
     def moving_map_image(self) -> str | None:

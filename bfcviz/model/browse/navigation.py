@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.event_source import BLOCK
+from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
@@ -119,17 +120,33 @@ _SOON = 256
 """Events after an OOM within which an ALLOCATE may follow for which the heap made room."""
 
 
+def end_of_state(trace: Trace, pool: int = 0) -> int:
+    """The step after the last event of a pool: its state, in a trace without history; 0 for a pool without events."""
+    if len(trace) > trace.first and int(trace.read(len(trace) - 1, len(trace))["pool"][0]) == pool:
+        return len(trace)
+    found = previous_step(trace, len(trace), list(Kind), pool)
+    return trace.first if found is None else found
+
+
 def peak(trace: Trace, pool: int = 0) -> int:
-    """The first step at which bytes_in_use is at its highest; 0 for a trace without events."""
+    """The first step at which bytes_in_use is at its highest; 0 for a trace without events.
+
+    Where the trace has no history, the only state of the pool.
+    """
     return _first_highest(trace, pool, "bytes_in_use")
 
 
 def worst_fragmentation(trace: Trace, pool: int = 0) -> int:
-    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes)."""
+    """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
+
+    Where the trace has no history, the only state of the pool.
+    """
     return _first_highest(trace, pool, "external_fragmentation")
 
 
 def _first_highest(trace: Trace, pool: int, series: str) -> int:
+    if holds_only_states(trace.origin.details):
+        return end_of_state(trace, pool)
     whole = timeline(trace, pool, trace.first, points=1)
     # Step 0, the empty heap, has 0 of everything: it is the answer where no value is above 0.
     return (

@@ -17,14 +17,17 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.origin_details import holds_only_states, recorded_failures
 from bfcviz.events.row_copy import taken as picked
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
+from bfcviz.model.explain.failure.settings import Family, settings_of
 from bfcviz.model.explain.operation import Operation, operation_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.model import Model
 from bfcviz.model.state.views import bin_numbers
 
+_OTHER_RULES = {Family.TORCH, Family.RMM, Family.CUPY, Family.VULKAN}
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set
 
 
@@ -100,13 +103,14 @@ def search_of(trace: Trace, event: int, model: Model | None = None) -> Search | 
         model: a model of this trace and pool to use; it returns to its step.
 
     Returns:
-        None for events without a request, and for heaps rebuilt from addresses alone: their free chunks are not known.
+        None for events without a request; for heaps rebuilt from addresses alone, whose free chunks are not known; for
+        allocations that only build a state; and for the heaps of other frameworks, which search by other rules.
 
     Raises:
         TraceError: the trace has no such event, or those before it contradict each other.
     """
     operation = operation_of(trace, event)
-    if operation is None or _is_tiled(trace, operation.pool):
+    if operation is None or _is_tiled(trace, operation.pool) or not _is_known(trace, operation):
         return None
     if model is None or model.trace is not trace or model.pool != operation.pool:
         model = Model(trace, operation.pool)
@@ -198,6 +202,17 @@ def _max_waste(trace: Trace, pool: int) -> int | None:
     if fraction == 0:
         return _WASTE_KEPT
     return None if heap.limit is None else max(int(fraction * heap.limit), 1)
+
+
+def _is_known(trace: Trace, operation: Operation) -> bool:
+    """Whether the search follows from the events: the heap has our rule, and the chunks are those it searched."""
+    origin = trace.origin
+    if settings_of(origin, operation.pool).family in _OTHER_RULES:
+        return False
+    if operation.end["kind"] == Kind.ALLOCATE:
+        return not holds_only_states(origin.details)
+    event = int(operation.end["seq"])
+    return all(each.has_heap for each in recorded_failures(origin.details) if each.event == event)
 
 
 def _is_tiled(trace: Trace, pool: int) -> bool:

@@ -84,8 +84,8 @@ def _expandable(found: Diagnosis) -> Advice | None:
         AdviceKind.EXPANDABLE_SEGMENTS,
         "Let segments grow in place, so that free memory is mapped to where it is needed: "
         f"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. Now "
-        f"{format_bytes(found.free_bytes)} are free in all (segments: {found.regions.count:,}), at most "
-        f"{format_bytes(found.largest_free_chunk)} in one chunk.",
+        f"{format_bytes(found.free_bytes)} are free in all (segments: {found.regions.count:,}), "
+        f"at most {format_bytes(found.largest_free_chunk)} in one chunk.",
         {
             "regions": found.regions.count,
             "free_bytes": found.free_bytes,

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.schema import Flag, Kind, bin_of
 from bfcviz.model.explain.chunk_life import Life
 from bfcviz.model.explain.operation import operation_of
@@ -15,6 +16,8 @@ _UNITS: Final = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
 
 def life_words(life: Life) -> list[str]:
     """A few short sentences, one a line; the first one is the place of the chunk."""
+    if holds_only_states(life.trace.origin.details):
+        return [_place(life), _held(life), "The file holds one state and no history: its age is not known."]
     if life.began is not None and life.began["kind"] == Kind.ALLOCATE:
         return [_place(life), _allocated(life, life.began), _source(life), *_freed(life, life.began)]
     return [_place(life), _free(life), _next(life)]
@@ -23,6 +26,13 @@ def life_words(life: Life) -> list[str]:
 def _place(life: Life) -> str:
     state = f"size of bin {bin_of(life.size)}" if life.in_use else f"bin {bin_of(life.size)}"
     return f"{life.address:#x}, {format_bytes(life.size)}, region {life.region}, {state}."
+
+
+def _held(life: Life) -> str:
+    """Who holds a chunk of a state."""
+    if not life.in_use or life.began is None:
+        return "Free." if not life.in_use else "In use."
+    return f"In use by {_name(life, life.began)}."
 
 
 def _allocated(life: Life, event: np.void) -> str:

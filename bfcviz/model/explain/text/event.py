@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.schema import Flag, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.failure.diagnose import diagnose
@@ -16,7 +17,8 @@ from bfcviz.units import format_bytes
 def explain(trace: Trace, event: int, model: Model | None = None) -> str:
     """Explain one event in a sentence or two.
 
-    A SPLIT, an ALLOCATE and a FREE are explained with the other events of the same operation.
+    A SPLIT, an ALLOCATE and a FREE are explained with the other events of the same operation. Where the file has no
+    history, the events that build its state are not explained as if they had happened.
 
     Args:
         trace: the events.
@@ -32,7 +34,9 @@ def explain(trace: Trace, event: int, model: Model | None = None) -> str:
         model = Model(trace, pool)
     with model.visiting(event + 1):  # raises where the event contradicts the state before it
         pass
-    return _EXPLAIN[Kind(int(record["kind"]))](EventContext(trace, event, record, model))
+    kind = Kind(int(record["kind"]))
+    words = _STATE if kind in _STATE and holds_only_states(trace.origin.details) else _EXPLAIN
+    return words[kind](EventContext(trace, event, record, model))
 
 
 def _place(chunk: np.void) -> str:
@@ -165,6 +169,27 @@ def _mark(context: EventContext) -> str:
     name = f"Mark: {context.name(label)}" if label else "An unnamed mark"
     return f"{name} ({context.number('size')})." if context.number("size") else f"{name}."
 
+
+def _state_region(context: EventContext) -> str:
+    return f"The state has region {context.number('region')}, {_place(context.record)}{_BUILDS}"
+
+
+def _state_border(context: EventContext) -> str:
+    parent = context.chunk(context.number("chunk"))
+    border = int(parent["address"]) + int(parent["size"]) - context.number("size")
+    return f"In the state, a chunk ends and another begins at {short_address(border)}{_BUILDS}"
+
+
+def _state_chunk(context: EventContext) -> str:
+    label = context.number("label")
+    owner = f" of {context.name(label)}" if label else ""
+    return f"The state has chunk {_place(context.record)}{owner} in use{_BUILDS}"
+
+
+_BUILDS = (
+    ". The events up to this step only build the state; the file does not say in which order it came about."
+)
+_STATE = {Kind.EXTEND: _state_region, Kind.SPLIT: _state_border, Kind.ALLOCATE: _state_chunk}
 
 _EXPLAIN = {
     Kind.EXTEND: _extend,

@@ -44,7 +44,7 @@ def verdict_sentence(found: Diagnosis) -> str:
 def failure_line(found: Diagnosis) -> str:
     """The request and its verdict in one line."""
     verdict = found.verdict.replace("_", " ")
-    size = format_bytes(found.requested)
+    size = format_bytes(found.requested) if found.requested else "unknown size"
     if not found.recorded.has_heap:
         return f"{size}: {verdict}; the chunks of that moment are not in the file"
     if not found.knows("free_bytes", "largest_free_chunk"):
@@ -58,7 +58,7 @@ def failure_line(found: Diagnosis) -> str:
 def failure_lines(found: Diagnosis) -> list[str]:
     """The report: the verdict, the sizes, the best runs with what pins them, and advice."""
     verdict = found.verdict.replace("_", " ")
-    if not found.requested:
+    if not found.requested and found.event is None:
         return [f"{found.pool_name} at step {found.step:,}: no request failed.", *size_rows(found)]
     return [
         f"{_subject(found)} {_asked(found)} in {found.pool_name} at step {found.step:,}: {verdict}.",
@@ -85,6 +85,8 @@ def _asked(found: Diagnosis) -> str:
     if found.event is None:
         verb = _QUESTIONS.get(found.verdict, "would not fit")
         return f"of {format_bytes(found.requested)} {verb}"
+    if not found.requested:
+        return "failed to allocate; the file does not say how many bytes"
     return f"failed to allocate {about}{format_bytes(found.requested)}"
 
 

@@ -1,0 +1,19 @@
+"""Where a view of a file opens: at what its reader most likely looks for."""
+
+from bfcviz.events.origin_details import recorded_failures
+from bfcviz.events.trace import Trace
+from bfcviz.model.browse.navigation import peak
+from bfcviz.model.explain.failure.diagnose import failed_steps
+
+
+def opening(trace: Trace) -> tuple[int, int]:
+    """The pool and the step of the first failed request; of the peak of the first pool where none failed.
+
+    A failure whose heap the file has comes before one that the file only names.
+    """
+    steps = failed_steps(trace)
+    if not steps:
+        return 0, peak(trace)
+    bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
+    step = next((step for step in steps if step - 1 not in bare), steps[0])
+    return int(trace.read(step - 1, step)["pool"][0]), step
