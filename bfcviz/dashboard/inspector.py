@@ -13,7 +13,7 @@ from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background.player import Player
 from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_size
 from bfcviz.dashboard.controls.export_row import ExportRow
-from bfcviz.dashboard.controls.moves import MOVES, Position, destination
+from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
 from bfcviz.dashboard.controls.summary_text import SummaryText
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
@@ -24,14 +24,12 @@ from bfcviz.dashboard.panels.zoom_windows import whole
 from bfcviz.dashboard.tables.chunk_list import ChunkList
 from bfcviz.dashboard.tables.event_list import EventList
 from bfcviz.errors import BfcvizError
-from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.view_options import Look
-from bfcviz.model.browse.navigation import end_of_state
 from bfcviz.model.explain.chunk_life import life_of
 
 _ALL: Final = "everything"
@@ -108,9 +106,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 "with bfcviz.LiveDashboard(heap)"
             )
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._closed = False
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
-        self._depth, self._changed, self._auto_move = 0, False, False
+        self._closed, self._depth, self._changed, self._auto_move = False, 0, False, False
         self._trace, self._last = trace, len(trace)
         self.controls = Controls([each.name for each in trace.origin.pools], self.act)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
@@ -122,19 +119,12 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         try:
             self.pool, self.theme = pool, theme
             self._open()
-            at = self._start(follow=follow) if step is None else step
+            at = step_of_pool(trace, pool, self._last if follow else trace.first) if step is None else step
             self.step, self.follow = at, follow
             self._build()
         except BaseException:
             self.close()
             raise
-
-    def _start(self, *, follow: bool) -> int:
-        """The step shown first, where none was chosen."""
-        if follow:
-            return self._last
-        has_history = not holds_only_states(self._trace.origin.details)
-        return self._trace.first if has_history else end_of_state(self._trace, self.pool)
 
     def _build(self) -> None:
         self.add_class("bfcviz-dashboard")
@@ -359,8 +349,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self.tabs.children = self._tab_contents()
             widget_lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None)
-            if holds_only_states(self._trace.origin.details):
-                self.step = end_of_state(self._trace, self.pool)
+            if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
+                self.step = at
 
     def act(self, name: str) -> None:
         """Run the action of the button `name`; on failure, show the error in the summary.

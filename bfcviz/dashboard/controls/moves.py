@@ -5,9 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from bfcviz.errors import BfcvizError
+from bfcviz.events.origin_details import holds_only_states
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.browse.navigation import next_step, peak, previous_step, worst_fragmentation
+from bfcviz.model.browse.navigation import (
+    end_of_state,
+    next_step,
+    peak,
+    previous_step,
+    worst_fragmentation,
+)
 
 ANY: Final = "any event"
 OF_CHUNK: Final = "event of this chunk"
@@ -57,6 +64,11 @@ def destination(move: str, position: Position) -> int:
         BfcvizError: there is no such step; says why.
     """
     return _MOVES[move](position)
+
+
+def step_of_pool(trace: Trace, pool: int, step: int) -> int:
+    """The step at which a heap is shown first: its state where the trace has no history, else `step`."""
+    return end_of_state(trace, pool) if holds_only_states(trace.origin.details) else step
 
 
 def _step(position: Position, kinds: Collection[Kind], *, forward: bool) -> int:
