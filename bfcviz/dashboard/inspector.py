@@ -106,9 +106,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 "with bfcviz.LiveDashboard(heap)"
             )
         self.lock = RLock()  # a kernel with subshells runs callbacks in threads
-        self._closed = False
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
-        self._depth, self._changed, self._auto_move = 0, False, False
+        self._closed, self._depth, self._changed, self._auto_move = False, 0, False, False
         self._trace, self._last = trace, len(trace)
         self.controls = Controls([each.name for each in trace.origin.pools], self.act)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
@@ -350,7 +349,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self.tabs.children = self._tab_contents()
             widget_lifetime.close(*before)
             self.look = replace(whole(self.look), selected=None)
-            self.step = step_of_pool(self._trace, self.pool, self.step)
+            if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
+                self.step = at
 
     def act(self, name: str) -> None:
         """Run the action of the button `name`; on failure, show the error in the summary.
