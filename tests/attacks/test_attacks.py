@@ -24,7 +24,9 @@ PLANTED = {
 def test_a_short_attack():
     done = run_python(ATTACK, "--inputs", INPUTS, "--seconds", 150, timeout=180)
     assert done.returncode == 0, done.stdout
-    rows = re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+) .*  (.*)$", done.stdout, re.MULTILINE)
+    rows = re.findall(
+        r"^(\w+) +(\d+) +(\d+) +(\d+) .*  (.*)$", done.stdout.split("\nformat ")[0], re.MULTILINE
+    )
     assert {name for name, *_ in rows} == ATTACKS
     for name, planned, finished, failures, verdicts in rows:
         assert (finished, failures) == (planned, "0")

@@ -1,13 +1,13 @@
 """Merged rows keep every extreme, however the trace came in."""
 
 import numpy as np
-from bfcviz.model.timelines.downsample import downsample, merge_rows
 from heap_strategies import operations, run
 from hypothesis import given
 from hypothesis import strategies as st
 from properties.growing_trace import cuts, grown, wanted_sizes
 
 from bfcviz.model import TIMELINE, timeline
+from bfcviz.model.timelines.extremes import downsample, merge_rows
 from bfcviz.model.timelines.rolling import RollingTimeline
 from bfcviz.model.timelines.timeline import SERIES
 

@@ -133,8 +133,9 @@ def _checked_block(what: str, block: object, at: int) -> int:
         raise ValueError(f"{what} has no size")
     if block.get("address", at) != at:
         raise ValueError(f"{what} does not begin where the block before it ends")
-    if block.get("state") not in STATES:
-        raise ValueError(f"{what} has the unknown state {str(block.get('state'))[:40]!r}")
+    state = block.get("state")
+    if not isinstance(state, str) or state not in STATES:
+        raise ValueError(f"{what} has the unknown state {str(state)[:40]!r}")
     number_in(block.get("requested_size", 0), f"requested_size of {what}")
     return at + int(block["size"])
 

@@ -110,3 +110,50 @@ def test_entries_that_contradict_each_other(tmp_path, blocks, entries):
                                    {"segments": [], "device_traces": [[3]]}, [[], []]])  # fmt: skip
 def test_other_pickles(tmp_path, value):
     assert opened(tmp_path / "other.pickle", pickle.dumps(value)) == (value == [])
+
+
+ODD = [None, [], {}, (), "text", b"bytes", 1.5, True, -1, 1 << 80, [[]], {"a": []}]
+SNAPSHOT = {
+    "segments": [
+        {
+            "device": 0, "address": 4096, "total_size": 2048, "allocated_size": 512, "active_size": 512,
+            "requested_size": 500, "stream": 0, "segment_type": "small", "segment_pool_id": (0, 0),
+            "is_expandable": False, "frames": [{"filename": "a.py", "line": 1, "name": "f"}],
+            "blocks": [
+                {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated",
+                 "frames": [{"filename": "a.py", "line": 1, "name": "f"}]},
+                {"address": 4608, "size": 1536, "requested_size": 0, "state": "inactive", "frames": []},
+            ],
+        }
+    ],
+    "device_traces": [
+        [
+            {"action": "alloc", "addr": 4096, "size": 500, "stream": 0, "time_us": 5, "frames": [],
+             "compile_context": "N/A", "user_metadata": ""},
+            {"action": "oom", "device_free": 100, "size": 1 << 30, "stream": 0, "time_us": 9, "frames": []},
+        ]
+    ],
+    "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1,
+                           "roundup_power2_divisions": {"1": 0}, "expandable_segments": False},
+    "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 1}],
+}  # fmt: skip
+
+
+def with_each_value_odd(value):
+    """Copies of a nested value in which one part is one of `ODD`."""
+    yield from ODD
+    if isinstance(value, dict):
+        for key in value:
+            yield {other: value[other] for other in value if other != key}
+            yield from ({**value, key: odd} for odd in with_each_value_odd(value[key]))
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            yield from ([*value[:place], odd, *value[place + 1 :]] for odd in with_each_value_odd(part))
+
+
+def test_every_part_may_be_of_any_type(tmp_path):
+    path = tmp_path / "odd.pickle"
+    assert opened(path, pickle.dumps(SNAPSHOT, 4))
+    found = [opened(path, pickle.dumps(odd, 4)) for odd in with_each_value_odd(SNAPSHOT)]
+    assert len(found) > 500
+    assert not all(found)

@@ -1,10 +1,10 @@
 """The start of a window, where the log has lost events."""
 
-from bfcviz.model.seeking.window_start import beginning
 from heaps import BASE, MIB, new_heap
 
 from bfcviz.events.log import EventLog
 from bfcviz.live.common.observed_heap import ObservedHeap
+from bfcviz.model.trace_from_source import beginning
 
 
 def test_where_nothing_is_left_of_the_events_before_it_it_is_the_beginning():
