@@ -68,7 +68,9 @@ def test_a_heap_comes_back_from_a_log_of_every_era(
     free = [size for _, size, used in made(heap) if not used]
     assert (failure.event, oom["kind"]) == (len(trace) - 1, Kind.OOM)
     assert (oom["address"], oom["size"]) == (sum(free), max(free, default=0))
-    assert abs(int(oom["requested"]) - heap.request) <= max(256, heap.request / 100)
+    # The first versions print the size rounded up to the heap's unit.
+    printed = -(-heap.request // 256) * 256 if era.late_header else heap.request
+    assert abs(int(oom["requested"]) - printed) <= max(256, printed / 100)
     if "rounded" in era.header:
         assert failure.rounded == -(-heap.request // 256) * 256
     if "requested by op" in era.header:
