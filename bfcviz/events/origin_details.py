@@ -19,6 +19,17 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 STATE_ONLY: Final = "state"
+
+REGION_FACTS: Final = (
+    "pool_bytes",
+    "regions",
+    "chunks_free",
+    "free_bytes",
+    "largest_free_chunk",
+    "external_fragmentation",
+)
+"""The facts that are unknown where the regions are."""
+
 _MAX_NUMBER: Final = 1 << 63
 _MAX_TEXT: Final = 1 << 16
 _FRACTION: Final = "external_fragmentation"

@@ -103,3 +103,12 @@ class Flag(IntFlag):
     # Reserved for XLA's spatially partitioned heap: the tag of the chunk. None of them: lower.
     UPPER = 16
     CENTRAL_GAP = 32
+
+
+def bin_numbers(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """`bin_of` each size."""
+    # From the last bin's start on the size does not matter; below it float64 is exact.
+    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
+    _, exponent = np.frexp(units)
+    numbers: NDArray[np.intp] = exponent.astype(np.intp) - 1
+    return numbers

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.events.row_copy import joined
-from bfcviz.events.schema import EVENT, MIN_CHUNK, NUM_BINS, Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind, bin_numbers
 from bfcviz.native import MAX_REGIONS
 
 HEAP_CHUNK = np.dtype(
@@ -88,7 +88,7 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
     splits["size"], splits["other"] = stops - splits["address"], handles + 1
     for field in ("address", "size", "requested", "label", "stream"):
         allocates[field] = chunks[field]
-    rows["bin"] = _bins(rows["size"])
+    rows["bin"] = bin_numbers(rows["size"])
     allocates["other"] = np.cumsum(chunks["in_use"])
     happens = np.stack([is_first, is_split, chunks["in_use"]], axis=1)
     events: Events = joined([rows.reshape(-1)[happens.reshape(-1)]])
@@ -117,18 +117,10 @@ def _slots(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
     return slots
 
 
-def _bins(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """`bin_of` each size."""
-    # From the last bin's start on the size does not matter; below it float64 is exact.
-    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
-    bins: NDArray[np.intp] = np.frexp(units)[1].astype(np.intp) - 1
-    return bins
-
-
 def failed_request(requested: int, free_bytes: int, largest_free_chunk: int, label: int = 0) -> Events:
     """One OOM event, to append to the events of a state; `pool` and `time` are 0."""
     event: Events = np.zeros(1, EVENT)
     event["kind"], event["requested"], event["label"] = Kind.OOM, requested, label
     event["address"], event["size"] = free_bytes, largest_free_chunk
-    event["bin"] = _bins(np.array([max(1, requested)], np.uint64))
+    event["bin"] = bin_numbers(np.array([max(1, requested)], np.uint64))
     return event

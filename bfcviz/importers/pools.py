@@ -1,6 +1,6 @@
 """Join the events of several heaps of one file into one stream."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,7 @@ def one_after_another(logs: Sequence[Events]) -> Events:
     Raises:
         TraceError: there are more heaps than a trace can have.
     """
-    _number(logs)
-    if len(logs) == 1:
-        return logs[0]
-    together = joined(list(logs))
-    return reordered(together, np.arange(len(together)), [len(log) for log in logs])
+    return _in_order(logs, lambda together: np.arange(len(together)))
 
 
 def by_time(logs: Sequence[Events]) -> Events:
@@ -36,12 +32,7 @@ def by_time(logs: Sequence[Events]) -> Events:
     Raises:
         TraceError: there are more heaps than a trace can have.
     """
-    _number(logs)
-    if len(logs) == 1:
-        return logs[0]
-    together = joined(list(logs))
-    order = np.argsort(together["time"], kind="stable")
-    return reordered(together, order, [len(log) for log in logs])
+    return _in_order(logs, lambda together: np.argsort(together["time"], kind="stable"))
 
 
 def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
@@ -59,11 +50,16 @@ def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
     return events
 
 
-def _number(logs: Sequence[Events]) -> None:
+def _in_order(logs: Sequence[Events], order_of: Callable[[Events], NDArray[np.intp]]) -> Events:
+    """The events of all logs in the order of `order_of`; the only log is not copied."""
     if len(logs) > MAX_POOLS:
         raise TraceError(f"the file holds {len(logs)} heaps; a trace can have {MAX_POOLS}")
     for pool, log in enumerate(logs):
         log["pool"] = pool
+    if len(logs) == 1:
+        return logs[0]
+    together = joined(list(logs))
+    return reordered(together, order_of(together), [len(log) for log in logs])
 
 
 def reordered(together: Events, order: NDArray[np.intp], lengths: Sequence[int], first: int = 0) -> Events:

@@ -13,7 +13,7 @@ import numpy as np
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
-from bfcviz.events.origin_details import STATE_ONLY
+from bfcviz.events.origin_details import REGION_FACTS, STATE_ONLY
 from bfcviz.events.trace import Trace
 from bfcviz.importers.collected.pprof_messages import PprofFrame, PprofProfile, PprofSample
 from bfcviz.importers.file_content import read_content
@@ -27,10 +27,7 @@ _UNKNOWN: Final = (
     "a device memory profile says who holds memory, and no more: addresses are made up, and free memory, fragmentation "
     "and time are unknown"
 )
-_FACTS: Final = dict.fromkeys(
-    ("pool_bytes", "requested_bytes_in_use", "peak_bytes_in_use", "regions", "chunks_free", "free_bytes",
-     "largest_free_chunk", "external_fragmentation"),
-)  # fmt: skip
+_FACTS: Final = dict.fromkeys((*REGION_FACTS, "requested_bytes_in_use", "peak_bytes_in_use"))
 _FIRST_ADDRESS: Final = 1 << 32
 _LARGEST: Final = 1 << 60  # of all chunks together
 _NO_DEVICE: Final = "no device"

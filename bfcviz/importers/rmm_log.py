@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
-from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.origin_details import REGION_FACTS, RecordedFailure
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.collected.rmm_sections import MOVED, RmmFile, RmmLogHeap
@@ -34,9 +34,6 @@ _ROUNDED: Final = f"sizes are rounded up to {UNIT} bytes, RMM's alignment; the l
 _NO_POINTERS: Final = (
     "the log of this early version holds no pointers: addresses are made up, and a free ends the latest allocation of "
     "its size and stream. The bytes in use are right; regions, free memory and fragmentation are unknown"
-)
-_UNKNOWN_WITHOUT_POINTERS: Final = (
-    *("pool_bytes", "free_bytes", "largest_free_chunk", "external_fragmentation", "regions", "chunks_free"),
 )
 
 
@@ -90,7 +87,7 @@ class _Rebuilt:
         problems = [f"left out: {count:,} {what}" for what, count in left_out.items() if count]
         if words := history.inconsistencies.words():
             problems.append(words)
-        facts = {} if heap.has_pointers else dict.fromkeys(_UNKNOWN_WITHOUT_POINTERS)
+        facts = {} if heap.has_pointers else dict.fromkeys(REGION_FACTS)
         totals = {
             "allocations": len(allocates),
             "frees": int((reports["kind"] == Kind.FREE).sum()),

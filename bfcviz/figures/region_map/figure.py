@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from bfcviz.events.labels import Labels
-from bfcviz.events.schema import Events
+from bfcviz.events.schema import Events, bin_numbers
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
@@ -23,7 +23,7 @@ from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
-from bfcviz.model.state.views import CHUNK, bin_numbers
+from bfcviz.model.state.views import CHUNK
 
 EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""

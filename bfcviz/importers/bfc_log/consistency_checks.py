@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.events.schema import MIN_CHUNK, NUM_BINS
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, bin_numbers
 from bfcviz.importers.bfc_log.dump import Dump, Stage
 from bfcviz.importers.bfc_log.dumped_heap import DumpedHeap
 from bfcviz.importers.bfc_log.messages import CENTRAL_GAP
@@ -136,8 +136,7 @@ def _bins(dump: Dump, heap: DumpedHeap) -> list[str]:
 
 def _by_bin(sizes: "np.ndarray[tuple[int], np.dtype[np.uint64]]") -> Counter[int]:
     """Number of chunks by the smallest size of their bin."""
-    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
-    bins, counts = np.unique(np.frexp(units)[1] - 1, return_counts=True)
+    bins, counts = np.unique(bin_numbers(sizes), return_counts=True)
     return Counter(
         {MIN_CHUNK << number: count for number, count in zip(bins.tolist(), counts.tolist(), strict=True)}
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool
-from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.origin_details import REGION_FACTS, RecordedFailure
 from bfcviz.events.row_copy import joined
 from bfcviz.events.schema import EVENT, NUM_BINS, Events, Flag, Kind
 from bfcviz.importers.bfc_log.consistency_checks import DumpFindings, check_dump
@@ -16,16 +16,7 @@ from bfcviz.importers.bfc_log.dumped_heap import DumpedHeap, dumped_heap
 from bfcviz.importers.bfc_log.messages import CENTRAL_GAP
 from bfcviz.importers.heap_state import events_of_state, failed_request
 
-_UNKNOWN: Final = (
-    "pool_bytes",
-    "bytes_in_use",
-    "regions",
-    "chunks_in_use",
-    "chunks_free",
-    "free_bytes",
-    "largest_free_chunk",
-    "external_fragmentation",
-)
+_UNKNOWN: Final = (*REGION_FACTS, "bytes_in_use", "chunks_in_use")
 _TOTALS: Final = {
     "InUse": "bytes_in_use",
     "MaxInUse": "peak_bytes_in_use",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.origin import MAX_POOLS, Pool
+from bfcviz.events.origin_details import REGION_FACTS
 from bfcviz.events.schema import Events
 from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.interleave import interleave, step_marks
@@ -23,16 +24,7 @@ from bfcviz.units import format_bytes
 _TRUSTED = 0.99
 """The minimum share of matching addresses in a replay; below it, the recorded addresses are more reliable."""
 _UNLIMITED = 1 << 62
-_UNKNOWN = (
-    "pool_bytes",
-    "requested_bytes_in_use",
-    "regions",
-    "chunks_in_use",
-    "chunks_free",
-    "free_bytes",
-    "largest_free_chunk",
-    "external_fragmentation",
-)
+_UNKNOWN = (*REGION_FACTS, "requested_bytes_in_use", "chunks_in_use")
 """Facts that are unknown if the beginning of the heap was not recorded."""
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
+from bfcviz.events.schema import bin_numbers
 from bfcviz.model.browse.filters import ChunkFilter, LabelSearch
-from bfcviz.model.state.views import bin_numbers
 
 _LAST: Final = np.uint64(0xFFFFFFFFFFFFFFFF)
 

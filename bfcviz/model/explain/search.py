@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from bfcviz.events.origin_details import holds_only_states, recorded_failures
 from bfcviz.events.row_copy import taken as picked
-from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_of
+from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Flag, Kind, bin_numbers, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.failure.settings import Family, settings_of
 from bfcviz.model.explain.operation import Operation, operation_of
 from bfcviz.model.state import array_access
 from bfcviz.model.state.model import Model
-from bfcviz.model.state.views import bin_numbers
 
 _OTHER_RULES = {Family.TORCH, Family.RMM, Family.CUPY, Family.VULKAN}
 _WASTE_KEPT = 128 << 20  # TensorFlow's limit where no fragmentation_fraction is set

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.row_copy import taken
-from bfcviz.events.schema import MIN_CHUNK, NUM_BINS
+from bfcviz.events.schema import NUM_BINS, bin_numbers
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
 
@@ -91,15 +91,6 @@ def regions_of(table: PoolState) -> NDArray[np.void]:
     regions = np.empty(len(rows), REGION)
     regions["address"], regions["size"], regions["slot"] = rows["address"], rows["size"], slots
     return regions
-
-
-def bin_numbers(sizes: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """`bin_of` each size."""
-    # From the last bin's start on the size does not matter; below it float64 is exact.
-    units = np.clip(sizes // np.uint64(MIN_CHUNK), 1, 1 << (NUM_BINS - 1)).astype(np.float64)
-    _, exponent = np.frexp(units)
-    numbers: NDArray[np.intp] = exponent.astype(np.intp) - 1
-    return numbers
 
 
 def bins_of(chunks: NDArray[np.void]) -> NDArray[np.void]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bfcviz.events.origin_details import RecordedFailure
+from bfcviz.events.origin_details import REGION_FACTS, RecordedFailure
 from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation
 from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
@@ -27,10 +27,7 @@ _UNLIMITED = 1 << 62
 _FIRST_REGION = 2 << 20  # with allow_growth
 _WHOLE_BELOW = 128 << 20  # waste up to which a chunk under twice the request is not split
 _REQUESTS = (Act.ALLOCATE, Act.FREE, Act.FAIL)
-_UNKNOWN = (
-    "bytes_in_use", "peak_bytes_in_use", "requested_bytes_in_use", "pool_bytes", "regions", "chunks_in_use",
-    "chunks_free", "free_bytes", "largest_free_chunk", "external_fragmentation",
-)  # fmt: skip
+_UNKNOWN = (*REGION_FACTS, "bytes_in_use", "peak_bytes_in_use", "requested_bytes_in_use", "chunks_in_use")
 """Facts that a stream without the beginning, or without requests, does not tell."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
+from bfcviz.events.origin_details import REGION_FACTS
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.history.joined_events import in_record_order
 from bfcviz.importers.bfc_log.history.tensor_memory import MARKER, TensorMemory, tensor_memory
@@ -18,16 +19,6 @@ from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.recorded_history import RecordedHistory
-
-_UNKNOWN = (
-    "pool_bytes",
-    "regions",
-    "free_bytes",
-    "chunks_free",
-    "largest_free_chunk",
-    "external_fragmentation",
-)
-"""Facts that need the regions."""
 
 
 def holds_log_memory(text: str) -> bool:
@@ -67,7 +58,7 @@ def read_log_memory(records: Iterable[LogRecord], path: Path, cut: Sequence[str]
         status=Status.DEGRADED,
         reasons=(*missing, *(reason for heap in shown for reason in heap.reasons()), *left_out),
         pools=tuple(Pool(heap.name, options={"allocator_name": heap.name}) for heap in shown),
-        details={"framework": "tensorflow", "facts": [dict.fromkeys(_UNKNOWN) for _ in shown]},
+        details={"framework": "tensorflow", "facts": [dict.fromkeys(REGION_FACTS) for _ in shown]},
     )
     return Trace.from_events(
         in_record_order([heap.history.events() for heap in shown], reader.times), labels, origin
