@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bfcviz.figures.style.theme import Theme, ThemeName, theme_of
+from bfcviz.model.holders.holder_choice import HolderChoice
 
 Axis = Literal["step", "time"]
 
@@ -45,6 +46,9 @@ class Look:
         addresses: the positions that the address-time map draws, in bytes, gaps between regions left out; None: all.
         wanted: bytes of a request; `too small` is the share of free memory in chunks smaller than it; None: no request.
         selected: the chunk to mark; None: none.
+        hovered: the holder that the user points at: its chunks are drawn in full colour, the others faded; None: none.
+        holder: the holder that every view and table is filtered by, drawn as `hovered` is; None: no filter.
+        search: text in the labels of the chunks to outline in the colour of search; None: no search.
     """
 
     theme: ThemeName = "light"
@@ -55,6 +59,9 @@ class Look:
     addresses: Span | None = None
     wanted: int | None = None
     selected: Selected | None = None
+    hovered: HolderChoice | None = None
+    holder: HolderChoice | None = None
+    search: str | None = None
 
     @property
     def paints(self) -> Theme:
