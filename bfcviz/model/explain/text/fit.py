@@ -24,14 +24,20 @@ def fit_sentence(answer: Fit, labels: Labels) -> str:
         return f"{size} would fit: {_takers(answer)}."
     if answer.grows:
         return f"{size} would fit if the pool grows: {_growth(answer)}."
+    return f"{size} {_missed(answer, labels)}."
+
+
+def _missed(answer: Fit, labels: Labels) -> str:
+    """Why it does not fit, and what to free."""
+    found, miss = answer.found, answer.miss
     verb = "did not fit" if answer.failed else "would not fit"
     if found.verdict is Verdict.ABOVE_LIMIT:
-        return f"{size} can never fit: the limit is {format_bytes(found.bytes_limit or 0)}."
-    if answer.miss is None:
-        return f"{size} {verb}: no region is so large, the largest has {format_bytes(found.regions.largest)}."
+        return f"can never fit: the limit is {format_bytes(found.bytes_limit or 0)}"
+    if miss is None:
+        return f"{verb}: no region is so large, the largest has {format_bytes(found.regions.largest)}"
     if not len(answer.blockers):
-        return f"{size} {verb}: neighbouring free chunks of {format_bytes(answer.miss.size)} have not merged."
-    return f"{size} {verb}: free {_blockers(answer, labels)}: then {format_bytes(answer.miss.size)} fit."
+        return f"{verb}: neighbouring free chunks of {format_bytes(miss.size)} have not merged"
+    return f"{verb}: free {_blockers(answer, labels)}: then {format_bytes(miss.size)} fit"
 
 
 def chunk_name(chunk: np.void, labels: Labels) -> str:
