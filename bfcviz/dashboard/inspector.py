@@ -15,6 +15,7 @@ from bfcviz.dashboard.controls.controls import Controls, bind
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
 from bfcviz.dashboard.controls.summary_text import SummaryText
+from bfcviz.dashboard.header.header import Header
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
@@ -64,7 +65,7 @@ class Inspector(ViewState):
         look: the other view options, such as the zoom and the selected chunk.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, stage, summary, controls, chunk_list, event_list, export_row, page, player: its parts.
+        panel_data, view, stage, header, controls, chunk_list, event_list, export_row, page, player: its parts.
 
     Raises:
         BfcvizError: `trace` is neither a trace nor a path, or the file cannot be read.
@@ -86,7 +87,7 @@ class Inspector(ViewState):
         self._auto_move = False
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
-        self.summary = SummaryText()
+        self.header, self.summary = Header(), SummaryText()
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
@@ -126,7 +127,7 @@ class Inspector(ViewState):
         self.stage = StageBox(self.view.widget, [self.summary.life])
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
-        self.children = [self.summary.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
+        self.children = [self.header.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
 
     def _tables(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self.export_row.row]
@@ -145,7 +146,7 @@ class Inspector(ViewState):
 
     def _parts(self) -> list[widgets.Widget]:
         """All widgets of the page, also if only some were made."""
-        made = [self.__dict__.get(name) for name in ("chunk_list", "event_list", "view", "summary")]
+        made = [self.__dict__.get(name) for name in ("chunk_list", "event_list", "view", "header", "summary")]
         parts = [part.widget for part in made if part is not None]
         return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
 
@@ -160,7 +161,9 @@ class Inspector(ViewState):
         self.view.show(panels, self.views, self.look, self.width)
         self.stage.show(self.view.stage, self.views)
         self._show_controls()
-        self.summary.show(model, self.panel_data.search(), None if chosen is None else life_of(model, chosen))
+        search = self.panel_data.search()
+        self.header.show(model, self.look, search)
+        self.summary.show(model, search, None if chosen is None else life_of(model, chosen))
         self._show_table()
 
     def _show_controls(self) -> None:
@@ -266,6 +269,7 @@ class Inspector(ViewState):
         with self._drawing():
             self._changed = True
             if not self._auto_move:
+                self.header.hide_error()
                 self.follow = self.panel_data.moving = False
                 self.look = with_step(self.look, self.step, self._last)
 
@@ -301,7 +305,7 @@ class Inspector(ViewState):
                 self.step = at
 
     def act(self, name: str) -> None:
-        """Run the action of the button `name`; on failure, show the error in the summary.
+        """Run the action of the button `name`; on failure, show the error in the header.
 
         Args:
             name: one of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `everything`,
@@ -321,15 +325,16 @@ class Inspector(ViewState):
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:
-        """Show errors raised inside in the summary."""
+        """Show errors raised inside in the header, in place of the last one."""
+        self.header.hide_error()
         try:
             with self._drawing():
                 yield
         except (BfcvizError, traitlets.TraitError) as error:
-            self.summary.show_error(str(error))
+            self.header.show_error(str(error))
 
     def receive(self, message: Message) -> None:
-        """Handle a message from the page; on failure, show the error in the summary."""
+        """Handle a message from the page; on failure, show the error in the header."""
         with self._showing_errors():
             dispatch(self, message)
 

@@ -26,6 +26,7 @@ _FREED: Final = (
     "page",
     "export_row",
     "summary",
+    "header",
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 

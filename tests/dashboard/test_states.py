@@ -38,7 +38,7 @@ def test_an_inspector_opens_at_the_state_and_not_at_an_empty_heap():
     trace = state([[4, -4, 4, -4]])
     inspector = Inspector(trace)
     assert inspector.step == len(trace)
-    assert "no history" in inspector.summary.notice.value
+    assert "no history" in inspector.header.notice.value
 
 
 def test_another_pool_is_shown_at_its_own_state():

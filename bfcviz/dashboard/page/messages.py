@@ -172,6 +172,10 @@ def _brush(view: "Inspector", message: PageMessage) -> None:
     view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
 
 
+def _details(view: "Inspector", _: PageMessage) -> None:
+    view.header.toggle_details()
+
+
 def _scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
     scrolled.scroll(message.whole("rows", least=-_MAX_ROWS))
@@ -203,5 +207,6 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "scroll": _scroll,
     "views": _views,
     "brush": _brush,
+    "details": _details,
 }
 """`do` of a message -> its handler."""

@@ -63,7 +63,7 @@ _SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
 _TABS: Final = 30  # pixels: the height of the tabs
 _TABS_ABOVE: Final = 6
 
-_HEIGHTS: Final = {STRIP: 50, _MAP: 250, "lifetimes": 180, "address_time": 220, "rate": 120}
+_HEIGHTS: Final = {STRIP: 54, _MAP: 250, "lifetimes": 180, "address_time": 220, "rate": 120}
 _HEIGHT: Final = 165  # of every other plot, in pixels
 _BELOW: Final = {STRIP: 22, _MAP: 24, "bin_bytes": 62, "bin_chunks": 62}
 """Pixels under a plot: ticks, of bins slanted ones, and the title of the axis, which strip and map have not."""
