@@ -13,10 +13,10 @@ from html import unescape
 from typing import Any, Final
 
 import numpy as np
-import plotly.graph_objects as go
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.panels.layouts import NARROW_PX, arrange, names_in
+from bfcviz.dashboard.panels.plotly_widget import FigureWidget
 from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, axis_names, compose, lay
 from bfcviz.figures.style.theme import Theme
 
@@ -34,7 +34,7 @@ Spec = Mapping[str, Any]
 _SEND_FUNCTIONS: Final = re.compile(r"(_send(?:TraceDeltas|LayoutDelta)\(\w+\)\{)(?!return)")
 
 
-class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
+class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
     """A FigureWidget whose page only draws, and sends nothing back.
 
     After each update plotly's page compares all traces with their defaults, and sends the result to Python (50 kB for
@@ -42,7 +42,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
     some of it in the kernel beside the workload.
     """
 
-    _esm = _SEND_FUNCTIONS.sub(r"\1return;", str(go.FigureWidget._esm))  # noqa: SLF001  anywidget's script
+    _esm = _SEND_FUNCTIONS.sub(r"\1return;", str(FigureWidget._esm))  # noqa: SLF001  anywidget's script
 
 
 class FigureView:
