@@ -151,12 +151,12 @@ class PanelData:
         """The data of the lifetimes panel. Coloured by label instead of by state, since all its chunks are in use."""
         look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
-        model, colours = self.model, self.colours(look)
+        model, colours, before = self.model, self.colours(look), self._previous("lives")
 
         def make() -> ActiveMemoryWindow:
             series = self.history(look).series
             return active_memory_window(
-                self.trace, model.pool, look, colours=colours, series=series, model=model
+                self.trace, model.pool, look, colours=colours, series=series, model=model, before=before
             )
 
         return self._cached("lives", key, make)
