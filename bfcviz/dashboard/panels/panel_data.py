@@ -21,6 +21,7 @@ from bfcviz.figures.active_memory.figure import (
 from bfcviz.figures.address_time.figure import address_time_panel, address_time_window
 from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time
 from bfcviz.figures.bins.histogram import bin_panels
+from bfcviz.figures.bins.ladder import ladder_panel
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.figure import chunk_at, live_map_panel, region_panel
 from bfcviz.figures.region_map.highlights import last_event
@@ -72,6 +73,7 @@ class PanelData:
             "stats": lambda: _named(stats_panel(self.history(look), self.model.step, look)),
             "fragmentation": lambda: self._fragmentation(look),
             "rate": lambda: _named(rate_panel(self.history(look), self.model.step, look)),
+            "ladder": lambda: _named(ladder_panel(self.model, look)),
             "bin_bytes": lambda: self._bins(look),
             "address_time": lambda: _named(address_time_panel(self.passage(look), self.model.step, look)),
             "lifetimes": lambda: _named(active_memory_panel(self.lives(look), self.model.step, look)),
@@ -149,12 +151,12 @@ class PanelData:
         """The data of the lifetimes panel. Coloured by label instead of by state, since all its chunks are in use."""
         look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
-        model, colours = self.model, self.colours(look)
+        model, colours, before = self.model, self.colours(look), self._previous("lives")
 
         def make() -> ActiveMemoryWindow:
             series = self.history(look).series
             return active_memory_window(
-                self.trace, model.pool, look, colours=colours, series=series, model=model
+                self.trace, model.pool, look, colours=colours, series=series, model=model, before=before
             )
 
         return self._cached("lives", key, make)
