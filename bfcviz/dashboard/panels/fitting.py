@@ -28,7 +28,7 @@ def slim(panel: Panel, look: Look) -> Panel:
         panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
-        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "last"}
+        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
         traces = panel.traces if look.colour != "holder" else [_unlisted(trace) for trace in panel.traces]
         return replace(panel, xaxis=xaxis, traces=traces)
     return replace(
