@@ -86,26 +86,10 @@ def inputs(widget):
     return [widget] if hasattr(widget, "disabled") else []
 
 
-OURS = {
-    *(
-        "a",
-        "b",
-        "br",
-        "button",
-        "code",
-        "col",
-        "colgroup",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "em",
-        "i",
-        "p",
-    ),
-    *("span", "style", "summary", "table", "tbody", "td", "textarea", "th", "thead", "tr", "u"),
-}
+OURS = set(
+    "a b bdi br button code col colgroup dd details div dl dt em i p span style summary table tbody td "
+    "textarea th thead tr u".split()
+)
 """Tags of the dashboard's own HTML."""
 
 
