@@ -29,7 +29,7 @@ from bfcviz.model.lifetimes.lifetimes import find
 LARGEST: Final = 200
 """Allocations with a band of their own, at most."""
 
-INSTEAD_OF_STATE: Final = "label"
+INSTEAD_OF_STATE: Final = "holder"
 """What bands are coloured by if chunks are coloured by state: every band is in use."""
 
 
@@ -239,8 +239,7 @@ def _bands(window: ActiveMemoryWindow, theme: Theme) -> list[dict[str, Any]]:
                 "type": "scatter",
                 "mode": "lines",
                 "name": window.colours.names[number] if named else "",
-                "showlegend": named,
-                "legend": window.colours.legend_line(number),
+                **window.colours.legend(number, shown=window.look.legend),
                 "x": x,
                 "y": y / window.divisor,
                 "fill": "toself",

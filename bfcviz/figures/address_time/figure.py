@@ -165,7 +165,11 @@ def _pixel_table(image: Occupancy) -> pa.Table:
 def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     image, (left, right) = window.image, window.sides
     bottom, top = (end / window.divisor for end in window.positions)
-    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, window.colours.paints, theme)
+    pixels = (
+        np.zeros((1, 1, 4), np.uint8)
+        if image is None
+        else paint(image, window.colours.without_shades.paints, theme)
+    )
     dx, dy = max(right - left, 1e-9) / pixels.shape[1], (top - bottom) / pixels.shape[0]
     return {
         "type": "image",
@@ -214,7 +218,7 @@ def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
         named = number < len(window.colours.names)
         colour = window.colours.paints[number] if named else Paint("#000000", "#000000")
         trace = box_trace(window.colours.names[number] if named else "", boxes, colour, 0.4)
-        traces.append(trace | {"showlegend": named, "legend": window.colours.legend_line(number)})
+        traces.append(trace | window.colours.legend(number, shown=window.look.legend))
     return traces
 
 

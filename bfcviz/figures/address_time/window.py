@@ -181,7 +181,7 @@ def _touching(layout: Layout, look: Look) -> Wanted | None:
 
 
 def _image(window: AddressTimeWindow) -> Occupancy:
-    colours, last = window.colours, window.steps[1]
+    colours, last = window.colours.without_shades, window.steps[1]
     several = len(colours.paints) > 1
     return occupancy(
         window.trace,
