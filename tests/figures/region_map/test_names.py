@@ -13,7 +13,8 @@ from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.region_map.matches import matching_labels
 from bfcviz.figures.region_map.names import fitted
 from bfcviz.figures.style.colouring import COLOURINGS
-from bfcviz.figures.style.theme import DARK, LIGHT, contrasting, mixed, rgb
+from bfcviz.figures.style.fading import FADE
+from bfcviz.figures.style.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model.holders.holder_choice import HolderChoice
 
@@ -31,7 +32,7 @@ def texts(panel):
 
 def boxes_of_fade(panel):
     """Bytes under the trace that fades."""
-    (trace,) = (each for each in panel.traces if "rgba" in str(each.get("fillcolor", "")))
+    (trace,) = (each for each in panel.traces if each.get("fillcolor") == translucent(LIGHT.paper, FADE))
     left, right = ends({"fill": "toself", "x": trace["x"]}).T
     return round(float((right - left).sum()) * panel.x_unit)
 
@@ -116,7 +117,7 @@ def test_an_image_fades_the_same_chunks(monkeypatch):
         colours = np.unique(decode_source(source).reshape(-1, 4)[:, :3], axis=0)
         pixels[name] = {tuple(colour) for colour in colours.tolist()}
     fill = next(paint.fill for paint in LIGHT.ramp if rgb(paint.fill) in pixels["a"])
-    pale = np.array(rgb(mixed(fill, LIGHT.paper, 0.78)))
+    pale = np.array(rgb(mixed(fill, LIGHT.paper, FADE)))
     for found in pixels.values():
         assert rgb(fill) in found
         assert min(np.abs(pale - colour).max() for colour in found) <= 1
