@@ -113,7 +113,7 @@ def _rectangles(visible: VisibleChunks, pieces: Pieces) -> list[dict[str, Any]]:
         named = number < len(colours.names)
         mine = pieces.only(classes == number) if named else no_pieces()
         paint = _edgeless(colours.paints[number] if named else theme.other)
-        trace = rectangles(colours.names[number] if named else "", mine, divisor, paint, border)
+        trace = rectangles("", mine, divisor, paint, border)
         traces.append({**trace, **colours.legend(number, shown=visible.legend)})
     # No border: a border would show a few wasted bytes as a whole pixel.
     waste = rectangles("waste (size - requested)", _waste(visible, pieces), divisor, theme.waste, 0.0)

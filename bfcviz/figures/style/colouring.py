@@ -108,17 +108,18 @@ class Colouring:
         return None if number is None else self.paints[number]
 
     def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
-        """The legend's fields of the trace of class `number`: line 0 is that of `free`.
+        """Name and legend of the trace of class `number`; line 0 of the legend is that of `free`.
 
         Args:
             number: of the class, also of one that this colouring does not have.
-            shown: whether the picture has a legend of classes.
+            shown: whether the picture has a legend of classes; without one a class has no name.
         """
         if not shown or number >= len(self.names) or not self.names[number]:
-            return {"showlegend": False, "legend": 0}
+            return {"name": "", "showlegend": False, "legend": 0}
         letters = sum(len(name) + 8 for name in self.names[:number] if name)
         one = sum(1 for name in self.names if name) == 1
-        return {"showlegend": True, "legend": 0 if one else 1 + letters // _LEGEND_LINE}
+        line = 0 if one else 1 + letters // _LEGEND_LINE
+        return {"name": self.names[number], "showlegend": True, "legend": line}
 
 
 def colouring(

@@ -1,5 +1,6 @@
 """Fading: the chunks outside of the holder that the user points at, or filters by, are drawn faded."""
 
+from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -7,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.colouring import Colouring
+from bfcviz.figures.style.theme import Theme, mixed, translucent
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.holder_choice import HolderChoice, members
@@ -37,6 +39,19 @@ def faded(trace: Trace, pool: int, look: Look, records: NDArray[np.void]) -> NDA
         return np.zeros(len(records), bool)
     outside = ~members(grouping_of(trace, pool, choice.by), choice)(records)
     return outside & records["in_use"] if "in_use" in (records.dtype.names or ()) else outside
+
+
+def with_faded(colours: Colouring, trace: Trace, pool: int, look: Look) -> Colouring:
+    """A colouring with a second class for the faded ones of each class; the same one if nothing is faded."""
+    if choice_of(look) is None:
+        return colours
+    number, paper = len(colours.paints), look.paints.paper
+    pale = [replace(paint, fill=mixed(paint.fill, paper, FADE)) for paint in colours.paints]
+
+    def classify(records: NDArray[np.void], step: int) -> NDArray[np.integer]:
+        return colours.classes(records, step) + number * faded(trace, pool, look, records).astype(np.uint8)
+
+    return Colouring(colours.name, [*colours.names, *[""] * number], [*colours.paints, *pale], classify)
 
 
 def grouping_of(trace: Trace, pool: int, by: str) -> Grouping:
