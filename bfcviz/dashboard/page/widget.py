@@ -12,7 +12,8 @@ The `do` of the messages that it sends:
 `click`    a click into the figure: number of the panel (from 1), and the position on its axes
 `whole`    a double click on a panel: show its whole range
 `zoom`     the ranges of all axes, after a zoom or pan has ended
-others     the `data-bfcviz` attribute of the clicked element; `scroll` comes from lists
+`scroll`   the user scrolled a list: its name, and the row at its upper edge
+others     the `data-bfcviz` attribute of the clicked element
 =========  ===========================================================================================
 """
 
@@ -23,7 +24,9 @@ from typing import Any, Final
 import anywidget
 
 # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
-_SCRIPT: Final = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+_SCRIPT: Final = "\n".join(
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.js", "scrolling.js")
+)
 
 # JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
 # that this rule has a higher specificity than theirs.
