@@ -279,6 +279,6 @@ def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str,
         "showlegend": False,
         "x": x,
         "y": y / window.divisor,
-        "line": {"color": theme.highlight, "width": 2.5},
+        "line": {"color": theme.selection, "width": 2.5},
         "hoverinfo": "skip",
     }

@@ -239,7 +239,7 @@ def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
 
 def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
     """The outline of the selected allocation."""
-    outline = box_outlines("selected", _selected_box(window, look), theme.highlight, 2.5)
+    outline = box_outlines("selected", _selected_box(window, look), theme.selection, 2.5)
     return outline | {"showlegend": False}
 
 
