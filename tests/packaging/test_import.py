@@ -20,6 +20,8 @@ HEAVY = (
     "kaleido",
     "IPython",
     "google.protobuf",
+    "nbformat",
+    "jsonschema",
 )
 
 
@@ -43,6 +45,13 @@ def test_a_heap_needs_no_pictures():
 def test_reading_needs_no_pictures_and_no_widgets():
     code = "import bfcviz; bfcviz.Model(bfcviz.open(bfcviz.sample('lstm'))).seek(100)"
     assert not loaded_by(code) & {"plotly", "ipywidgets", "cupy", "kaleido", "IPython"}
+
+
+def test_an_inspector_needs_neither_nbformat_nor_pandas():
+    shown = "import bfcviz; view = bfcviz.Inspector(bfcviz.open(bfcviz.sample('lstm')))"
+    assert not loaded_by(shown) & {"nbformat", "jsonschema", "pandas"}
+    used = f"{shown}; from plotly.io import _renderers; _renderers.nbformat.__version__.split('.')"
+    assert loaded_by(used) >= {"nbformat"}
 
 
 def test_every_public_name_is_there():

@@ -12,8 +12,6 @@ FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for n
 SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", TEXT), pa.field("label_name", TEXT)])
 """Columns of a table of events. `label_name` is null for an event without a label."""
 
-KIND_NAMES = pa.array([kind.name for kind in Kind], pa.string())
-
 
 class LabelNames:
     """The distinct names of a label table, for dictionary columns; labels may share a name.
@@ -48,6 +46,6 @@ def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Tabl
     """These events as a table with the columns of `SCHEMA`; `own` as in `LabelNames.column`."""
     columns = [pa.array(np.ascontiguousarray(events[field.name]), field.type) for field in FIELDS]
     kinds = pa.array(events["kind"].astype(np.int32) - min(Kind))
-    columns.append(pa.DictionaryArray.from_arrays(kinds, KIND_NAMES))
+    columns.append(pa.DictionaryArray.from_arrays(kinds, pa.array([kind.name for kind in Kind], pa.string())))
     columns.append(names.column(events["label"], own=own))
     return pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -3,8 +3,8 @@
 ::
 
     Training(MLP(...), allocator, release=Deferred()).run(100)
-        networks ──> operations ──> autodiff (what the gradients need) ──> kernel_runner ──> Tensor ──> allocator
-                                                                               └─> release_policy: when to free
+        networks ──> operations ──> autodiff (what gradients need) ──> tensors_and_kernels ──> Tensor ──> allocator
+                                                                       └─> release_policy: when to free
 
 In: an allocator, the sizes of a network, a release policy. Out: losses, and the heap's events with names, steps and
 phases. NumPy or CuPy computes in the tensors themselves. If no memory backs the addresses nothing is computed, and the
@@ -13,10 +13,10 @@ same memory is allocated and freed. May import devices, and what devices may imp
 
 from bfcviz.examples.training.attention import Attention
 from bfcviz.examples.training.convolution import ConvNet
-from bfcviz.examples.training.kernel_runner import KernelRunner
 from bfcviz.examples.training.networks import MLP, Network
 from bfcviz.examples.training.optimizers import Adam, Momentum
 from bfcviz.examples.training.release_policy import Deferred, Eager, EndOfStep
+from bfcviz.examples.training.tensors_and_kernels import KernelRunner
 from bfcviz.examples.training.training import Training
 
 __all__ = [

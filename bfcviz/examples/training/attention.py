@@ -5,9 +5,9 @@ from typing import Any
 
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.examples.training.autodiff import Graph, Value
-from bfcviz.examples.training.kernel_runner import Shape
 from bfcviz.examples.training.networks import Network, dense
 from bfcviz.examples.training.operations import add, matmul, mean, relu, softmax
+from bfcviz.examples.training.tensors_and_kernels import Shape
 
 
 @dataclass(frozen=True)

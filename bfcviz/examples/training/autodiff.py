@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.kernel_runner import GRADIENTS, KernelRunner
+from bfcviz.examples.training.tensors_and_kernels import GRADIENTS, KernelRunner
 
 Gradient = Callable[[Tensor], Tensor]
 """Maps the gradient of a result to the gradient of one input; it holds only the tensors it needs."""

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.examples.training.autodiff import Graph, Value
-from bfcviz.examples.training.kernel_runner import Shape
 from bfcviz.examples.training.operations import bias_add, matmul, relu
+from bfcviz.examples.training.tensors_and_kernels import Shape
 
 
 @dataclass(frozen=True)

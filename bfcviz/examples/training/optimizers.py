@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from bfcviz.devices.tensors.tensor import Tensor
-from bfcviz.examples.training.kernel_runner import KernelRunner
+from bfcviz.examples.training.tensors_and_kernels import KernelRunner
 
 
 class Optimizer(Protocol):

@@ -11,11 +11,11 @@ from bfcviz.devices.tensors import memory_log
 from bfcviz.devices.tensors.tensor import Tensor
 from bfcviz.errors import InvalidRequest
 from bfcviz.examples.training.autodiff import Graph, Value
-from bfcviz.examples.training.kernel_runner import KernelRunner
 from bfcviz.examples.training.networks import Network
 from bfcviz.examples.training.operations import cross_entropy
 from bfcviz.examples.training.optimizers import Momentum, Optimizer
 from bfcviz.examples.training.release_policy import RELEASES, ReleasePolicy
+from bfcviz.examples.training.tensors_and_kernels import KernelRunner
 
 _BATCHES: Final = 4  # distinct batches, used in turn
 

@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -16,7 +15,7 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     Memory,
     cuda_sub_allocator,
 )
-from bfcviz.errors import LiveError, MissingExtra, OutOfMemory
+from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
@@ -172,10 +171,6 @@ class Cuda:
         malloc: Callable[[int], Any] = self.cupy.cuda.memory.CFunctionAllocator(*functions, None).malloc
         return malloc
 
-    def out_of_memory(self, numbers: OutOfMemory) -> OutOfMemory:
-        """An error with these numbers that is also CuPy's OutOfMemoryError, which programs catch."""
-        return _out_of_memory_class(self.cupy.cuda.memory.OutOfMemoryError)(**numbers.numbers())
-
     def get_allocator(self) -> Any:
         """The allocator of this thread, which `cupy.empty` calls."""
         return self.cupy.cuda.get_allocator()
@@ -197,11 +192,6 @@ class Cuda:
                 "CuPy's allocator cannot change within cupy.cuda.using_allocator, which sets this thread's own: leave "
                 "that `with` first"
             ) from error
-
-
-@cache
-def _out_of_memory_class(theirs: type) -> type[OutOfMemory]:
-    return type("OutOfMemory", (OutOfMemory, theirs), {"__module__": OutOfMemory.__module__})
 
 
 def handle_of(stream: int) -> int:

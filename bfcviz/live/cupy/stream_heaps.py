@@ -27,6 +27,7 @@ from bfcviz import _forks
 from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.cupy.cupy_api import Cuda
+from bfcviz.live.cupy.out_of_memory import cupy_out_of_memory
 
 if TYPE_CHECKING:
     from bfcviz.live.cupy.hook import CupyHook
@@ -214,7 +215,7 @@ class CupyStreamHeaps:
             return pointer
         self.raise_error()
         self.failure = self._numbers(device, stream, size)
-        raise self._cuda.out_of_memory(self.failure)
+        raise cupy_out_of_memory(self._cuda.cupy.cuda.memory.OutOfMemoryError, self.failure)
 
     def raise_error(self) -> None:
         """Raise the error of this thread's last `add_heap`, or of a heap's sub-allocator; none: do nothing."""

@@ -1,4 +1,4 @@
-"""KernelRunner: runs kernels in order; each allocates its result, then computes in it."""
+"""KernelRunner: creates tensors and runs kernels in order; each allocates its result, then computes in it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
