@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-_FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*):(?P<line>\d+)\)$")
+_FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*):(?P<line>\d{1,9})\)$")
 _LIBRARIES: Final = re.compile(
     r"[/\\](?:site-packages|dist-packages|torch|tensorflow|jax|numpy|cupy|lib[/\\]python3[^/\\]*)[/\\]"
     r"|^<(?:frozen |__array_function__)"
@@ -72,6 +72,6 @@ def places_of(stack: str) -> list[CodePlace]:
 def _rank(place: CodePlace) -> int:
     if place.file == UNKNOWN_FILE:
         return 1
-    if not place.file.endswith((".py", ">")):
+    if not place.file.endswith((".py", ">", "]")):  # In[5]: a cell of a notebook
         return 2
     return 3 if _LIBRARIES.search(place.file) else 4

@@ -37,11 +37,12 @@ class Stacks:
     Attributes:
         hide: modules whose frames are left out, with their submodules. Frames of bfcviz and of Python's import system
             always are.
-        depth: frames to read, from the innermost, hidden ones included: at most 128.
+        depth: frames to read, from the innermost, hidden ones included: at most 128. Each costs: 30 frames make a
+            small network train 3 to 6 % slower, 12 at most 3 %.
     """
 
     hide: tuple[str, ...] = ("numpy",)
-    depth: int = 32
+    depth: int = 12
 
 
 Captured = Chosen | Stacks | None
@@ -122,7 +123,7 @@ class _StackNamer:
             module = frame.f_globals.get("__name__", "")
             if module not in self._hidden and not str(module).startswith(self._inside):
                 code = frame.f_code
-                seen.append(CodePlace(code.co_qualname, code.co_filename, frame.f_lineno or 0))
+                seen.append(CodePlace(code.co_qualname, _file(code.co_filename), frame.f_lineno or 0))
             if frame.f_back is None:
                 break
             frame = frame.f_back
@@ -130,9 +131,12 @@ class _StackNamer:
 
 
 def _name(stack: list[CodePlace]) -> str:
-    """The innermost frame outside of libraries; a cell of a notebook has its number: `In[5]:3 step`."""
-    place = own_place(stack) or stack[0]
+    return (own_place(stack) or stack[0]).name
+
+
+def _file(path: str) -> str:
+    """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    format_name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
-    cell = format_name(place.file)  # ("Cell", "In[5]"), or None
-    return (place if cell is None else place._replace(file=cell[1])).name
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    cell = name_of(path)  # ("Cell", "In[5]"), or None
+    return path if cell is None else str(cell[1])
