@@ -87,8 +87,24 @@ def inputs(widget):
 
 
 OURS = {
-    *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),
-    *("td", "textarea", "th", "thead", "tr", "u"),
+    *(
+        "a",
+        "b",
+        "br",
+        "button",
+        "code",
+        "col",
+        "colgroup",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "i",
+        "p",
+    ),
+    *("span", "style", "summary", "table", "tbody", "td", "textarea", "th", "thead", "tr", "u"),
 }
 """Tags of the dashboard's own HTML."""
 

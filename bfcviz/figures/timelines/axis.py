@@ -87,7 +87,9 @@ class StepAxis:
 
     def xaxis(self, steps: tuple[int, int] | None) -> dict[str, Any]:
         """Plotly's settings of the axis for `steps` (None: all)."""
-        found = {"title": {"text": self.title}, "range": self.range(steps)}
+        first, last = self.range(None)
+        found: dict[str, Any] = {"title": {"text": self.title}, "range": self.range(steps)}
+        found |= {"minallowed": first, "maxallowed": last}
         return found | ({"tickformat": ",~f"} if self.axis == "step" else {})
 
 
