@@ -39,6 +39,10 @@ _SETTINGS = {
 _THEME = "apputils-extension/themes.jupyterlab-settings"
 
 
+_START = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.labapp import main; main()"
+"""JupyterLab without jsonschema's optional parser of IRIs, which takes seconds to import."""
+
+
 def find_browser():
     """The Chromium or Chrome of this machine; None if there is none."""
     named = os.environ.get("BROWSER_PATH")
@@ -69,7 +73,7 @@ def serve(folder, home, *, dark=False) -> Iterator[Server]:
     options += ["--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]
     log = (home / "server.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", *options],
+        [sys.executable, "-c", _START, *options],
         env=_environment(home),
         stdout=log,
         stderr=log,
