@@ -1,9 +1,9 @@
 """The Inspector: step through a trace event by event, and see what each event did to the heap."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import RLock
 from typing import Any, Final
 
 import ipywidgets as widgets
@@ -11,44 +11,33 @@ import traitlets
 
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.background.player import Player
-from bfcviz.dashboard.controls.controls import Controls, Size, bind, nearest_size
+from bfcviz.dashboard.controls.controls import Controls, bind
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
 from bfcviz.dashboard.controls.summary_text import SummaryText
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
-from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.panels.layouts import names_in
 from bfcviz.dashboard.panels.panel_data import PanelData
-from bfcviz.dashboard.panels.zoom_windows import whole
+from bfcviz.dashboard.panels.stage_box import StageBox
+from bfcviz.dashboard.panels.zoom_windows import unmarked, whole, with_step
 from bfcviz.dashboard.tables.chunk_list import ChunkList
 from bfcviz.dashboard.tables.event_list import EventList
+from bfcviz.dashboard.view_state import ViewState
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
-from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model.explain.chunk_life import life_of
+from bfcviz.model.explain.failure.opening import opening
 
 _ALL: Final = "everything"
 
-_FREED: Final = (
-    "panel_data",
-    "view",
-    "chunk_list",
-    "event_list",
-    "_trace",
-    "page",
-    "tabs",
-    "export_row",
-    "summary",
-)
-"""Attributes that `close` removes: everything that refers to events, figures or tables."""
 
-
-class Inspector(widgets.VBox):  # type: ignore[misc]
+class Inspector(ViewState):
     """A view of one heap of a trace at one step, with controls to move it.
 
     `close()` frees its memory. Python also frees it when the page shows no view of it (its cell ran again, or its
@@ -56,9 +45,9 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     cell: use `display(inspector)` instead. If the page does not report removed views, only `close()` frees it.
 
     Args:
-        trace: the trace to step through; it may grow.
-        step: the first step shown; None: before the first event that is kept, or, with `follow`, the newest.
-        pool: number of the heap in the trace.
+        trace: the trace to step through, which may grow; or the path of a file that `bfcviz.open` reads.
+        step: the first step shown; None: the first failed request, else the peak; with `follow`, the newest.
+        pool: number of the heap in the trace; None: the one of the first failed request, else the first.
         theme: `light`, `dark`, or `auto`: the theme of the page.
         follow: show the newest event as the trace grows.
         traits: values of other traits, listed below.
@@ -67,7 +56,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         step: events applied so far, trace.first..len(trace); set it to move, observe or link it to follow.
         pool: the heap shown.
         theme: `auto`, `light` or `dark`.
-        views: the panels shown: `heap`, `time` or `everything`.
+        views: what is shown below the region map, one of `LAYOUTS`, such as `memory`.
         colour: the property that sets the colour of chunks, one of `bfcviz.figures.style.colouring.COLOURINGS`.
         axis: the x axis of the timelines: `step` or `time`.
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
@@ -75,64 +64,55 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         look: the other view options, such as the zoom and the selected chunk.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, summary, controls, chunk_list, event_list, export_row, tabs, page, player: its parts.
-    """
+        panel_data, view, stage, summary, controls, chunk_list, event_list, export_row, page, player: its parts.
 
-    step = traitlets.Int(0, help="events applied so far")
-    pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
-    theme = traitlets.Enum(["auto", "light", "dark"], "auto")
-    views = traitlets.Enum(list(LAYOUTS), "heap")
-    colour = traitlets.Enum(list(COLOURINGS), "state")
-    axis = traitlets.Enum(["step", "time"], "step")
-    wanted = Size(0, min=0)
-    follow = traitlets.Bool(False)  # noqa: FBT003  its initial value
-    look = traitlets.Instance(Look, ())
-    page_theme = traitlets.Enum(["light", "dark"], "light")
-    width = traitlets.Int(1200, help="pixels")
+    Raises:
+        BfcvizError: `trace` is neither a trace nor a path, or the file cannot be read.
+        TraitError: there is no such step or pool.
+    """
 
     def __init__(
         self,
-        trace: Trace,
+        trace: Trace | str | os.PathLike[str],
         step: int | None = None,
         *,
-        pool: int = 0,
+        pool: int | None = None,
         theme: str = "auto",
         follow: bool = False,
         **traits: Any,
     ) -> None:
-        if not isinstance(trace, Trace):
-            raise BfcvizError(
-                f"an Inspector shows a Trace, not {trace!r}: open a file with bfcviz.open(...), or show a live heap "
-                "with bfcviz.LiveDashboard(heap)"
-            )
-        self.lock = RLock()  # a kernel with subshells runs callbacks in threads
+        trace = _opened(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
-        self._closed, self._depth, self._changed, self._auto_move = False, 0, False, False
-        self._trace, self._last = trace, len(trace)
-        self.controls = Controls([each.name for each in trace.origin.pools], self.act)
+        self._auto_move = False
+        self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.summary = SummaryText()
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
-        super().__init__(**{"_view_count": 0, **traits})
+        super().__init__(trace, **traits)
         widget_lifetime.free_unseen(self)
         try:
-            self.pool, self.theme = pool, theme
-            self._open()
-            at = step_of_pool(trace, pool, self._last if follow else trace.first) if step is None else step
-            self.step, self.follow = at, follow
+            self.theme = theme
+            self._begin(step, pool, follow=follow)
             self._build()
         except BaseException:
             self.close()
             raise
 
+    def _begin(self, step: int | None, pool: int | None, *, follow: bool) -> None:
+        """Choose pool and step: where nothing is asked for, what the reader most likely looks for."""
+        self.pool = pool or 0  # checked before anything searches it
+        if step is None and not follow:
+            self.pool, step = opening(self._trace, pool)
+        self._open()
+        self.step = step_of_pool(self._trace, self.pool, self._last) if step is None else step
+        self.follow = follow
+
     def _build(self) -> None:
         self.add_class("bfcviz-dashboard")
         self.panel_data.model.seek(self.step)
         self._update_look()
-        self.view = FigureView(
-            self.panel_data.panels(names_in(self.views), self.look), self.views, self.look.paints
-        )
+        self.view = FigureView(self.panel_data.panels(names_in(self.views), self.look), self.views, self.look)
         self._lay_out()
         self._show()
         self._listen()
@@ -143,12 +123,12 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self.event_list = EventList(self._trace, self.pool)
 
     def _lay_out(self) -> None:
-        self.tabs = widgets.Tab(self._tab_contents(), titles=["chunks", "events", "export"])
-        rows = [*self.controls.rows(), self.summary.widget]
+        self.stage = StageBox(self.view.widget, [self.summary.life])
+        self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
-        self.children = [*rows, self.page, self.view.widget, self.tabs]
+        self.children = [self.summary.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
 
-    def _tab_contents(self) -> list[widgets.Widget]:
+    def _tables(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self.export_row.row]
 
     # -- closing ---------------------------------------------------------------------------------------------
@@ -161,43 +141,15 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         self.player.pause()
         widget_lifetime.close(self, *self._parts(), without=self._user_widgets)
         self.set_trait("children", ())
-        for name in _FREED:
-            self.__dict__.pop(name, None)
+        self._forget()
 
     def _parts(self) -> list[widgets.Widget]:
         """All widgets of the page, also if only some were made."""
         made = [self.__dict__.get(name) for name in ("chunk_list", "event_list", "view", "summary")]
         parts = [part.widget for part in made if part is not None]
-        return [*self.controls.inputs(), self.controls.of, self.export_row.row, *parts]
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _FREED and self.__dict__.get("_closed", False):
-            raise BfcvizError(f"this Inspector is closed and has no {name.strip('_')}; make a new one")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
 
     # -- drawing ---------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """Draw all changes made inside once, at the end; other threads wait."""
-        with self.lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                if self._changed and not self._depth and not self._closed:
-                    self._changed = False
-                    self._show()
-
-    def _redraw(self, _: object = None) -> None:
-        with self._drawing():
-            self._changed = True
 
     def _show(self) -> None:
         """Show `step` and `look` everywhere."""
@@ -205,25 +157,33 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         model.seek(self.step)
         panels = self.panel_data.panels(names_in(self.views), self.look)
         # First, since the page takes longest for it.
-        self.view.show(panels, self.views, self.look.paints, self.width)
+        self.view.show(panels, self.views, self.look, self.width)
+        self.stage.show(self.view.stage, self.views)
         self._show_controls()
         self.summary.show(model, self.panel_data.search(), None if chosen is None else life_of(model, chosen))
-        self._show_list()
+        self._show_table()
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls
         controls.show_range(first, self._last, self.step)
         controls.show_step(self.step)
         controls.show_following(self.follow, growing=self._trace.following)
+        controls.show_wanted(self.wanted)
+        controls.search.value = self.look.search or ""
         ahead, behind = self.step < self._last, self.step > first
         enabled = {"first": behind, "back": behind, "play": ahead, "forward": ahead, "last": ahead}
         controls.set_enabled(enabled)
 
-    def _show_list(self) -> None:
-        """Show the list in the open tab; the others are updated when their tab is opened."""
-        if self.tabs.selected_index == 0:
+    def _show_table(self) -> None:
+        """Show the table of the open tab; the others are updated when their tab is opened."""
+        tables = dict(zip(("chunk_table", "event_table", "export"), self._tables(), strict=True))
+        for name, table in tables.items():
+            display = None if name == self.views else "none"
+            if table.layout.display != display:
+                table.layout.display = display
+        if self.views == "chunk_table":
             self.chunk_list.show(self.panel_data.model, self.look)
-        elif self.tabs.selected_index == 1:
+        elif self.views == "event_table":
             self.event_list.show(self.step)
 
     def _update_look(self, _: object = None) -> None:
@@ -236,7 +196,7 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         """The figure of this name at the current step, and its file name without suffix."""
         with self.lock:
             if name == _ALL:
-                return self.view.as_picture(self.views, self.look.paints), f"bfcviz-step{self.step}"
+                return self.view.as_picture(self.views, self.look), f"bfcviz-step{self.step}"
             model = self.panel_data.model
             figure = FIGURES[name].draw(model, last_event(model), self.look)
         return figure, f"bfcviz-{name}-step{self.step}"
@@ -283,50 +243,38 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 self.page.show_image(*self.view.take_image("region_map", source), source)
             return source is not None
 
-    @traitlets.validate("step")
-    def _check_step(self, proposal: Any) -> int:
-        step, first = int(proposal["value"]), self._trace.first
-        if not first <= step <= self._last:
-            raise traitlets.TraitError(
-                f"there is no step {step:,}: this trace has steps {first:,} to {self._last:,}"
-            )
-        return step
-
-    @traitlets.validate("pool")
-    def _check_pool(self, proposal: Any) -> int:
-        pool, pools = int(proposal["value"]), len(self._trace.origin.pools)
-        if not 0 <= pool < pools:
-            raise traitlets.TraitError(f"there is no pool {pool}: this trace has pools 0 to {pools - 1}")
-        return pool
-
     def _listen(self) -> None:
         controls = self.controls
         bind(self, "pool", controls.pool)
-        bind(self, "views", controls.views)
         bind(self, "colour", controls.colour)
         bind(self, "axis", controls.axis)
-        bind(self, "wanted", controls.wanted, nearest_size)
-        for widget in (controls.slider, controls.step):
-            widget.observe(lambda change: self.set_trait("step", change["new"]), "value")
+        controls.step.observe(lambda change: self.set_trait("step", change["new"]), "value")
+        controls.search.observe(self._search, "value")
         self.observe(self._moved, "step")
         self.observe(self._change_pool, "pool")
         self.observe(self._update_look, ["theme", "page_theme", "colour", "axis", "wanted"])
-        self.observe(self._redraw, ["look", "views", "width"])
+        self.observe(self.redraw, ["look", "views", "width"])
         self.observe(self._followed, "follow")
-        self.tabs.observe(lambda _: self._show_list(), "selected_index")
+
+    def _ask(self, num_bytes: int) -> None:
+        self.wanted = num_bytes
+
+    def _search(self, change: dict[str, Any]) -> None:
+        self.look = replace(self.look, search=change["new"].strip() or None)
 
     def _moved(self, _: object) -> None:
         with self._drawing():
             self._changed = True
             if not self._auto_move:
                 self.follow = self.panel_data.moving = False
+                self.look = with_step(self.look, self.step, self._last)
 
     def _followed(self, change: dict[str, Any]) -> None:
         if change["new"]:
             self.trace_grew()
         else:
             self.panel_data.moving = False
-            self._redraw()
+            self.redraw()
 
     def change_trace(self, trace: Trace) -> None:
         """Show another trace, at its newest step if `follow` is set, else at its first."""
@@ -346,9 +294,9 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
             self._changed = True
             before = [self.chunk_list.widget, self.event_list.widget]
             self._open()
-            self.tabs.children = self._tab_contents()
+            self.below.children = self._tables()
             widget_lifetime.close(*before)
-            self.look = replace(whole(self.look), selected=None)
+            self.look = replace(whole(self.look), selected=None, hovered=None, holder=None)
             if (at := step_of_pool(self._trace, self.pool, self.step)) != self.step:
                 self.step = at
 
@@ -356,7 +304,8 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
         """Run the action of the button `name`; on failure, show the error in the summary.
 
         Args:
-            name: one of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `unselect`.
+            name: one of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `everything`,
+                `unselect`.
         """
         with self._showing_errors():
             if name in MOVES:
@@ -365,8 +314,10 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
                 self._toggle_play()
             elif name == "follow":
                 self.follow = not self.follow
+            elif name == "everything":
+                self.views = "memory" if self.views == "everything" else "everything"
             else:
-                self.look = whole(self.look) if name == "whole" else replace(self.look, selected=None)
+                self.look = whole(self.look) if name == "whole" else unmarked(self.look)
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:
@@ -398,3 +349,17 @@ class Inspector(widgets.VBox):  # type: ignore[misc]
     def _advance(self) -> bool:
         self.step = min(self.step + self.controls.speed.value, self._last)
         return self.step < self._last
+
+
+def _opened(source: Any) -> Trace:
+    """The trace, or that of the file at a path."""
+    if isinstance(source, str | os.PathLike):
+        from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  slow to import, and often not needed
+
+        return open_trace(source)
+    if not isinstance(source, Trace):
+        raise BfcvizError(
+            f"an Inspector shows a Trace or the path of a file, not {source!r}: show a live heap with "
+            "bfcviz.LiveDashboard(heap)"
+        )
+    return source

@@ -13,7 +13,7 @@ from bfcviz.dashboard.background.frame_timing import Frame, FrameChoice
 from bfcviz.dashboard.background.renderer import BUDGET, RATE, Renderer
 from bfcviz.dashboard.background.ring_reader import RingReader
 from bfcviz.dashboard.background.workload import Workload
-from bfcviz.dashboard.controls.summary_text import StatusLine
+from bfcviz.dashboard.header.status import StatusLine
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.errors import BfcvizError
 from bfcviz.events.sliding_window import KEEP

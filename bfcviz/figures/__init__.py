@@ -18,6 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory.figure import active_memory
 from bfcviz.figures.address_time.figure import address_time
 from bfcviz.figures.bins.histogram import bin_histogram
+from bfcviz.figures.bins.ladder import ladder
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.figures.failure.figure import failure
 from bfcviz.figures.holders.icicle import holders_icicle
@@ -46,6 +47,7 @@ __all__ = [
     "failure",
     "fragmentation_timeline",
     "holders_icicle",
+    "ladder",
     "region_map",
     "stats_timeline",
 ]
@@ -72,6 +74,7 @@ def _over_time(figure: Callable[..., Picture]) -> Callable[[Model, Events | None
 
 FIGURES: Final = {
     "region_map": FigureKind("region map", region_map),
+    "ladder": FigureKind("ladder of free chunks", ladder),
     "bin_histogram": FigureKind("bin histogram", bin_histogram),
     "failure": FigureKind("failed request", failure),
     "holders": FigureKind("holders", holders_icicle),

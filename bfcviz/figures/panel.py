@@ -20,13 +20,8 @@ LEGEND: Final = 19
 BELOW: Final = 46
 """Pixels below each plot for the ticks and the title of its x axis."""
 
-# Fixed: plotly's automatic margins change with every longer tick, and legends do not follow them.
-_LEFT: Final = 88
-_RIGHT: Final = 20
-BESIDE: Final = _LEFT + _RIGHT
-"""Pixels of a page's width outside of the plots."""
+_BARE: Final = 6  # pixels above a plot without title and legend
 _NOWHERE: Final = [0.0, 0.0005]  # the narrowest domain that plotly accepts
-_FOOT: Final = 68  # below the last plot, whose ticks may be slanted
 
 CONFIG: Final[dict[str, Any]] = {
     "displaylogo": False,
@@ -55,6 +50,7 @@ class Panel:
         yaxis: plotly's settings of the y axis.
         x_unit: bytes, steps or nanoseconds per unit of the x axis.
         y_unit: the same for the y axis.
+        legend: whether it has a legend of its own.
     """
 
     name: str
@@ -66,16 +62,39 @@ class Panel:
     x_unit: float = 1.0
     y_unit: float = 1.0
     definition: str = ""
+    legend: bool = True
 
     @property
     def above(self) -> int:
         """Pixels needed above the plot."""
-        return TITLE + LEGEND * (1 + self.legend_lines)
+        return (TITLE if self.title else _BARE) + self.legend_height
+
+    @property
+    def legend_height(self) -> int:
+        """Pixels needed for the legend, between title and plot."""
+        return LEGEND * (1 + self.legend_lines) if self.legend else 0
 
     @property
     def legend_lines(self) -> int:
         """Lines of the legend after the first."""
         return max(int(trace.get("legend", 0)) for trace in self.traces)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Pixels around all plots of a page; `foot` is below the lowest one.
+
+    They are fixed: plotly's automatic margins change with every longer tick, and legends do not follow them.
+    """
+
+    left: int = 88
+    right: int = 20
+    foot: int = 68  # slanted ticks have room
+
+    @property
+    def beside(self) -> int:
+        """Pixels of a page's width outside of the plots."""
+        return self.left + self.right
 
 
 @dataclass(frozen=True)
@@ -124,23 +143,33 @@ class _PageSize:
     """The vertical size of a page: pixels above the first plot, pixels in all; and its theme."""
 
     margin: int
+    foot: int
     height: int
     theme: Theme
 
     def up(self, pixels: float) -> float:
         """Pixels as a part of the plots' height, plotly's unit."""
-        return pixels / (self.height - self.margin - _FOOT)
+        return pixels / (self.height - self.margin - self.foot)
 
 
-def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -> Page:
+def lay(
+    panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme, margins: Margins | None = None
+) -> Page:
     """The page with each panel in its place; a panel without a place is hidden."""
+    margins = margins or Margins()
     shown = [place for place in places if place is not None]
-    height = max(place.top + place.height for place in shown) + _FOOT
-    size = _PageSize(min(place.top for place in shown), height, theme)
+    height = max(place.top + place.height for place in shown) + margins.foot
+    size = _PageSize(min(place.top for place in shown), margins.foot, height, theme)
     layout: dict[str, Any] = {
         "template": template(theme),
         "height": height,
-        "margin": {"l": _LEFT, "r": _RIGHT, "t": size.margin, "b": _FOOT, "autoexpand": False},
+        "margin": {
+            "l": margins.left,
+            "r": margins.right,
+            "t": size.margin,
+            "b": margins.foot,
+            "autoexpand": False,
+        },
         "hovermode": "closest",
         "hoverdistance": 60,
         "annotations": [],
@@ -157,9 +186,11 @@ def lay(panels: Sequence[Panel], places: Sequence[Place | None], theme: Theme) -
     return Page(data, layout)
 
 
-def compose(panels: Sequence[Panel], places: Sequence[Place], theme: Theme) -> Picture:
+def compose(
+    panels: Sequence[Panel], places: Sequence[Place], theme: Theme, margins: Margins | None = None
+) -> Picture:
     """The page with each panel in its place, as a figure."""
-    page = lay(panels, places, theme)
+    page = lay(panels, places, theme, margins)
     return Picture(data=page.data, layout=page.layout)
 
 
@@ -185,7 +216,7 @@ def _placed(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[st
     }
     for line in range(panel.legend_lines + 1):
         above = top + size.up(LEGEND * (panel.legend_lines - line))
-        found[_legend_name(number, line)] = _legend(place.left, above, size.theme)
+        found[_legend_name(number, line)] = _legend(place.left, above, size.theme) | {"visible": panel.legend}
     return found
 
 
@@ -238,8 +269,8 @@ def _title(panel: Panel, x: str, y: str, theme: Theme) -> dict[str, Any]:
         "y": 1,
         "xanchor": "left",
         "yanchor": "bottom",
-        "yshift": LEGEND * (1 + panel.legend_lines) + 1,
-        "visible": True,
+        "yshift": panel.legend_height + 1,
+        "visible": bool(panel.title),
         "showarrow": False,
         "hovertext": panel.definition,
         "captureevents": bool(panel.definition),

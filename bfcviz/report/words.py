@@ -6,6 +6,7 @@ import numpy as np
 
 from bfcviz.model.explain.failure.diagnosis import Verdict
 from bfcviz.model.explain.failure.pins import Pin
+from bfcviz.model.explain.text import short_names
 from bfcviz.model.explain.text.failure import failure_line, verdict_sentence
 from bfcviz.model.holders.holders import Holders
 from bfcviz.report.content import HeapReport, largest
@@ -294,9 +295,6 @@ def facts(report: HeapReport) -> list[str]:
     return [*found, report.status]
 
 
-def shortened(text: str, longest: int = _LONG) -> str:
-    """The text without its middle where it is longer: names differ at their ends."""
-    if len(text) <= longest:
-        return text
-    head = longest // 3
-    return f"{text[:head]}…{text[head + 1 - longest :]}"
+def shortened(text: str) -> str:
+    """The text without its middle where it is longer than a name may be."""
+    return short_names.shortened(text, _LONG)

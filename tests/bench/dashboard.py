@@ -37,7 +37,7 @@ CASES = {
 GOALS = {"all views": (250, 40), "step": (150, None), "zoom": (250, None)}
 """What -> ms end to end and CPU ms in the kernel, at 100,000 chunks."""
 
-_VIEWS = {"all views": "everything", "step": "heap", "zoom": "heap"}
+_VIEWS = {"all views": "everything", "step": "memory", "zoom": "memory"}
 
 _CELL = """
 import sys

@@ -65,7 +65,7 @@ live
 training = live.run(train_on)
 """
 ZOOMED = """
-view = bfcviz.Inspector(run, step=33_817, views="time", colour="label")
+view = bfcviz.Inspector(run, step=33_817, views="address_time", colour="label")
 view.look = replace(view.look, steps=(33_000, 36_000), addresses=(62 << 20, 126 << 20))
 view
 """

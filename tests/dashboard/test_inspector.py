@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 import traitlets
 from dashboard.background.test_player import until
+from dashboard.pages import everything_in
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
+import bfcviz
 from bfcviz.dashboard import Inspector
 from bfcviz.dashboard.background import player as player_module
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.panels.figure_view import difference
-from bfcviz.errors import BfcvizError
+from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.schema import EVENT, Kind
 from bfcviz.figures import FIGURES
 
@@ -25,7 +27,7 @@ def trace():
 
 @pytest.fixture
 def inspector(trace):
-    return Inspector(trace)
+    return Inspector(trace, 0)
 
 
 def words(inspector):
@@ -40,16 +42,40 @@ def drawn(inspector, name):
     return [trace for trace in inspector.view.widget.data if trace.name == name]
 
 
-@pytest.mark.parametrize("given", ["run.parquet", None])
+@pytest.mark.parametrize("given", [7, None])
 def test_what_is_no_trace_is_refused(given):
-    with pytest.raises(BfcvizError, match=r"bfcviz\.open"):
+    with pytest.raises(BfcvizError, match=str(given)):
         Inspector(given)
 
 
+def test_it_takes_the_path_of_a_file(tmp_path):
+    with pytest.raises(FileError, match=r"missing\.parquet"):
+        Inspector(tmp_path / "missing.parquet")
+    path = bfcviz.sample("lstm")
+    assert Inspector(str(path)).panel_data.trace.path == Inspector(path).panel_data.trace.path == path
+
+
 def test_it_begins_where_it_is_told(trace):
-    assert Inspector(trace).step == 0
+    assert Inspector(trace, 0).step == 0
     assert Inspector(trace, 300).step == 300
     assert "step 300 of 609" in words(Inspector(trace, 300))
+
+
+def test_it_opens_at_the_first_failed_request(trace):
+    event = Inspector(trace).step - 1
+    assert trace.read(event, event + 1)["kind"][0] == Kind.OOM
+    assert Kind.OOM not in trace.read(0, event)["kind"]
+
+
+def test_without_a_failure_it_opens_at_the_peak():
+    heap = PlainHeap(MiB)
+    first = heap.allocate(1024)
+    heap.allocate(4096)
+    heap.free(first)
+    inspector = Inspector(heap.trace())
+    stats = inspector.panel_data.model.stats()
+    assert stats.bytes_in_use == stats.peak_bytes_in_use == 5120
+    assert Inspector(two_pools(), pool=1).step == Inspector(two_pools(), 6, pool=1).step == 6
 
 
 @pytest.mark.parametrize("exact_chunks", [3000, 50, 0])
@@ -71,7 +97,7 @@ def test_one_figure_and_it_is_never_made_again(inspector):
     figure = inspector.view.widget
     inspector.step = 300
     assert inspector.view.widget is figure
-    assert inspector.children.count(figure) == 1
+    assert list(everything_in(inspector)).count(figure) == 1
 
 
 def test_buttons_walk(inspector):
@@ -123,7 +149,7 @@ def test_it_finds_the_worst_and_the_peak(inspector):
 def test_each_step_is_drawn_once(inspector, monkeypatch):
     shown = []
     monkeypatch.setattr(inspector.view, "show", lambda *_, **__: shown.append(inspector.step))
-    inspector.controls.slider.value = 10
+    inspector.controls.step.value = 10
     inspector.step = 11
     assert shown == [10, 11]
 
@@ -148,7 +174,7 @@ def test_the_touched_chunk_is_outlined(inspector):
 def test_an_empty_trace_is_shown():
     inspector = Inspector(trace_of(np.zeros(0, EVENT)))
     assert "holds no events" in words(inspector)
-    assert inspector.controls.slider.disabled
+    assert inspector.controls.step.disabled
     for name in ("forward", "back", "play", "first", "last"):
         assert inspector.controls.buttons[name].disabled
     for name in ("next", "previous", "oom", "worst", "peak"):
@@ -179,7 +205,7 @@ def two_pools():
 
 
 def test_several_pools_get_a_menu_and_each_its_steps():
-    inspector = Inspector(two_pools())
+    inspector = Inspector(two_pools(), 0)
     assert inspector.controls.pool.layout.display is None
     press(inspector, "forward")
     press(inspector, "forward")

@@ -16,7 +16,7 @@ from shared import ROOT
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.dashboard import live as module
-from bfcviz.dashboard.controls.summary_text import notice
+from bfcviz.dashboard.header.status import notice
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
@@ -222,7 +222,7 @@ def test_lost_events_are_reported_and_the_state_is_right(watch):
     dashboard.refresh()
     assert dashboard.inspector.model.stats().chunks_in_use == len(held)
     reason = "overwritten"
-    assert reason in notice(dashboard.trace.origin)  # the Inspector shows it above the figure
+    assert reason in notice(dashboard.trace.origin)[1]  # the Inspector shows it above the figure
     assert reason not in dashboard.status.value
 
 
@@ -312,5 +312,5 @@ def test_it_ends_when_the_process_is_killed_and_its_events_stay(tmp_path, watch)
     dashboard.renderer.thread.join(PATIENCE_S)
     assert not dashboard.renderer.running
     assert "ended (truncated)" in dashboard.status.value
-    assert notice(dashboard.trace.origin)
+    assert notice(dashboard.trace.origin)[0]
     dashboard.inspector.model.seek(100)

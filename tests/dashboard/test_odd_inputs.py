@@ -26,7 +26,7 @@ def looked_at_from_all_sides(inspector, steps):
             assert_fit_for_a_page(inspector)
     for number, colour in enumerate(COLOURINGS):
         inspector.colour = colour
-        inspector.tabs.selected_index = number % 3
+        inspector.views = ("chunk_table", "event_table", "memory")[number % 3]
         inspector.page_theme = ("light", "dark")[number % 2]
         inspector.width = (480, 700, 1100)[number % 3]
     for button in inspector.controls.buttons.values():
@@ -53,10 +53,11 @@ def test_thousands_of_regions_are_shown():
 def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
     trace = ODD["odd_labels"]()
     inspector = Inspector(trace, views="everything")
-    inspector.tabs.selected_index = 1
     for step in range(len(trace) + 1):
         inspector.step = step
-        assert_fit_for_a_page(inspector)
+        for views in ("event_table", "everything"):
+            inspector.views = views
+            assert_fit_for_a_page(inspector)
     chunks = inspector.panel_data.model.chunks()
     for chunk in chunks[chunks["in_use"]]:
         inspector.receive({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
@@ -99,6 +100,6 @@ def test_the_first_step_is_the_first_that_is_kept():
     for move in ("first", "back"):
         inspector.act(move)
         assert inspector.step == trace.first
-    inspector.receive({"do": "zoom", "ranges": {"2": {"x": [-9e9, -8e9], "y": [0, 1]}}})
+    inspector.receive({"do": "zoom", "ranges": {"3": {"x": [-9e9, -8e9], "y": [0, 1]}}})
     assert inspector.look.steps[0] >= trace.first
     assert_fit_for_a_page(inspector)

@@ -219,9 +219,9 @@ def test_unseen_but_in_a_variable_it_hears_the_page(trace):
     tell_views(made, 1)
     tell_views(made, 0)
     gc.collect()
-    slider = made.controls.slider
+    box = made.controls.step
     data = {"method": "update", "state": {"value": 9}, "buffer_paths": []}
-    comm.get_comm_manager().comms[slider.model_id].handle_msg({"content": {"data": data}, "buffers": []})
+    comm.get_comm_manager().comms[box.model_id].handle_msg({"content": {"data": data}, "buffers": []})
     assert (made.step, made.panel_data.model.step) == (9, 9)
 
 

@@ -80,7 +80,7 @@ class PlainHeap:
                 region=chunk[5], bin=bin_of(rest),
             )  # fmt: skip
             chunk[0] = rounded
-        number = self.labels.intern(label, **details) if label else 0
+        number = self.labels.intern(label, **details) if label or details else 0
         chunk[1], chunk[2], chunk[4] = requested, number, len(self.events)
         self.record(
             Kind.ALLOCATE, address=address, size=chunk[0], requested=requested, chunk=chunk[3],

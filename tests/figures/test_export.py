@@ -127,6 +127,6 @@ def test_by_default_a_figure_shows_the_last_step():
 
 
 def test_an_unknown_figure_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"region_map, bin_histogram"):
+    with pytest.raises(ValueError, match=r"region_map, ladder, bin_histogram"):
         draw("pie", busy_trace())
     assert FORMATS == (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")

@@ -1,4 +1,4 @@
-"""The buttons, sliders and menus of a dashboard; their actions are arguments."""
+"""The toolbar of a dashboard: one row, and a second one for what is needed less; its actions are arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -7,7 +7,7 @@ import ipywidgets as widgets
 import traitlets
 
 from bfcviz.dashboard.controls.moves import MOVES, TARGETS
-from bfcviz.dashboard.panels.layouts import LAYOUTS
+from bfcviz.dashboard.tables.list_controls import FilterBox, size
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.units import format_bytes, parse_bytes
 
@@ -17,9 +17,6 @@ SPEEDS: Final = {
     "100 events per frame": 100,
     "1,000 events per frame": 1000,
 }
-_SIZES: Final = [("none", 0)] + [
-    (format_bytes(256 << power).replace(".0", ""), 256 << power) for power in range(29)
-]
 
 _ICONS: Final[dict[str, tuple[str, str]]] = {
     "first": ("fast-backward", ""),
@@ -27,88 +24,113 @@ _ICONS: Final[dict[str, tuple[str, str]]] = {
     "play": ("play", ""),
     "forward": ("step-forward", ""),
     "last": ("fast-forward", ""),
+    "oom": ("", "next OOM"),
+    "worst": ("", "worst"),
+    "peak": ("", "peak"),
+    "follow": ("arrow-circle-right", "follow"),
     "previous": ("chevron-left", ""),
     "next": ("chevron-right", ""),
-    "oom": ("exclamation-triangle", "next OOM"),
-    "worst": ("puzzle-piece", "worst fragmentation"),
-    "peak": ("line-chart", "peak"),
     "whole": ("expand", "show all"),
-    "follow": ("arrow-circle-right", "follow"),
+    "everything": ("th-large", "every view"),
 }
 _TOOLTIPS: Final = MOVES | {
     "play": "play or pause (space)",
     "whole": "show all: undo every zoom (Z)",
     "follow": "follow: show the newest event (F)",
+    "everything": "show every view at once, or one again",
 }
+
+STYLE: Final = """
+.bfcviz-toolbar { margin: 0 8px 0 0; gap: 2px }
+.bfcviz-toolbar > * { margin: 0 !important }
+.bfcviz-toolbar .bfcviz-apart { margin-left: 8px !important }
+.bfcviz-toolbar button { padding: 0 7px; font-size: 12px; line-height: 26px; height: 26px }
+.bfcviz-toolbar .widget-text input, .bfcviz-toolbar .widget-dropdown select, .bfcviz-toolbar .widget-inline-hbox {
+  height: 26px; line-height: 26px; font-size: 12px;
+}
+.bfcviz-toolbar .widget-html-content { font-size: 12px; line-height: 26px; white-space: nowrap }
+"""
+"""A page needs it once."""
 
 
 class Controls:
-    """The rows of controls above the figure.
+    """The toolbar.
 
     Args:
         pools: names of the trace's heaps; with several, a menu is shown.
         act: called with the name of the clicked button.
+        ask: called with the bytes of a request, of which the user asks whether it would fit; 0: none.
 
     Attributes:
         buttons: by name.
-        slider, step: two inputs for the step shown.
-        speed, target, pool, views, colour, axis, wanted: the menus.
+        step: the input for the step shown.
+        of: the number of steps.
+        search: the text of labels that the views mark.
+        more: shows the second row.
+        rows: the widgets, row by row.
+        speed, target, pool, colour, axis: the menus.
+        wanted: the size of a request.
     """
 
-    def __init__(self, pools: Sequence[str], act: Callable[[str], None]) -> None:
+    def __init__(self, pools: Sequence[str], act: Callable[[str], None], ask: Callable[[int], None]) -> None:
         self._act = act
         self.buttons = {name: self._button(name) for name in _ICONS}
         self.buttons["follow"].layout.display = "none"
-        self.slider = widgets.IntSlider(
-            description="step",
-            tooltip="events applied so far",
-            readout=False,
-            layout={"flex": "1 1 auto", "min_width": "160px"},
-            style={"description_width": "34px"},
-        )
-        self.slider.add_class("bfcviz-slider")
-        self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "96px"})
-        self.of = widgets.HTML(layout={"margin": "0 4px 0 2px", "flex": "0 0 auto"})
-        self.speed = _menu("", SPEEDS, "speed of play", 190)
-        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 190)
-        self.pool = _menu("pool", [], "the heap shown", 240)
+        self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "76px"})
+        self.of = widgets.HTML(layout={"flex": "0 0 auto"})
+        self.speed = _menu("play", SPEEDS, "speed of play", 180)
+        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 170)
+        self.pool = _menu("", [], "the heap shown", 130)
         self.show_pools(pools)
-        self.views = _menu("views", list(LAYOUTS), "the panels shown", 150)
         self.colour = _menu(
-            "colour by",
-            [(title, name) for name, title in COLOURINGS.items()],
+            "",
+            [(f"colour by {title}", name) for name, title in COLOURINGS.items()],
             "the property that sets the colour of chunks",
-            210,
+            148,
         )
-        self.axis = _menu("over", ["step", "time"], "the x axis of the timelines", 110)
-        self.wanted = widgets.SelectionSlider(
-            options=_SIZES,
-            description="request of",
-            tooltip="show the share of free memory in chunks too small for a request of this size",
+        self.axis = _menu("over", ["step", "time"], "the x axis of the timelines", 100)
+        self.search = widgets.Text(
+            placeholder="search labels",
+            tooltip="mark the chunks whose label contains this text",
             continuous_update=False,
-            layout={"width": "260px"},
-            style={"description_width": "70px"},
+            layout={"flex": "1 1 100px", "width": "auto", "min_width": "90px", "max_width": "260px"},
         )
+        self.wanted = FilterBox(
+            "would it fit?", "show where a request of this size would fit now", "64 MiB", size, self._asked
+        )
+        self._ask = ask
+        self.more = widgets.ToggleButton(
+            description="more", tooltip="show or hide the second row of controls", layout={"width": "auto"}
+        )
+        self._rows()
+        self.more.observe(lambda _: self._show_more(), "value")
 
-    def rows(self) -> list[widgets.Widget]:
-        """The widgets, row by row."""
-        step_buttons = [self.buttons[name] for name in ("first", "back", "play", "forward", "last")]
-        jump_buttons = [self.buttons[name] for name in ("previous", "next", "oom", "worst", "peak")]
-        return [
-            _row(
-                [
-                    *step_buttons,
-                    self.speed,
-                    self.slider,
-                    self.step,
-                    self.of,
-                    self.buttons["follow"],
-                    self.pool,
-                ]
-            ),
-            _row([self.target, *jump_buttons]),
-            _row([self.views, self.colour, self.axis, self.wanted, self.buttons["whole"]]),
-        ]
+    def _rows(self) -> None:
+        def buttons(*names: str) -> list[widgets.Widget]:
+            return [self.buttons[name] for name in names]
+
+        for apart in (self.buttons["oom"], self.pool, self.colour, self.search, self.more):
+            apart.add_class("bfcviz-apart")
+        steps = [*buttons("first", "back", "play", "forward", "last"), self.step, self.of]
+        jumps = buttons("follow", "oom", "worst", "peak")
+        main = _row([*steps, *jumps, self.pool, self.colour, self.search, self.more])
+        for apart in (self.target, self.axis, self.wanted.widget, self.buttons["whole"]):
+            apart.add_class("bfcviz-apart")
+        jumps_to = [self.target, *buttons("previous", "next")]
+        second = _row([self.speed, *jumps_to, self.axis, self.wanted.widget, *buttons("whole", "everything")])
+        second.layout.display = "none"
+        self.rows = [main, second]
+
+    def _asked(self) -> None:
+        self._ask(self.wanted.value or 0)
+
+    def show_wanted(self, num_bytes: int) -> None:
+        """Show the size of the request that the views answer; 0: none."""
+        if num_bytes != (self.wanted.value or 0):
+            self.wanted.box.value = _size_text(num_bytes) if num_bytes else ""
+
+    def _show_more(self) -> None:
+        self.rows[1].layout.display = None if self.more.value else "none"
 
     def show_pools(self, pools: Sequence[str]) -> None:
         """Fill the menu of heaps and choose the first; hide the menu if there is only one."""
@@ -117,21 +139,21 @@ class Controls:
 
     def show_range(self, first: int, last: int, step: int) -> None:
         """Show the range of steps, and the step shown."""
-        for widget in (self.slider, self.step):
-            if (widget.min, widget.max) != (first, last):
-                # The value stays inside the range at each change: else the slider moves it, as if the user had.
-                widget.min, widget.max = min(first, widget.min), max(last, widget.max)
-                widget.value = step
-                widget.min, widget.max = first, last
-            if widget.disabled != (first == last):
-                widget.disabled = first == last
+        box = self.step
+        if (box.min, box.max) != (first, last):
+            # The value stays inside the range at each change: else the box moves it, as if the user had.
+            box.min, box.max = min(first, box.min), max(last, box.max)
+            box.value = step
+            box.min, box.max = first, last
+        if box.disabled != (first == last):
+            box.disabled = first == last
         text = f"<span>of {last:,}</span>"
         if self.of.value != text:
             self.of.value = text
 
     def show_step(self, step: int) -> None:
         """Show the step."""
-        self.slider.value = self.step.value = step
+        self.step.value = step
 
     def show_playing(self, playing: bool) -> None:  # noqa: FBT001  the value to show
         """Show the pause icon while playing, else the play icon."""
@@ -152,13 +174,16 @@ class Controls:
 
     def inputs(self) -> list[widgets.Widget]:
         """Every widget that takes input."""
-        menus = [self.speed, self.target, self.pool, self.views, self.colour, self.axis, self.wanted]
-        return [*self.buttons.values(), self.slider, self.step, *menus]
+        menus = [self.speed, self.target, self.pool, self.colour, self.axis]
+        return [*self.buttons.values(), self.step, self.search, self.wanted.box, self.more, *menus]
 
     def _button(self, name: str) -> widgets.Button:
         icon, text = _ICONS[name]
         button = widgets.Button(
-            icon=icon, description=text, tooltip=_TOOLTIPS[name], layout={"width": "auto" if text else "38px"}
+            icon=icon,
+            description=text,
+            tooltip=_TOOLTIPS[name],
+            layout={"width": "auto" if text else "30px"},
         )
         button.add_class(f"bfcviz-{name}")
         button.on_click(lambda _: self._act(name))
@@ -179,21 +204,20 @@ class Size(traitlets.Int[int, int | str]):
         return number
 
 
-def nearest_size(num_bytes: int) -> int:
-    """The largest size of the `wanted` slider that is at most `num_bytes`."""
-    return max(size for _, size in _SIZES if size <= num_bytes)
+def _size_text(num_bytes: int) -> str:
+    """Text that stands for exactly this size."""
+    rounded = format_bytes(num_bytes)
+    return rounded if parse_bytes(rounded) == num_bytes else f"{num_bytes} B"
 
 
-def bind(
-    view: widgets.Widget, name: str, widget: widgets.Widget, shown: Callable[[Any], Any] = lambda value: value
-) -> None:
-    """Connect a menu to a trait of a view; `shown` maps the trait's value to the menu's."""
+def bind(view: widgets.Widget, name: str, widget: widgets.Widget) -> None:
+    """Connect an input to a trait of a view."""
 
     def to_widget(_: object = None) -> None:
-        widget.value = shown(getattr(view, name))
+        widget.value = getattr(view, name)
 
     def to_trait(change: dict[str, Any]) -> None:
-        if shown(getattr(view, name)) != change["new"]:
+        if getattr(view, name) != change["new"]:
             view.set_trait(name, change["new"])
 
     to_widget()
@@ -212,4 +236,6 @@ def _menu(description: str, options: Any, tooltip: str, width: int) -> widgets.D
 
 
 def _row(children: list[Any]) -> widgets.HBox:
-    return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+    row = widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
+    row.add_class("bfcviz-toolbar")
+    return row

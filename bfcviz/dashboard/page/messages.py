@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from bfcviz.dashboard.page.widget import Message
-from bfcviz.dashboard.panels.layouts import names_in
-from bfcviz.dashboard.panels.zoom_windows import whole, zoomed
+from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.panels.zoom_windows import brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.style.view_options import Selected
 
@@ -161,6 +161,17 @@ def _sort(view: "Inspector", message: PageMessage) -> None:
     view.chunk_list.sort(message.text("by"))
 
 
+def _views(view: "Inspector", message: PageMessage) -> None:
+    if (name := message.text("views")) not in LAYOUTS:
+        raise BfcvizError(f"there is no view {name[:80]!r}: this dashboard has {', '.join(LAYOUTS)}")
+    view.views = name
+
+
+def _brush(view: "Inspector", message: PageMessage) -> None:
+    ends = (message.number("from"), message.number("to")) if message.has("from") else None
+    view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
+
+
 def _scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
     scrolled.scroll(message.whole("rows", least=-_MAX_ROWS))
@@ -190,5 +201,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "select": _select,
     "sort": _sort,
     "scroll": _scroll,
+    "views": _views,
+    "brush": _brush,
 }
 """`do` of a message -> its handler."""

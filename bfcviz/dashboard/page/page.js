@@ -4,6 +4,8 @@
 // has plotly's FigureWidget, and a lost message costs one click or one image.
 
 const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom or one scroll
+const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed at
+const DOUBLE_CLICK_MS = 250;
 // The keys that Python handles: see KEYS in bfcviz/dashboard/page/messages.py.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
@@ -82,7 +84,168 @@ function prepare_root(root, send, signal) {
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
   root.addEventListener("click", (event) => run_marked(event, send), { signal });
+  root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
   root.addEventListener("wheel", (event) => on_wheel(event, send), { signal, passive: false });
+  root.addEventListener("mousedown", (event) => take_keyboard(root, event), { signal, capture: true });
+  root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
+  listen_to_holders(root, send, signal);
+  listen_to_strip(root, send, signal);
+  // A page of its own, without a notebook whose keys it would take.
+  if (!root.closest(".jp-Notebook") && document.activeElement === document.body) focus(root);
+}
+
+function focus(root) {
+  root.focus({ preventScroll: true });
+}
+
+// Plotly prevents the browser's own move of the focus.
+function take_keyboard(root, event) {
+  const holder = event.target.closest("input, select, textarea, button, a, [tabindex], [contenteditable=true]");
+  if (!holder || holder === root || !root.contains(holder)) focus(root);
+}
+
+// Plotly would zoom at each turn of the wheel: it gets only those with Ctrl. The page scrolls at the others.
+function guard_wheel(event) {
+  if (!event.target.closest(".js-plotly-plot")) return;
+  if (event.ctrlKey) event.preventDefault(); // else the browser zooms the whole page
+  else event.stopPropagation();
+}
+
+// Send what the mouse points at once it rests there, and once it has left.
+function listen_to_holders(root, send, signal) {
+  let pointed = null; // the message of the element under the mouse, as text
+  let sent = null;
+  let timer = 0;
+  const point = (text) => {
+    if (text === pointed) return;
+    pointed = text;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (pointed !== sent) send((sent = pointed) ? JSON.parse(pointed) : { do: "hover" });
+    }, HOVER_MS);
+  };
+  const found = (event) => event.target.closest("[data-bfcviz-hover]")?.dataset.bfcvizHover ?? null;
+  root.addEventListener("mouseover", (event) => point(found(event)), { signal });
+  root.addEventListener("mouseleave", () => point(null), { signal });
+}
+
+// The time strip: a drag chooses, moves or resizes the window of steps, a click goes to a step.
+
+const NEAR_PX = 6; // this close to an end of the window, a drag moves the end
+const STILL_PX = 3; // a shorter drag is a click
+
+function listen_to_strip(root, send, signal) {
+  let click_timer = 0;
+  const strip_under = (event) => {
+    const area = event.target;
+    if (!area.classList.contains("nsewdrag")) return null;
+    const strip = strip_of(root.querySelector(".js-plotly-plot"));
+    return strip && area.dataset.subplot === strip.subplot ? { ...strip, area } : null;
+  };
+  const at = (event, strip) => {
+    const box = strip.area.getBoundingClientRect();
+    return Math.min(Math.max(event.clientX - box.x, 0), box.width);
+  };
+  root.addEventListener(
+    "mousemove",
+    (event) => {
+      const strip = event.buttons ? null : strip_under(event);
+      if (strip) strip.area.style.cursor = CURSORS[grip(at(event, strip), strip.ends)];
+    },
+    { signal },
+  );
+  root.addEventListener("dblclick", (event) => {
+    if (!strip_under(event)) return;
+    clearTimeout(click_timer);
+    send({ do: "brush" });
+  }, { signal });
+  root.addEventListener(
+    "mousedown",
+    (event) => {
+      const strip = event.button ? null : strip_under(event);
+      if (!strip) return;
+      event.stopPropagation(); // plotly would zoom
+      event.preventDefault(); // else the drag selects text
+      const begin = at(event, strip);
+      const held = grip(begin, strip.ends);
+      const brush = new Brush(root, strip);
+      let ends = null; // of the new window in pixels; null: the mouse has not moved yet
+      const move = (moved) => {
+        const now = at(moved, strip);
+        if (ends || Math.abs(now - begin) > STILL_PX) brush.show((ends = dragged(held, begin, now, strip)));
+      };
+      const drop = () => {
+        removeEventListener("mousemove", move);
+        if (ends) {
+          brush.drop();
+          send({ do: "brush", from: strip.axis.p2d(ends[0]), to: strip.axis.p2d(ends[1]) });
+        } else {
+          const go = { do: "click", panel: panel_number(strip.subplot), x: strip.axis.p2d(begin), y: 0 };
+          clearTimeout(click_timer);
+          if (!strip.ends) send(go);
+          else if (event.detail === 1) click_timer = setTimeout(() => send(go), DOUBLE_CLICK_MS);
+        }
+      };
+      addEventListener("mousemove", move, { signal });
+      addEventListener("mouseup", drop, { signal, once: true });
+    },
+    { signal, capture: true },
+  );
+}
+
+const CURSORS = { left: "ew-resize", right: "ew-resize", window: "grab", empty: "crosshair" };
+
+// The part of the strip at this position: an end of the window, the window, or neither.
+function grip(x, ends) {
+  if (!ends) return "empty";
+  if (Math.abs(x - ends[0]) <= NEAR_PX) return "left";
+  if (Math.abs(x - ends[1]) <= NEAR_PX) return "right";
+  return ends[0] < x && x < ends[1] ? "window" : "empty";
+}
+
+// The ends of the window after a drag, in pixels.
+function dragged(held, begin, now, { ends, axis }) {
+  if (held === "left") return [now, ends[1]].sort(ascending);
+  if (held === "right") return [ends[0], now].sort(ascending);
+  if (held === "empty") return [begin, now].sort(ascending);
+  const by = Math.min(Math.max(now - begin, -ends[0]), axis._length - ends[1]);
+  return [ends[0] + by, ends[1] + by];
+}
+
+const ascending = (one, other) => one - other;
+
+// The strip's subplot, its x axis, and the ends of its window in pixels (null: it shows all steps).
+function strip_of(plot) {
+  const trace = plot?._fullData?.find((each) => each.name === "shown window" && each.visible === true);
+  if (!trace) return null;
+  const subplot = trace.xaxis + trace.yaxis;
+  const axis = plot._fullLayout._plots[subplot].xaxis;
+  const ends = trace.x?.length ? [axis.d2p(trace.x[0]), axis.d2p(trace.x[trace.x.length - 2])] : null;
+  return { plot, subplot, axis, ends };
+}
+
+// What a drag has chosen so far; it stays until the figure shows it.
+class Brush {
+  constructor(root, { plot, area }) {
+    this.plot = plot;
+    this.stage = root.querySelector(".bfcviz-stage");
+    this.area = area;
+    this.element = document.createElement("div");
+    this.element.className = "bfcviz-brush";
+  }
+  show([left, right]) {
+    const box = this.area.getBoundingClientRect();
+    const origin = this.stage.getBoundingClientRect();
+    const { style } = this.element;
+    [style.left, style.width] = [`${box.x - origin.x + left}px`, `${Math.max(right - left, 1)}px`];
+    [style.top, style.height] = [`${box.y - origin.y}px`, `${box.height}px`];
+    this.stage.append(this.element);
+  }
+  drop() {
+    const remove = () => this.element.remove();
+    this.plot.once("plotly_afterplot", remove);
+    setTimeout(remove, 2000); // the window is the one before: nothing is drawn
+  }
 }
 
 function on_key(event, send) {

@@ -12,6 +12,7 @@ The `do` of the messages that it sends:
 `click`    a click into the figure: number of the panel (from 1), and the position on its axes
 `whole`    a double click on a panel: show its whole range
 `zoom`     the ranges of all axes, after a zoom or pan has ended
+`brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
 others     the `data-bfcviz` attribute of the clicked element; `scroll` comes from lists
 =========  ===========================================================================================
 """
@@ -21,6 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import anywidget
+
+from bfcviz.dashboard.controls import controls
+from bfcviz.dashboard.panels import stage_box
 
 # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
 _SCRIPT: Final = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
@@ -45,7 +49,7 @@ class PageWidget(anywidget.AnyWidget):
     """
 
     _esm = _SCRIPT
-    _css = _STYLE
+    _css = _STYLE + controls.STYLE + stage_box.STYLE
 
     def __init__(self, receive: Callable[[Message], None]) -> None:
         super().__init__()

@@ -9,21 +9,21 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from html import unescape
 from typing import Any, Final
 
 import numpy as np
 from plotly.basedatatypes import Undefined
 
-from bfcviz.dashboard.panels.layouts import NARROW_PX, arrange, names_in
+from bfcviz.dashboard.panels.fitting import fitted, slim
+from bfcviz.dashboard.panels.layouts import MARGINS, NARROW_PX, Stage, arrange, names_in
 from bfcviz.dashboard.panels.plotly_widget import FigureWidget
-from bfcviz.figures.panel import BESIDE, CONFIG, Page, Panel, Picture, axis_names, compose, lay
-from bfcviz.figures.style.theme import Theme
+from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, lay
+from bfcviz.figures.style.view_options import Look
 
 _PAGE_CONFIG: Final = CONFIG | {
     "doubleClick": False,  # page.js sends it, and Python draws the whole range again, which may have grown
-    "scrollZoom": True,
-    "modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "autoScale2d", "resetScale2d", "toImage"],
+    "scrollZoom": True,  # page.js lets only Ctrl+wheel through
+    "displayModeBar": False,  # it would lie on the strip; the mouse and the toolbar do what its buttons did
 }
 
 _WIDTH: Final = 1200  # pixels, until the page sends its width
@@ -51,21 +51,23 @@ class FigureView:
     Attributes:
         widget: plotly's FigureWidget.
         panels: all panels shown so far, by name, in the order of their axes' numbers.
+        stage: where the panels lie, and the room for what is beside them.
     """
 
-    def __init__(self, panels: Mapping[str, Panel], layout: str, theme: Theme) -> None:
+    def __init__(self, panels: Mapping[str, Panel], layout: str, look: Look) -> None:
         self.panels = dict(panels)
-        self._page = self._lay(layout, theme)
+        self._page, self.stage = self._lay(layout, look)
         self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout)
         self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
 
-    def show(self, panels: Mapping[str, Panel], layout: str, theme: Theme, width: int = _WIDTH) -> None:
+    def show(self, panels: Mapping[str, Panel], layout: str, look: Look, width: int = _WIDTH) -> None:
         """Show `panels`, those that the layout names; send only what differs.
 
         `width`: pixels of the page.
         """
         self.panels |= panels
-        before, self._page = self._page, self._lay(layout, theme, width)
+        before = self._page
+        self._page, self.stage = self._lay(layout, look, width)
         restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
         relayout = relayouting(before.layout, self._page.layout)
         # plotly_update does not accept new axes and a template.
@@ -96,25 +98,29 @@ class FigureView:
         self.widget._data[number]["source"] = source  # noqa: SLF001  plotly's copy of the data in the page
         return number, "".join(axis_names(place + 1))
 
-    def _lay(self, layout: str, theme: Theme, width: int = _WIDTH) -> Page:
+    def _lay(self, layout: str, look: Look, width: int = _WIDTH) -> tuple[Page, Stage]:
         narrow = width < NARROW_PX
         panels = dict(self.panels)
-        for name, place in arrange(layout, panels, narrow=narrow).items():
-            panels[name] = fitted(panels[name], (place.right - place.left) * (width - BESIDE))
-        places = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
-        page = lay(list(panels.values()), [places.get(name) for name in panels], theme)
-        return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True})
+        for name in names_in(layout):
+            panels[name] = slim(panels[name], look)
+        for name, place in arrange(layout, panels, narrow=narrow).places.items():
+            panels[name] = fitted(panels[name], (place.right - place.left) * (width - MARGINS.beside))
+        stage = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now
+        places = [stage.places.get(name) for name in panels]
+        page = lay(list(panels.values()), places, look.paints, stage.margins)
+        return Page(page.data, {**page.layout, "autosize": True, "clickanywhere": True}), stage
 
     def panel_at(self, number: int) -> Panel | None:
         """The panel whose axes have this number, from 1; None if there is none."""
         names = list(self.panels)
         return self.panels[names[number - 1]] if 0 < number <= len(names) else None
 
-    def as_picture(self, layout: str, theme: Theme) -> Picture:
-        """The panels of the layout, as on screen, as a figure without widgets."""
+    def as_picture(self, layout: str, look: Look) -> Picture:
+        """The panels of the layout as a figure without widgets."""
         shown = {name: self.panels[name] for name in names_in(layout)}
-        places = arrange(layout, shown)
-        return compose(list(shown.values()), [places[name] for name in shown], theme)
+        stage = arrange(layout, shown, alone=True)
+        places = [stage.places[name] for name in shown]
+        return compose(list(shown.values()), places, look.paints, stage.margins)
 
 
 def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]], list[int]]:
@@ -171,58 +177,3 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     return bool(type(one) is type(other) and one == other)
-
-
-# Pixels of the widest usual font: the kernel does not know which font the page uses.
-_LETTER: Final = 6.4  # of a legend or caption
-_BOLD: Final = 8.6  # of a title
-_SIGN: Final = 47  # of a legend entry, beside its name
-_CAPTION_SPACE: Final = 12  # between title and caption
-
-_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
-
-_RANK: Final = 1000  # plotly's default
-
-
-def fitted(panel: Panel, pixels: float) -> Panel:
-    """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
-
-    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
-    does not change with every step.
-    """
-    lines = _lines(panel.traces, pixels)
-    if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
-        traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
-        panel = replace(panel, traces=traces)
-    room = int((pixels - _BOLD * _length(panel.title) - _CAPTION_SPACE) / _LETTER)
-    if len(panel.caption) <= room:
-        return panel
-    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
-    return replace(panel, caption=_cut(panel.caption, room), definition=definition)
-
-
-def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
-    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
-    order = sorted(
-        (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
-        for number, trace in enumerate(traces)
-    )
-    found, line, before, filled = [0] * len(traces), 0, 0, 0.0
-    for legend, _, number in order:
-        name = traces[number].get("name", "")
-        wide = _SIGN + _LETTER * _length(name) if name else 0.0
-        if filled and (legend != before or filled + wide > pixels):
-            line, filled = line + 1, 0.0
-        found[number], before, filled = line, legend, filled + wide
-    return found
-
-
-def _length(text: str) -> int:
-    """The visible characters of a text with markup."""
-    return len(unescape(re.sub(r"<[^>]*>", "", text)))
-
-
-def _cut(text: str, room: int) -> str:
-    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
-    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
-    return f"{words}…" if room >= _FEWEST else ""

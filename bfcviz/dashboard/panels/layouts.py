@@ -1,60 +1,165 @@
-"""Which panels a dashboard shows, and where: three layouts, each also for a narrow page."""
+"""The stage of a dashboard: its panels, and the room they leave for the pane of HTML and the tabs.
+
+::
+
+    strip                                  the whole trace: the one control of time
+    region map              | side pane    the heap at the step; its holders and the selected chunk
+    tabs                                   choose what is below
+    lower panels                           none where a tab shows a table below the figure
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from bfcviz.figures.panel import BELOW, Panel, Place
+from bfcviz.figures.panel import Margins, Panel, Place
 
 NARROW_PX: Final = 760
-"""Below this width each panel has its own row."""
+"""Below this width each panel has its own row, and so has the side pane."""
 
-_HEIGHTS: Final = {"region_map": 300, "address_time": 260, "lifetimes": 220, "rate": 80}
-_HEIGHT: Final = 165  # of every other plot, in pixels
-_BELOW: Final = {"bin_chunks": 66}  # pixels under the plot: its ticks are slanted, and its axis has a title
-_GAP: Final = 0.08
+MARGINS: Final = Margins(left=64, right=8)
+"""Beside the plots of a stage; what is below them depends on the layout."""
 
 Rows = tuple[tuple[tuple[str, float], ...], ...]
 """For each row: its panels from the left, and their shares of the width."""
 
-_STEP: Final[Rows] = (
-    (("region_map", 1.0),),
-    (("stats", 0.6), ("bin_bytes", 0.4)),
-    (("fragmentation", 0.6), ("bin_chunks", 0.4)),
-)
-_TIME: Final[Rows] = (
-    (("address_time", 1.0),),
-    (("lifetimes", 1.0),),
-    (("stats", 0.5), ("fragmentation", 0.5)),
-    (("rate", 1.0),),
-)
+STRIP: Final = "strip"
+_MAP: Final = "region_map"
+
+_MEMORY: Final[Rows] = ((("lifetimes", 1.0),),)
+_ADDRESS_TIME: Final[Rows] = ((("address_time", 1.0),),)
+_FREE_CHUNKS: Final[Rows] = ((("bin_bytes", 0.5), ("bin_chunks", 0.5)),)
+_FRAGMENTATION: Final[Rows] = ((("fragmentation", 0.5), ("stats", 0.5)),)
+_EVENTS: Final[Rows] = ((("rate", 1.0),),)
 
 LAYOUTS: Final[Mapping[str, Rows]] = {
-    "heap": _STEP,
-    "time": _TIME,
-    "everything": (*_STEP, *_TIME[:2], *_TIME[3:]),
+    "memory": _MEMORY,
+    "address_time": _ADDRESS_TIME,
+    "free_chunks": _FREE_CHUNKS,
+    "fragmentation": _FRAGMENTATION,
+    "events": _EVENTS,
+    "chunk_table": (),
+    "event_table": (),
+    "export": (),
+    "everything": (*_MEMORY, *_ADDRESS_TIME, *_FREE_CHUNKS, *_FRAGMENTATION, *_EVENTS),
 }
-"""Name -> layout: the heap at one step, the heap over time, or both."""
+"""Name -> the rows of panels below the tabs: one kind, none where a table is shown there, or all."""
+
+TABS: Final[Mapping[str, str]] = {
+    "memory": "active memory",
+    "address_time": "address-time",
+    "free_chunks": "free chunks",
+    "fragmentation": "fragmentation",
+    "events": "events/s",
+    "chunk_table": "chunk table",
+    "event_table": "event table",
+    "export": "export",
+}
+"""Layout -> the text of its tab."""
+
+_SIDE_SHARE: Final = 0.34  # of the plots' width
+_SIDE_GAP: Final = 14  # pixels between the map and the side pane
+_SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
+_TABS: Final = 30  # pixels: the height of the tabs
+_TABS_ABOVE: Final = 6
+
+_HEIGHTS: Final = {STRIP: 50, _MAP: 250, "lifetimes": 180, "address_time": 220, "rate": 120}
+_HEIGHT: Final = 165  # of every other plot, in pixels
+_BELOW: Final = {STRIP: 22, _MAP: 24, "bin_bytes": 62, "bin_chunks": 62}
+"""Pixels under a plot: ticks, of bins slanted ones, and the title of the axis, which strip and map have not."""
+_BELOW_OTHERS: Final = 42
+_GAP: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A layout of a certain width.
+
+    Attributes:
+        places: the plots of its panels, by name.
+        side: the room of the side pane; None: there is none.
+        tabs: the room of the tabs.
+        margins: beside the plots, and below the lowest one.
+    """
+
+    places: Mapping[str, Place]
+    side: Place | None
+    tabs: Place | None
+    margins: Margins
 
 
 def names_in(layout: str) -> list[str]:
-    """Names of the panels that the layout shows."""
-    return [name for row in LAYOUTS[layout] for name, _ in row]
+    """Names of the panels that the layout shows; the map is the first, so that its axes have number 1."""
+    return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
 
 
-def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False) -> dict[str, Place]:
-    """The place of each panel of the layout: pixels from the top, shares of the width."""
-    rows = LAYOUTS[layout]
+def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False) -> Stage:
+    """Where everything lies: pixels from the top, shares of the plots' width.
+
+    Args:
+        layout: one of `LAYOUTS`.
+        panels: at least those that the layout shows.
+        narrow: each panel and the side pane has its own row.
+        alone: a picture of the panels, without side pane and tabs.
+    """
+    places = {STRIP: _place(panels, STRIP, 0, 0.0, 1.0)}
+    top = _end(places[STRIP], STRIP)
+    beside = not narrow and not alone
+    places[_MAP] = _place(panels, _MAP, top, 0.0, 1.0 - _SIDE_SHARE if beside else 1.0)
+    end = _end(places[_MAP], _MAP)
+    side = tabs = None
+    if beside:
+        side = Place(1.0 - _SIDE_SHARE, 1.0, top, end - top)
+    elif narrow and not alone:
+        side = Place(0.0, 1.0, end, _SIDE_ALONE)
+        end += _SIDE_ALONE
+    if not alone:
+        tabs = Place(0.0, 1.0, end + _TABS_ABOVE, _TABS)
+        end += _TABS_ABOVE + _TABS
+    end = _add_rows(places, panels, LAYOUTS[layout], end, narrow=narrow)
+    lowest = max(place.top + place.height for place in places.values())
+    margins = Margins(MARGINS.left, MARGINS.right, end - lowest)
+    return Stage({name: places[name] for name in names_in(layout)}, side, tabs, margins)
+
+
+def _add_rows(
+    places: dict[str, Place], panels: Mapping[str, Panel], rows: Rows, top: int, *, narrow: bool
+) -> int:
+    """Place these rows from `top` on; return their lower end."""
     if narrow:
         rows = tuple(((name, 1.0),) for row in rows for name, _ in row)
-    places: dict[str, Place] = {}
-    top = 0
     for row in rows:
-        plot = top + max(panels[name].above for name, _ in row)
-        left = 0.0
+        above = max(panels[name].above for name, _ in row)
+        left, end = 0.0, top
         for name, share in row:
-            right = left + share if left + share > 1 - 1e-6 else left + share - _GAP / 2
             begin = left if left == 0 else left + _GAP / 2
-            places[name] = Place(begin, min(right, 1.0), plot, _HEIGHTS.get(name, _HEIGHT))
+            right = 1.0 if left + share > 1 - 1e-6 else left + share - _GAP / 2
+            plot = top + above - panels[name].above
+            places[name] = _place(panels, name, plot, begin, right)
+            end = max(end, _end(places[name], name))
             left += share
-        top = plot + max(places[name].height + _BELOW.get(name, BELOW) for name, _ in row)
-    return places
+        top = end
+    return top
+
+
+def _place(panels: Mapping[str, Panel], name: str, top: int, left: float, right: float) -> Place:
+    return Place(left, right, top + panels[name].above, _HEIGHTS.get(name, _HEIGHT))
+
+
+def _end(place: Place, name: str) -> int:
+    return place.top + place.height + _BELOW.get(name, _BELOW_OTHERS)
+
+
+def css_room(place: Place) -> dict[str, str]:
+    """The room as values of an ipywidgets Layout, in a box of the figure's size.
+
+    A room beside a plot keeps a gap to it; one of its own row begins at the left edge, as all rows do.
+    """
+    plots = f"(100% - {MARGINS.beside}px)"
+    across = {"left": "0px", "width": f"calc(100% - {MARGINS.right}px)"}
+    if place.left:
+        across = {
+            "left": f"calc({MARGINS.left + _SIDE_GAP}px + {place.left:g} * {plots})",
+            "width": f"calc({place.right - place.left:g} * {plots} - {_SIDE_GAP}px)",
+        }
+    return {"top": f"{place.top}px", "height": f"{place.height}px", **across}

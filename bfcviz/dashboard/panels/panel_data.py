@@ -21,6 +21,7 @@ from bfcviz.figures.active_memory.figure import (
 from bfcviz.figures.address_time.figure import address_time_panel, address_time_window
 from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time
 from bfcviz.figures.bins.histogram import bin_panels
+from bfcviz.figures.bins.ladder import ladder_panel
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.figure import chunk_at, live_map_panel, region_panel
 from bfcviz.figures.region_map.highlights import last_event
@@ -32,13 +33,14 @@ from bfcviz.figures.timelines.event_rate import rate_panel
 from bfcviz.figures.timelines.fragmentation import fragmentation_panel
 from bfcviz.figures.timelines.history import History, measure_history
 from bfcviz.figures.timelines.stats import stats_panel
+from bfcviz.figures.timelines.strip import strip_panel, strip_traces
 from bfcviz.model import Model
 from bfcviz.model.explain.search import Search, search_of
 
 T = TypeVar("T")
 
 TIMELINES = frozenset({"stats", "fragmentation", "rate", "address_time", "lifetimes"})
-"""The panels that run over steps or time."""
+"""The panels that run over the steps of the window."""
 
 _NO_HISTORY = "no history: how the state is built here"
 
@@ -67,9 +69,11 @@ class PanelData:
         """The panels with these `names`, at the model's step."""
         makers: dict[str, Callable[[], dict[str, Panel]]] = {
             "region_map": lambda: self._region_map(look),
+            "strip": lambda: self._strip(look),
             "stats": lambda: _named(stats_panel(self.history(look), self.model.step, look)),
             "fragmentation": lambda: self._fragmentation(look),
             "rate": lambda: _named(rate_panel(self.history(look), self.model.step, look)),
+            "ladder": lambda: _named(ladder_panel(self.model, look)),
             "bin_bytes": lambda: self._bins(look),
             "address_time": lambda: _named(address_time_panel(self.passage(look), self.model.step, look)),
             "lifetimes": lambda: _named(active_memory_panel(self.lives(look), self.model.step, look)),
@@ -120,6 +124,17 @@ class PanelData:
             "history", key, lambda: measure_history(self.trace, self.model.pool, look, before)
         )
 
+    def whole_history(self, look: Look) -> History:
+        """The history of all steps, whatever the window is."""
+        if look.steps is None:
+            return self.history(look)
+        key = (len(self.trace), look.axis, look.wanted)
+        before = self._previous("whole history") or self._previous("history")
+        look = replace(look, steps=None)
+        return self._cached(
+            "whole history", key, lambda: measure_history(self.trace, self.model.pool, look, before)
+        )
+
     def passage(self, look: Look) -> AddressTimeWindow:
         """The data of the address-time map."""
         key = (len(self.trace), look.axis, look.steps, look.addresses, look.colour, look.theme)
@@ -136,12 +151,12 @@ class PanelData:
         """The data of the lifetimes panel. Coloured by label instead of by state, since all its chunks are in use."""
         look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
         key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
-        model, colours = self.model, self.colours(look)
+        model, colours, before = self.model, self.colours(look), self._previous("lives")
 
         def make() -> ActiveMemoryWindow:
             series = self.history(look).series
             return active_memory_window(
-                self.trace, model.pool, look, colours=colours, series=series, model=model
+                self.trace, model.pool, look, colours=colours, series=series, model=model, before=before
             )
 
         return self._cached("lives", key, make)
@@ -153,7 +168,7 @@ class PanelData:
             if chunk is None:
                 return None, None
             return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None), None
-        if panel not in TIMELINES:
+        if panel not in TIMELINES | {"strip"}:
             return look.selected, None
         step = self.clock(look).step_at(x)
         if panel == "address_time":
@@ -176,6 +191,12 @@ class PanelData:
             self._glance = LiveMap(self.model, self.colours(look), look.paints)
             return _named(live_map_panel(self._glance, self.trace.labels, look))
         return _named(region_panel(self.model, last_event(self.model), look, self.colours(look)))
+
+    def _strip(self, look: Look) -> dict[str, Panel]:
+        history = self.whole_history(look)
+        key = (len(self.trace), look.axis, look.theme)
+        traces = self._cached("strip", key, lambda: strip_traces(history, look))
+        return _named(strip_panel(history, traces, self.model.step, look))
 
     def _fragmentation(self, look: Look) -> dict[str, Panel]:
         return _named(fragmentation_panel(self.history(look), self.model.step, look, brief=True))

@@ -1,7 +1,7 @@
 """Plotly's FigureWidget, imported without nbformat.
 
-Plotly imports nbformat beside its widget and needs only its version, in `Figure.show`. With nbformat come jsonschema and
-a parser of web addresses that builds its grammar at import: as long as all other imports of an Inspector together.
+Plotly imports nbformat beside its widget and needs only its version, in `Figure.show`. With nbformat come jsonschema
+and a parser of web addresses that builds its grammar at import: as long as all other imports of an Inspector together.
 """
 
 import sys

@@ -10,6 +10,7 @@ from bfcviz.figures.style.view_options import Look, MapWindow, Span
 from bfcviz.figures.timelines.axis import StepAxis
 
 _SAME: Final = 1e-3  # of a range: smaller differences are rounding by the page
+_BEFORE: Final = 0.1  # of the window: what it shows before a step that it follows
 
 
 def zoomed(
@@ -50,6 +51,30 @@ def whole(look: Look, panel: str | None = None) -> Look:
     if panel in TIMELINES:
         return replace(look, steps=None)
     return replace(look, map_window=None, steps=None, addresses=None) if panel is None else look
+
+
+def brushed(look: Look, ends: Sequence[float] | None, clock: StepAxis) -> Look:
+    """`look` with the window between these positions on the strip's axis; None: without a window."""
+    return replace(look, steps=None if ends is None else _steps(sorted(map(float, ends)), clock))
+
+
+def with_step(look: Look, step: int, last: int) -> Look:
+    """`look` with its window of steps moved, where `step` lies outside: to just before it, or just after."""
+    if look.steps is None or look.steps[0] <= step <= look.steps[1]:
+        return look
+    length = look.steps[1] - look.steps[0]
+    behind = round(length * (_BEFORE if step > look.steps[1] else 1 - _BEFORE))
+    first = max(min(step - behind, last - length), 0)
+    return replace(look, steps=(first, first + length))
+
+
+def unmarked(look: Look) -> Look:
+    """`look` without the first of what is hovered, filtered by, searched and selected."""
+    if look.hovered is not None:
+        return replace(look, hovered=None)
+    if look.holder is not None:
+        return replace(look, holder=None)
+    return replace(look, selected=None) if look.search is None else replace(look, search=None)
 
 
 def _changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:

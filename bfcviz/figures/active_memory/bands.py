@@ -19,7 +19,6 @@ from bfcviz.figures.address_time.hover import life_text
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.timelines.axis import StepAxis
-from bfcviz.model.lifetimes.lifetimes import times_of
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,13 @@ class Stack:
 
     Attributes:
         moments: each `seq` at which a lifetime begins or ends, ascending, uint64.
+        times: when, in nanoseconds; undefined for the moment NEVER.
         below: bytes below each lifetime after each moment, (lifetimes, moments), float64.
         first, last: for each lifetime the indices of the moments at which it begins and ends.
     """
 
     moments: NDArray[np.uint64]
+    times: NDArray[np.int64]
     below: NDArray[np.float64]
     first: NDArray[np.intp]
     last: NDArray[np.intp]
@@ -47,14 +48,15 @@ class Stack:
 
 def stack(lifetimes: NDArray[np.void]) -> Stack:
     """Stack an array of LIFETIME, ordered by `born`; memory grows with the square of its length."""
-    moments = np.unique(np.concatenate([lifetimes["born"], lifetimes["died"]]))
+    moments, at = np.unique(np.concatenate([lifetimes["born"], lifetimes["died"]]), return_index=True)
+    times = np.concatenate([lifetimes["born_time"], lifetimes["died_time"]])[at]
     first = np.searchsorted(moments, lifetimes["born"])
     last = np.searchsorted(moments, lifetimes["died"])
-    at = np.arange(len(moments))
-    alive = (first[:, None] <= at) & (at < last[:, None])
+    order = np.arange(len(moments))
+    alive = (first[:, None] <= order) & (order < last[:, None])
     held = np.cumsum(alive * lifetimes["size"].astype(np.float64)[:, None], axis=0)
     below = np.vstack([np.zeros((1, len(moments))), held[:-1]]) if len(lifetimes) else held
-    return Stack(moments, below, first, last)
+    return Stack(moments, times, below, first, last)
 
 
 _COLUMNS: Final = 60  # of the grid of hover points
@@ -144,15 +146,12 @@ class Bands:
         return x, y
 
 
-def bands_of(lifetimes: NDArray[np.void], trace: Trace, step_axis: StepAxis, steps: tuple[int, int]) -> Bands:
+def bands_of(lifetimes: NDArray[np.void], step_axis: StepAxis, steps: tuple[int, int]) -> Bands:
     """The bands of these lifetimes, clipped to the window of steps."""
     stacked = stack(lifetimes)
     left, right = step_axis.position(steps[0]), step_axis.position(steps[1])
-    x = np.full(len(stacked.moments), right)
-    happened = np.flatnonzero(stacked.moments < steps[1])
-    seqs = stacked.moments[happened]
-    times = times_of(trace, seqs) if step_axis.axis == "time" else np.zeros(0)
-    x[happened] = step_axis.positions(seqs + np.uint64(1), times)
+    x = step_axis.positions(stacked.moments + np.uint64(1), stacked.times)
+    x = np.where(stacked.moments < steps[1], x, right)
     return Bands(lifetimes, stacked, np.clip(x, left, right), (left, right))
 
 

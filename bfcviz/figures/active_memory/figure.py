@@ -5,7 +5,7 @@ One band on top shows all smaller allocations together.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.model import Model, timeline
 from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.lifetimes import find
+from bfcviz.model.lifetimes.lifetimes import LifetimeReader
 
 LARGEST: Final = 200
 """Allocations with a band of their own, at most."""
@@ -47,6 +47,7 @@ class ActiveMemoryWindow:
         others: the number of all other allocations.
         series: TIMELINE records: bytes in use of all allocations.
         colours: the colouring of the bands.
+        reader: reads the allocations, for this window and for a later end of it.
         static_traces: the traces of the panel that do not depend on the step.
     """
 
@@ -59,6 +60,7 @@ class ActiveMemoryWindow:
     others: int
     series: NDArray[np.void]
     colours: Colouring
+    reader: LifetimeReader = field(repr=False)
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -101,6 +103,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     *,
     series: NDArray[np.void] | None = None,
     model: Model | None = None,
+    before: ActiveMemoryWindow | None = None,
 ) -> ActiveMemoryWindow:
     """Read the allocations in the window of `look` (its `steps`).
 
@@ -111,6 +114,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         colours: the colouring of `look`, if the caller has it; `INSTEAD_OF_STATE` replaces the one by state.
         series: `timeline`'s rows for these steps and at most one beyond each end, if the caller has them.
         model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
+        before: the last window of this trace; only events that it did not read are read if both begin at one step.
 
     Raises:
         TraceError: the events up to the window contradict each other.
@@ -119,7 +123,11 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     first, last = window_of(step_axis, look)
     if series is None:
         series = timeline(trace, pool, first, last, timelines.intervals(last - first))
-    found = find(trace, pool, first, last, largest=LARGEST, model=model)
+    if before is not None and _continues(before, trace, pool, (first, last)):
+        reader = before.reader
+    else:
+        reader = LifetimeReader(trace, pool, first, largest=LARGEST, model=model)
+    found = reader.read_to(last)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
@@ -129,12 +137,18 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         look=look,
         step_axis=step_axis,
         steps=(first, last),
-        bands=bands_of(found.lifetimes, trace, step_axis, (first, last)),
+        bands=bands_of(found.lifetimes, step_axis, (first, last)),
         others=found.seen - len(found.lifetimes),
         series=series,
         colours=colours,
+        reader=reader,
     )
     return replace(window, static_traces=_static_traces(window, look.paints))
+
+
+def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]) -> bool:
+    same = before.trace is trace and before.pool == pool and before.steps[0] == steps[0]
+    return same and before.reader.stop <= steps[1]
 
 
 def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
@@ -265,6 +279,6 @@ def _selected(window: ActiveMemoryWindow, look: Look, theme: Theme) -> dict[str,
         "showlegend": False,
         "x": x,
         "y": y / window.divisor,
-        "line": {"color": theme.highlight, "width": 2.5},
+        "line": {"color": theme.selection, "width": 2.5},
         "hoverinfo": "skip",
     }

@@ -25,8 +25,7 @@ from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.model import Model
 from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.lifetimes import end_of
-from bfcviz.model.lifetimes.occupancy import Occupancy
+from bfcviz.model.lifetimes.occupancy_grid import Occupancy
 
 __all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_time_window", "chunk_at_time"]
 
@@ -69,7 +68,7 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
         look: theme, colouring, axis and window; a change of anything else needs no new window.
         colours: the colouring of `look`, if the caller has it.
         model: a model of this trace and pool, whose snapshots speed up the search; returns to its step.
-        before: the last passage of this trace, whose layout is reused if the trace has not grown.
+        before: the last window of this trace; only events that it did not read are read.
 
     Raises:
         TraceError: the events up to the window contradict each other.
@@ -166,7 +165,8 @@ def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     image, (left, right) = window.image, window.sides
     bottom, top = (end / window.divisor for end in window.positions)
     pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, window.colours.paints, theme)
-    dx, dy = max(right - left, 1e-9) / pixels.shape[1], (top - bottom) / pixels.shape[0]
+    width = max(right - left, 1e-9) if image is None else image.grid.width / window.step_axis.unit
+    dx, dy = width, (top - bottom) / pixels.shape[0]
     return {
         "type": "image",
         "source": data_uri(pixels),
@@ -239,7 +239,7 @@ def _note(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
 
 def _selected(window: AddressTimeWindow, look: Look, theme: Theme) -> dict[str, Any]:
     """The outline of the selected allocation."""
-    outline = box_outlines("selected", _selected_box(window, look), theme.highlight, 2.5)
+    outline = box_outlines("selected", _selected_box(window, look), theme.selection, 2.5)
     return outline | {"showlegend": False}
 
 
@@ -247,8 +247,9 @@ def _selected_box(window: AddressTimeWindow, look: Look) -> Boxes:
     born = None if look.selected is None else look.selected.born
     if born is None or not window.trace.first <= born < window.step_axis.last:
         return Boxes.none()
-    if born not in window.ends:
-        window.ends[born] = end_of(window.trace, window.pool, born, window.steps[1])
     event = window.trace.read(born, born + 1)
-    ends = window.moments(np.array([born, window.ends[born]], np.uint64))
+    end = window.reader.ends.end_of(born, window.steps[1])
+    freed = window.trace.read(end, end + 1) if end != NEVER else event
+    times = np.append(event["time"], freed["time"])
+    ends = window.moments(np.array([born, end], np.uint64), times)
     return Boxes(ends[:1], ends[1:], *window.heights(event)).with_area()

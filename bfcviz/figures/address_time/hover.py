@@ -9,7 +9,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.window import AddressTimeWindow
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.occupancy import Occupancy
+from bfcviz.model.lifetimes.occupancy_grid import Occupancy
 
 COLUMNS: Final = 40
 LINES: Final = 24
@@ -92,7 +92,7 @@ def _on_image(window: AddressTimeWindow, image: Occupancy) -> Points:
     """Each point shows its address, and the share of its pixel in use."""
     across, up = _grid_positions(window)
     grid = image.grid
-    column = (np.arange(COLUMNS) + 0.5) * grid.columns / COLUMNS
+    column = np.minimum((across - window.sides[0]) * window.step_axis.unit / grid.width, grid.columns - 1)
     line = (np.arange(LINES) + 0.5) * grid.lines / LINES
     cells = np.ix_(line.astype(np.intp), column.astype(np.intp))
     pool = image.pool[cells].ravel()

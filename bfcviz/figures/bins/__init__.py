@@ -1,1 +1,1 @@
-"""The bin histogram: bytes and number of chunks, free and in use, of each of the 21 size classes."""
+"""Free chunks: the ladder of their sizes, and the 21 size classes with their bytes and counts."""

@@ -111,7 +111,7 @@ def _bars(parts: Sequence[HolderPart], found: Holders, divisor: int, theme: Them
         "insidetextanchor": "middle",
         "textangle": 0,
         "constraintext": "none",
-        "insidetextfont": {"size": 12, "color": [_contrast(paint.fill) for paint in paints]},
+        "insidetextfont": {"size": 12, "color": [contrast(paint.fill) for paint in paints]},
         "hovertext": [_hover(part, parts, found) for part in parts],
         "hoverinfo": "text",
     }
@@ -192,7 +192,7 @@ def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str
     return "<br>".join(lines)
 
 
-def _contrast(fill: str) -> str:
+def contrast(fill: str) -> str:
     """Black or white: whichever can be read on `fill`."""
     red, green, blue = (_linear(value / 255) for value in rgb(fill))
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"

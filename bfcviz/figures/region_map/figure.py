@@ -17,12 +17,14 @@ from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.highlights import SPAN, selected, touched
 from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.region_map.request_marks import fit_caption, request_marks
 from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
+from bfcviz.model.explain.fit import fit_of, request_at
 from bfcviz.model.state.views import CHUNK
 
 EXACT_CHUNKS: Final = 3000
@@ -62,7 +64,8 @@ def region_panel(
     Args:
         model: the heap; it stays at its step.
         highlight: events whose chunks are outlined.
-        look: theme and colouring, the part to draw, and the selected chunk.
+        look: theme and colouring, the part to draw, the selected chunk, and `wanted`, the bytes of a request whose
+            places are marked.
         colours: the colouring of `look` for this heap; None: it is made here.
     """
     colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
@@ -79,13 +82,17 @@ def region_panel(
     )
     chosen = selected(model.chunks(), look.selected)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
+    request = request_at(model, look.wanted)
+    answer = fit_of(model, request.size) if request is not None else None
     traces = [
         *shape(visible),
+        *request_marks(visible, answer, model.trace.labels),
         *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen),
         map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
         map_traces.note(visible),
     ]
-    return _panel(visible, traces, look, exact=exact)
+    panel = _panel(visible, traces, look, exact=exact)
+    return panel if answer is None else replace(panel, caption=fit_caption(answer, model.trace.labels))
 
 
 def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
@@ -106,6 +113,7 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
     traces = [
         {**image, **live_map.image()},
         *others,
+        *request_marks(visible, None, labels),
         *markers.outlines(visible, no_spans, no_spans),
         map_traces.hover_points(visible, labels, live_map.step, exact=True),
         map_traces.note(visible),

@@ -54,7 +54,7 @@ def outlines(
     pieces = visible.cut(touched["address"], touched["size"])
     clicked = visible.cut(chosen["address"], chosen["size"])
     tips = [_narrow(visible, pieces), _narrow(visible, clicked)]
-    colours = [theme.highlight] * len(tips[0]) + [theme.text] * len(tips[1])
+    colours = [theme.highlight] * len(tips[0]) + [theme.selection] * len(tips[1])
     x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
     marker = {
         # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
@@ -67,7 +67,7 @@ def outlines(
         "cliponaxis": False,
         "hoverinfo": "skip",
     }
-    chosen_trace = outline("selected", clicked, divisor, theme.text, 2.5)
+    chosen_trace = outline("selected", clicked, divisor, theme.selection, 2.5)
     return [
         outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
         marker,

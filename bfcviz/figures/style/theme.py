@@ -1,8 +1,8 @@
 """Theme: every colour with its meaning, and the plotly template made of them.
 
-One meaning has one hue in every picture: a fill of the region map is an area or a bar elsewhere. Any two fills of
-one theme differ visibly under protanopia, deuteranopia and tritanopia too; tests/figures/style/test_theme.py
-measures it.
+One meaning has one hue in every picture: a fill of the region map is an area or a bar elsewhere. Orange is waste and
+red is failure; no class of chunks has either. Any two fills of one theme differ visibly under protanopia,
+deuteranopia and tritanopia too; tests/figures/style/test_theme.py measures it.
 """
 
 from dataclasses import dataclass
@@ -34,9 +34,12 @@ class Theme:
         waste: bytes of chunks in use that were not requested; internal fragmentation.
         pool: all memory granted by the sub-allocator; regions.
         highlight: chunks touched by this step, and the line at this step.
+        selection: the selected chunk.
+        search: the matches of a search.
+        fit: free chunks that would take a request.
         oom: failed requests.
         limit: the heap's memory limit.
-        classes: seven classes without an order, such as labels; the first is `in_use`.
+        classes: seven classes without an order, such as labels; the first is `in_use`. See `shades`.
         other: the class of everything without a colour of its own.
         ramp: eight ordered classes from low to high; high contrasts most with the paper.
     """
@@ -51,11 +54,20 @@ class Theme:
     waste: Paint
     pool: Paint
     highlight: str
+    selection: str
+    search: str
+    fit: str
     oom: str
     limit: str
     classes: tuple[Paint, ...]
     other: Paint
     ramp: tuple[Paint, ...]
+
+    def shades(self, hue: int) -> tuple[Paint, ...]:
+        """The paint `classes[hue]`, a lighter one and a darker one of the same hue."""
+        fill = self.classes[hue].fill
+        edge = "#FFFFFF" if self.name == "dark" else "#000000"
+        return _edged(edge, fill, mixed(fill, "#FFFFFF", _SHADE), mixed(fill, "#000000", _SHADE))
 
 
 def _edged(edge: str, *fills: str) -> tuple[Paint, ...]:
@@ -75,6 +87,7 @@ def rgb(colour: str) -> tuple[int, int, int]:
 
 
 _EDGE = 0.45
+_SHADE = 0.38
 
 LIGHT = Theme(
     name="light",
@@ -86,13 +99,16 @@ LIGHT = Theme(
     free=Paint("#A9D8BA", "#25A06F"),
     waste=Paint("#F0A020", "#B07800"),
     pool=Paint("#D5D8DE", "#666B75"),
-    highlight="#D6006E",
-    oom="#1A1C20",
+    highlight="#B40F69",
+    selection="#1A1C20",
+    search="#7800E1",
+    fit="#00A54B",
+    oom="#E10F0F",
     limit="#1A1C20",
-    classes=_edged("#000000", "#2F5FA8", "#CCB634", "#F27E62", "#7E0266", "#689CFC", "#975B03", "#5C3C1A"),
+    classes=_edged("#000000", "#2F5FA8", "#CDCD6C", "#7D0078", "#02BAF8", "#539564", "#EDB6E1", "#3422BB"),
     other=Paint("#9FA0A3", mixed("#9FA0A3", "#000000", _EDGE)),
     ramp=_edged(
-        "#000000", "#F7BC5D", "#B8AD7E", "#8C959E", "#6978B6", "#505ABE", "#4939AF", "#501782", "#4A0135"
+        "#000000", "#71E5FE", "#6FC4D0", "#69A5A3", "#747CA5", "#7A49BB", "#6C12AF", "#4A1A63", "#26161F"
     ),
 )
 
@@ -106,13 +122,16 @@ DARK = Theme(
     free=Paint("#23513F", "#35B07F"),
     waste=Paint("#F2B134", "#F2B134"),
     pool=Paint("#3A3E46", "#C4C7CE"),
-    highlight="#FF5FA8",
-    oom="#ECEEF1",
+    highlight="#F01EC3",
+    selection="#ECEEF1",
+    search="#F0E100",
+    fit="#3CE196",
+    oom="#D22D0F",
     limit="#ECEEF1",
-    classes=_edged("#FFFFFF", "#5B9BE6", "#E9DE8C", "#DF9935", "#9A4CA2", "#66D4DE", "#AF4309", "#B0955B"),
+    classes=_edged("#FFFFFF", "#5B9BE6", "#973387", "#13C259", "#9CDDFF", "#3F3F14", "#37047A", "#81B092"),
     other=Paint("#717477", mixed("#717477", "#FFFFFF", _EDGE)),
     ramp=_edged(
-        "#FFFFFF", "#5520C0", "#A94795", "#BF6570", "#C6855B", "#C6A450", "#C1C348", "#BCE13C", "#BBFD0B"
+        "#FFFFFF", "#230979", "#55297B", "#79477C", "#7E7182", "#6C9D88", "#6BC38C", "#ACDF8B", "#E5FB89"
     ),
 )
 

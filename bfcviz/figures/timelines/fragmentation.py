@@ -132,7 +132,7 @@ def _colours(theme: Theme) -> dict[str, str]:
         "external": theme.free.line,
         "internal": theme.waste.line,
         "reserved_not_in_use": theme.pool.line,
-        TOO_SMALL: theme.oom,
+        TOO_SMALL: theme.limit,
     }
 
 

@@ -1,6 +1,7 @@
 """Phases on a timeline: bars along its top, inner phases below outer ones."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,10 +13,22 @@ from bfcviz.figures.timelines.history import History
 from bfcviz.figures.timelines.thinned_events import ThinnedEvents
 from bfcviz.model.browse.phases import Phase, PhaseEnd, phase_ends, phases_among
 
-_LANES: Final = 4
-"""Lanes of bars; phases that find no free lane are counted, not drawn."""
 
-_LANE: Final = 0.055  # of the plot's height
+@dataclass(frozen=True)
+class Lanes:
+    """The lanes of bars, from the top of the plot; phases that find no free lane are counted, not drawn.
+
+    Attributes:
+        count: number of lanes.
+        share: of the plot's height, of one lane.
+        width: of a bar, in pixels.
+    """
+
+    count: int = 4
+    share: float = 0.055
+    width: int = 11
+
+
 _ROOM: Final = 0.012  # of the plot's width: about one letter of a name
 
 
@@ -40,9 +53,12 @@ def without_phases(history: History) -> ThinnedEvents:
     return ThinnedEvents(history.marks.events[plain], history.marks.every)
 
 
-def phases(history: History, top: float, theme: Theme) -> dict[str, Any]:
+_DEFAULT: Final = Lanes()
+
+
+def phases(history: History, top: float, theme: Theme, lanes: Lanes = _DEFAULT) -> dict[str, Any]:
     """Bars below the upper edge of the plot, at `top`; none if marks were thinned, because ends may be missing."""
-    found, missed = _in_lanes(_found(history)) if history.marks.every == 1 else ([], 0)
+    found, missed = _in_lanes(_found(history), lanes.count) if history.marks.every == 1 else ([], 0)
     any_phase = any(name is not None for name in _ends(history))
     name = "phase" if not missed else f"phase ({missed:,} more)"
     if any_phase and history.marks.every > 1:
@@ -58,8 +74,8 @@ def phases(history: History, top: float, theme: Theme) -> dict[str, Any]:
         "name": name,
         "showlegend": any_phase,
         "x": _spread((phase.left, (phase.left + phase.right) / 2, phase.right) for phase, _ in found),
-        "y": _spread([(0.97 - _LANE * lane) * top] * 3 for _, lane in found),
-        "line": {"color": translucent(theme.muted, 0.35), "width": 11},
+        "y": _spread([(1 - lanes.share * (lane + 0.55)) * top] * 3 for _, lane in found),
+        "line": {"color": translucent(theme.muted, 0.35), "width": lanes.width},
         "text": [text for name in shown for text in ("", name, "", "")],
         "textfont": {"size": 10, "color": theme.text},
         "hovertext": [phase.text for phase, _ in found for _ in range(4)],
@@ -95,9 +111,9 @@ def _text(phase: Phase) -> str:
     return f"<b>{harmless(phase.name)}</b><br>phase from step {first} to step {last}"
 
 
-def _in_lanes(found: list[PhaseBar]) -> tuple[list[tuple[PhaseBar, int]], int]:
+def _in_lanes(found: list[PhaseBar], lanes: int) -> tuple[list[tuple[PhaseBar, int]], int]:
     """Each phase in the highest lane that is free where it begins; and the number of phases without a lane."""
-    free = [-np.inf] * _LANES
+    free = [-np.inf] * lanes
     placed, missed = [], 0
     for phase in found:
         lane = next((number for number, until in enumerate(free) if until <= phase.left), None)

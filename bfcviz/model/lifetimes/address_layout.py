@@ -38,27 +38,8 @@ NEVER: Final = np.uint64(2**64 - 1)
 """The `seq` of an event that has not happened."""
 
 
-def grants(trace: Trace, pool: int = 0) -> NDArray[np.void]:
-    """Every grant of the trace so far, shape (n,) of GRANT, by `born`."""
-    found = _before(trace, pool)
-    alive = {row[6]: [index] for index, row in enumerate(found)}  # slot -> indices of its grants
-    for block in trace.blocks():
-        kinds = block["kind"]
-        rare = np.flatnonzero((kinds == Kind.EXTEND) | (kinds == Kind.RELEASE))
-        for event in block[rare]:
-            if event["pool"] != pool:
-                continue
-            seq, time, slot = int(event["seq"]), int(event["time"]), int(event["region"])
-            if event["kind"] == Kind.RELEASE:
-                for index in alive.pop(slot, []):
-                    found[index][3], found[index][5] = seq, time
-                continue
-            grew = bool(event["flags"] & Flag.GREW)
-            alive.setdefault(slot, []).append(len(found))
-            size = int(event["size"])
-            found.append([int(event["address"]), size, seq, int(NEVER), time, _LAST, slot, grew])
-    return np.array([tuple(row) for row in found], GRANT)
-
+LONG_AGO: Final = -(2**63)
+"""The time of an event that was not read, in nanoseconds."""
 
 _LAST: Final = 2**63 - 1
 
@@ -74,7 +55,7 @@ def _before(trace: Trace, pool: int) -> list[list[int]]:
             int(region["size"]),
             trace.first - 1,
             int(NEVER),
-            0,
+            LONG_AGO,
             _LAST,
             int(region["slot"]),
             0,
@@ -102,12 +83,20 @@ class Layout:
     @classmethod
     def of(cls, trace: Trace, pool: int = 0) -> "Layout":
         """The layout of all grants of the trace so far."""
-        found = grants(trace, pool)
-        starts, sizes = _united(found["address"], found["size"])
+        return LayoutReader(trace, pool).read()
+
+    @classmethod
+    def of_grants(cls, grants: NDArray[np.void]) -> "Layout":
+        """The layout of these grants, of GRANT, by `born`."""
+        starts, sizes = _united(grants["address"], grants["size"])
         before = np.concatenate([np.zeros(1, np.uint64), np.cumsum(sizes, dtype=np.uint64)])
-        bare = cls(found, starts, before, np.zeros(0))
-        first = bare.position(found["address"][~found["grew"]])
-        return cls(found, starts, before, np.unique(np.append(first, bare.total)))
+        bare = cls(grants, starts, before, np.zeros(0))
+        first = bare.position(grants["address"][~grants["grew"]])
+        return cls(grants, starts, before, np.unique(np.append(first, bare.total)))
+
+    def same_positions(self, other: "Layout") -> bool:
+        """Whether each address has the same position in both layouts."""
+        return np.array_equal(self.starts, other.starts) and np.array_equal(self.before, other.before)
 
     @property
     def total(self) -> int:
@@ -145,3 +134,54 @@ def _united(
     first = np.append(True, start[1:] > end[:-1])
     last = np.append(first[1:], True)
     return start[first], end[last] - start[first]
+
+
+class LayoutReader:
+    """Reads the layout of a trace that grows; reads each event once.
+
+    Args:
+        trace: the events.
+        pool: index of the pool.
+    """
+
+    def __init__(self, trace: Trace, pool: int) -> None:
+        self._trace, self._pool = trace, pool
+        self._first = self._step = -1
+        self._grants: list[list[int]] = []
+        self._alive: dict[int, list[int]] = {}  # slot -> indices of its grants
+        self._layout: Layout | None = None
+
+    def read(self) -> Layout:
+        """The layout of all grants so far; the same object as before if no region came or went."""
+        changed = self._trace.first != self._first
+        if changed:  # the first call, or the trace dropped its first events
+            self._begin()
+        for block in self._trace.blocks(self._step):
+            kinds = block["kind"]
+            for event in block[np.flatnonzero((kinds == Kind.EXTEND) | (kinds == Kind.RELEASE))]:
+                if event["pool"] == self._pool:
+                    self._take(event)
+                    changed = True
+        self._step = len(self._trace)
+        if self._layout is None or changed:
+            self._layout = Layout.of_grants(np.array([tuple(row) for row in self._grants], GRANT))
+        return self._layout
+
+    def _begin(self) -> None:
+        self._first = self._step = self._trace.first
+        self._grants = _before(self._trace, self._pool)
+        self._alive = {
+            row[6]: [index] for index, row in enumerate(self._grants)
+        }  # slot -> indices of its grants
+
+    def _take(self, event: np.void) -> None:
+        """Add an EXTEND, or apply a RELEASE."""
+        seq, time, slot = int(event["seq"]), int(event["time"]), int(event["region"])
+        if event["kind"] == Kind.RELEASE:
+            for index in self._alive.pop(slot, []):
+                self._grants[index][3], self._grants[index][5] = seq, time
+            return
+        grew = bool(event["flags"] & Flag.GREW)
+        self._alive.setdefault(slot, []).append(len(self._grants))
+        size = int(event["size"])
+        self._grants.append([int(event["address"]), size, seq, int(NEVER), time, _LAST, slot, grew])

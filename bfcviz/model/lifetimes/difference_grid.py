@@ -46,10 +46,13 @@ class DifferenceGrid:
             self._add_sums((sheet, line, column - first), shares, first, last - first + 1)
 
     def sums(self) -> Floats:
-        """The sum of each cell, (sheets, lines, columns). Call it once: it sums in place."""
+        """The sum of each cell, (sheets, lines, columns + 1). Call it once: it sums in place.
+
+        The last column is that after the grid: it has the sums of all points.
+        """
         np.cumsum(self._cells, axis=1, out=self._cells)
         np.cumsum(self._cells, axis=2, out=self._cells)
-        return self._cells[:, :-2, :-2]
+        return self._cells[:, :-2, :-1]
 
     def _add_each(self, at: tuple[NDArray[np.intp], ...], shares: tuple[Floats, ...]) -> None:
         _, lines, columns = self._cells.shape

@@ -21,8 +21,9 @@ from bfcviz.events.event_source import BLOCK
 from bfcviz.events.row_copy import joined, taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.lifetimes.address_layout import NEVER
+from bfcviz.model.lifetimes.address_layout import LONG_AGO, NEVER
 from bfcviz.model.state.model import Model
+from bfcviz.model.state.views import CHUNK
 
 LIFETIME = np.dtype(
     [
@@ -36,6 +37,8 @@ LIFETIME = np.dtype(
         ("thread", "<u2"),
         ("stream", "<u2"),
         ("region", "<u2"),  # slot
+        ("born_time", "<i8"),  # of its ALLOCATE; LONG_AGO: before the range
+        ("died_time", "<i8"),  # of its FREE; undefined while `died` is NEVER
     ],
     align=True,
 )
@@ -80,7 +83,7 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
         stop: the last step; None: the last step of the trace.
         largest: keep only the `largest` largest ones; of equal sizes, earlier ones count as larger.
         wanted: keep only these.
-        most: stop, and return no lifetimes, as soon as there are more than this.
+        most: stop, and return no lifetimes, as soon as there are more than this; `Found.seen` is then `most` + 1.
         model: a model of this trace and pool, to reach `start` sooner; it returns to its step.
 
     Raises:
@@ -92,22 +95,14 @@ def find(  # noqa: PLR0913  each bounds the search in its own way
         raise TraceError(
             f"lifetimes of steps {start} to {stop} are not possible: the trace has steps {trace.first} to {len(trace)}"
         )
-    collector = _Collector(in_use_at(trace, pool, start, model), wanted, largest)
-    collector.forget()
-    for block in trace.blocks(start, stop):
-        if most is not None and collector.seen > most:
-            break
-        kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        collector.begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
-        collector.end(block, np.flatnonzero(kinds == Kind.FREE))
-        collector.forget()
-    if most is not None and collector.seen > most:
-        return Found(np.zeros(0, LIFETIME), collector.seen)
-    return Found(collector.all(), collector.seen)
+    reader = LifetimeReader(trace, pool, start, largest=largest, wanted=wanted, most=most, model=model)
+    return reader.read_to(stop)
 
 
 def in_use_at(trace: Trace, pool: int, step: int, model: Model | None = None) -> NDArray[np.void]:
     """The chunks in use at a step, of CHUNK. Raises as `Model.seek`."""
+    if step == 0:
+        return np.zeros(0, CHUNK)
     with (model or Model(trace, pool)).visiting(step) as there:
         chunks = there.chunks()
     used: NDArray[np.void] = chunks[chunks["in_use"]]
@@ -130,27 +125,17 @@ def times_of(trace: Trace, seqs: NDArray[np.uint64]) -> NDArray[np.int64]:
     return found
 
 
-def end_of(trace: Trace, pool: int, born: int, stop: int) -> int:
-    """The `seq` of the FREE of the allocation of event `born`; NEVER where it is not before `stop`."""
-    low = born & int(_LOW)
-    for block in trace.blocks(born + 1, stop):
-        hits = np.flatnonzero(
-            (block["kind"] == Kind.FREE) & (block["other"] == low) & (block["pool"] == pool)
-        )
-        if len(hits):
-            return int(block["seq"][hits[0]])
-    return int(NEVER)
-
-
 def of_chunks(chunks: NDArray[np.void]) -> NDArray[np.void]:
-    """Chunks in use as lifetimes that did not end, by `born`."""
-    return _filled(chunks, np.argsort(chunks["born"]), "handle")
+    """Chunks in use as lifetimes that did not end, by `born`; when they began is not known."""
+    found = _filled(chunks, np.argsort(chunks["born"]), "handle")
+    found["born_time"] = LONG_AGO
+    return found
 
 
 def born_by(events: Events, at: NDArray[np.intp]) -> NDArray[np.void]:
     """The lifetimes that the ALLOCATE events at these indices begin."""
     found = _filled(events, at, "chunk")
-    found["born"] = events["seq"][at]
+    found["born"], found["born_time"] = events["seq"][at], events["time"][at]
     return found
 
 
@@ -161,26 +146,67 @@ def born_of(events: Events, at: NDArray[np.intp]) -> NDArray[np.uint64]:
     return found
 
 
-class _Collector:
-    """Collects lifetimes: those alive, those that ended, and the size below which they are not kept."""
+class LifetimeReader:
+    """Finds the allocations of a range of steps whose end moves on as the trace grows; reads each event once.
 
-    def __init__(self, chunks: NDArray[np.void], wanted: Wanted | None, largest: int | None) -> None:
-        self._wanted = wanted
-        self._largest = largest
-        self._floor = 0
-        carried = of_chunks(chunks)
+    Args:
+        start: the first step of the range; the other arguments are those of `find`.
+
+    Attributes:
+        stop: the step up to which events were read.
+
+    Raises:
+        TraceError: the events up to `start` contradict each other.
+    """
+
+    def __init__(  # noqa: PLR0913  each bounds the search in its own way
+        self,
+        trace: Trace,
+        pool: int,
+        start: int,
+        *,
+        largest: int | None = None,
+        wanted: Wanted | None = None,
+        most: int | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self.stop = start
+        self._trace, self._pool = trace, pool
+        self._wanted, self._largest, self._most = wanted, largest, most
+        self._floor = 0  # smaller allocations are not kept
+        carried = of_chunks(in_use_at(trace, pool, start, model))
         self._alive = taken(carried, self._selected(carried, np.arange(len(carried))))
         self._ended: list[NDArray[np.void]] = []
-        self.seen = len(self._alive)
+        self._seen = len(self._alive)
+        self._forget()
 
-    def begin(self, block: Events, at: NDArray[np.intp]) -> None:
+    def read_to(self, stop: int) -> Found:
+        """The allocations up to step `stop`, at least `self.stop`; reads the events between these steps."""
+        for block in self._trace.blocks(self.stop, stop):
+            if self._too_many:
+                break
+            kinds = np.where(block["pool"] == self._pool, block["kind"], 0)
+            self._begin(block, np.flatnonzero(kinds == Kind.ALLOCATE))
+            self._end(block, np.flatnonzero(kinds == Kind.FREE))
+            self._forget()
+        self.stop = stop
+        if self._too_many:
+            self._alive, self._ended = self._alive[:0].copy(), []
+            return Found(self._alive, (self._most or 0) + 1)
+        return Found(self._all(), self._seen)
+
+    @property
+    def _too_many(self) -> bool:
+        return self._most is not None and self._seen > self._most
+
+    def _begin(self, block: Events, at: NDArray[np.intp]) -> None:
         """Add the ALLOCATE events of a block at these indices."""
         at = self._selected(block, at)
-        self.seen += len(at)
+        self._seen += len(at)
         large = at if self._floor == 0 else at[block["size"][at] > self._floor]
         self._alive = joined([self._alive, born_by(block, large)])
 
-    def end(self, block: Events, at: NDArray[np.intp]) -> None:
+    def _end(self, block: Events, at: NDArray[np.intp]) -> None:
         """Apply the FREE events of a block at these indices."""
         at = self._selected(block, at)
         at = at if self._floor == 0 else at[block["size"][at] >= self._floor]
@@ -189,12 +215,14 @@ class _Collector:
             place = np.minimum(np.searchsorted(self._alive["born"], born), len(self._alive) - 1)
             hit = self._alive["born"][place] == born
             self._alive["died"][place[hit]] = block["seq"][at[hit]]
+            self._alive["died_time"][place[hit]] = block["time"][at[hit]]
             over = self._alive["died"] != NEVER
             self._ended.append(taken(self._alive, over))
             self._alive = taken(self._alive, ~over)
 
-    def all(self) -> NDArray[np.void]:
+    def _all(self) -> NDArray[np.void]:
         """All kept lifetimes, by `born`."""
+        self._ended = [joined(self._ended)] if self._ended else []
         kept = joined([*self._ended, self._alive])
         return taken(kept, np.argsort(kept["born"]))
 
@@ -203,12 +231,12 @@ class _Collector:
             return at
         return at[self._wanted(records["address"][at], records["size"][at])]
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Drop lifetimes that are too small to be among the largest."""
         largest = self._largest
         if largest is None or len(self._alive) + sum(map(len, self._ended)) <= largest:
             return
-        kept = self.all()
+        kept = self._all()
         kept = taken(kept, np.sort(np.lexsort([kept["born"], ~kept["size"]])[:largest]))
         self._floor = int(kept["size"].min(initial=NEVER))
         over = kept["died"] != NEVER

@@ -9,11 +9,13 @@
 An event changes a range of positions from a moment on: two points in a grid of second differences. Cumulative sums in
 both directions then give the cells. So the cost of an event does not depend on its size, and the cost of the sums is
 proportional to the number of cells.
+
+A column is 1, 2, 4, 8, ... steps or nanoseconds wide. A trace that grows only changes the last columns; when it needs
+too many, pairs of columns become one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,77 +23,14 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
-from bfcviz.model.lifetimes.address_layout import NEVER, Layout
-from bfcviz.model.lifetimes.difference_grid import DifferenceGrid, Floats
+from bfcviz.model.lifetimes.address_layout import Layout
+from bfcviz.model.lifetimes.difference_grid import Floats
 from bfcviz.model.lifetimes.lifetimes import born_by, born_of, in_use_at, of_chunks
+from bfcviz.model.lifetimes.occupancy_grid import Axis, CellBytes, Classes, Occupancy, OccupancyGrid
 from bfcviz.model.state.model import Model
 
 _BATCH: Final = 32_768
 """Events processed together: their numbers fit into the processor's cache."""
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The classes by which bytes in use are counted.
-
-    Attributes:
-        count: number of classes.
-        of: gives the class, below `count`, of each row of an array of LIFETIME (`died` is not known yet).
-    """
-
-    count: int
-    of: Callable[[NDArray[np.void]], NDArray[np.integer]]
-
-
-@dataclass(frozen=True)
-class OccupancyGrid:
-    """The cells of an occupancy.
-
-    Attributes:
-        start, stop: the first and last step; the state after step `stop` takes no time.
-        low, high: positions (see `Layout`) at the bottom and top edge.
-        columns, lines: number of cells across and up.
-        axis: columns are equal in steps or in time.
-    """
-
-    start: int
-    stop: int
-    low: float
-    high: float
-    columns: int
-    lines: int
-    axis: Literal["step", "time"] = "step"
-
-    @property
-    def cell(self) -> float:
-        """Height of a cell in bytes."""
-        return (self.high - self.low) / self.lines
-
-    def rows(self, positions: Floats) -> Floats:
-        """Positions in lines from the bottom; positions outside are moved to the nearest edge."""
-        scaled: Floats = (positions - self.low) * (self.lines / (self.high - self.low))
-        return np.clip(scaled, 0.0, self.lines, out=scaled)
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """The bytes in each cell of a grid, averaged over the time of its column, float64.
-
-    Attributes:
-        grid: the cells.
-        by_class: bytes in use, (classes, lines, columns); line 0 is the lowest.
-        pool: bytes of regions, (lines, columns).
-    """
-
-    grid: OccupancyGrid
-    by_class: Floats
-    pool: Floats
-
-    @property
-    def in_use(self) -> Floats:
-        """Bytes in use, (lines, columns)."""
-        total: Floats = self.by_class.sum(axis=0)
-        return total
 
 
 def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is known already
@@ -100,10 +39,10 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     start: int | None = None,
     stop: int | None = None,
     positions: tuple[float, float] | None = None,
-    columns: int = 800,
+    columns: int = 1000,
     lines: int = 300,
     *,
-    axis: Literal["step", "time"] = "step",
+    axis: Axis = "step",
     classes: Classes | None = None,
     layout: Layout | None = None,
     model: Model | None = None,
@@ -116,7 +55,7 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
         start: the first step; None: the first step of the trace.
         stop: the last step; None: the last step of the trace.
         positions: the lowest and highest position; None: all.
-        columns: cells across.
+        columns: cells across, at most; more than half as many if there are as many steps.
         lines: cells up.
         axis: columns are equal in steps or in time.
         classes: the classes of bytes in use; None: one class.
@@ -133,15 +72,7 @@ def occupancy(  # noqa: PLR0913, PLR0917  where and how finely, and what is know
     low, high = positions or (0.0, float(max(layout.total, 1)))
     grid = OccupancyGrid(start, stop, low, high, columns, lines, axis)
     _check(trace, grid)
-    across = _ColumnScale(trace, grid)
-    held = _CellBytes(grid, classes)
-    _add_carried(held, layout, in_use_at(trace, pool, start, model))
-    for block in trace.blocks(start, stop):
-        kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-        for first in range(0, len(at), _BATCH):
-            _add_events(held, layout, across, block, at[first : first + _BATCH])
-    return Occupancy(grid, held.sums(), _pool(grid, layout, across))
+    return OccupancyReader(trace, pool, grid, layout, classes, model).read_to(stop, layout)
 
 
 def _check(trace: Trace, grid: OccupancyGrid) -> None:
@@ -156,90 +87,148 @@ def _check(trace: Trace, grid: OccupancyGrid) -> None:
         )
 
 
-def _add_carried(held: "_CellBytes", layout: Layout, chunks: NDArray[np.void]) -> None:
-    carried = of_chunks(chunks)
-    which = held.classes.of(carried) if held.classes else None
-    at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
-    held.add(_ranges(layout, carried["address"], carried["size"]), at_once, signs, which)
+class OccupancyReader:
+    """Computes the occupancy of a range of steps whose end moves on as the trace grows; reads each event once.
 
+    Args:
+        trace: the events.
+        pool: index of the pool.
+        grid: the first step, the positions, the axis, the lines and the most columns.
+        layout: the positions of addresses.
+        classes: the classes of bytes in use; None: one class.
+        model: a model of this trace and pool, to reach the first step sooner; it returns to its step.
 
-def _add_events(
-    held: "_CellBytes", layout: Layout, across: "_ColumnScale", block: Events, at: NDArray[np.intp]
-) -> None:
-    freed = block["kind"][at] == Kind.FREE
-    which = None
-    if held.classes is not None:
-        allocations = born_by(block, at)
-        allocations["born"][freed] = born_of(block, at[freed])
-        which = held.classes.of(allocations)
-    x = across.after(block["seq"][at], block["time"][at])
-    held.add(_ranges(layout, block["address"][at], block["size"][at]), x, 1.0 - 2.0 * freed, which)
+    Attributes:
+        stop: the step up to which events were read.
 
+    Raises:
+        TraceError: the events up to the first step contradict each other.
+    """
 
-def _pool(grid: OccupancyGrid, layout: Layout, across: "_ColumnScale") -> Floats:
-    held, grants = _CellBytes(grid, None), layout.grants
-    gone = grants[grants["died"] != NEVER]
-    for records, end, sign in ((grants, "born", 1.0), (gone, "died", -1.0)):
-        x = across.after(records[end], records[f"{end}_time"])
-        ranges = _ranges(layout, records["address"], records["size"])
-        held.add(ranges, x, np.full(len(records), sign))
-    total: Floats = held.sums()[0]
-    return total
+    def __init__(  # noqa: PLR0913, PLR0917  the caller passes what it already has
+        self,
+        trace: Trace,
+        pool: int,
+        grid: OccupancyGrid,
+        layout: Layout,
+        classes: Classes | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self.stop = grid.start
+        self._trace, self._pool, self._grid, self._classes = trace, pool, grid, classes
+        self._origin = self._moment(grid.start)
+        self._width = 1
+        count = classes.count if classes else 1
+        self._cells = np.zeros((count, grid.lines, grid.columns + grid.columns % 2))  # pairs can become one
+        self._columns = 0  # filled
+        self._now = np.zeros((count, grid.lines))  # the column of the state at step `stop`
+        carried = of_chunks(in_use_at(trace, pool, grid.start, model))
+        which = classes.of(carried) if classes else None
+        at_once, signs = np.zeros(len(carried)), np.ones(len(carried))
+        self._add(_ranges(layout, carried), at_once, signs, which)
 
+    def read_to(self, stop: int, layout: Layout) -> Occupancy:
+        """The occupancy up to step `stop`, at least `self.stop`; reads the events between these steps.
 
-def _ranges(layout: Layout, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> tuple[Floats, Floats]:
-    low = layout.position(address)
-    return low, low + size.astype(np.float64)
+        Args:
+            stop: the last step.
+            layout: the present layout, with the same positions as the first one.
 
+        Returns:
+            The cells. `by_class` is only valid until the next call, which changes it.
+        """
+        columns = self._fit(self._moment(stop) - self._origin)
+        for block in self._trace.blocks(self.stop, stop):
+            kinds = np.where(block["pool"] == self._pool, block["kind"], 0)
+            at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
+            for first in range(0, len(at), _BATCH):
+                self._take(block, at[first : first + _BATCH], layout, columns)
+        self.stop = stop
+        self._fill(columns)
+        grid = replace(self._grid, stop=stop, columns=columns, width=self._width)
+        return Occupancy(grid, self._cells[:, :, :columns], self._pool_bytes(grid, layout))
 
-class _ColumnScale:
-    """Converts moments to columns from the left edge; moments outside are moved to the nearest edge."""
+    def _moment(self, step: int) -> int:
+        """The step itself, or the time of the event that led to it; for the first step, of the first event."""
+        if self._grid.axis == "step":
+            return step
+        event = max(step - 1, self._trace.first)
+        return (
+            int(self._trace.read(event, event + 1)["time"][0]) if len(self._trace) > self._trace.first else 0
+        )
 
-    def __init__(self, trace: Trace, grid: OccupancyGrid) -> None:
-        self._grid = grid
-        self._first, self._last = grid.start, grid.stop
-        if grid.axis == "time":
-            self._first, self._last = (_time_of(trace, step) for step in (grid.start, grid.stop))
+    def _fit(self, span: int) -> int:
+        """Widen the columns until those for so many steps or nanoseconds fit; returns their number."""
+        while -(-span // self._width) > self._grid.columns:
+            self._fill(self._columns + self._columns % 2)
+            half, cells = self._columns // 2, self._cells
+            cells[:, :, :half] = (cells[:, :, : 2 * half : 2] + cells[:, :, 1 : 2 * half : 2]) / 2
+            self._width, self._columns = 2 * self._width, half
+        return max(-(-span // self._width), 1)
 
-    def after(self, seq: NDArray[np.uint64], time: NDArray[np.int64]) -> Floats:
-        """The columns at which the states after these events begin."""
+    def _fill(self, columns: int) -> None:
+        """Fill the columns up to this number with the present state."""
+        if columns > self._columns:
+            self._cells[:, :, self._columns : columns] = self._now[:, :, None]
+            self._columns = columns
+
+    def _take(self, block: Events, at: NDArray[np.intp], layout: Layout, columns: int) -> None:
+        """Add the ALLOCATE and FREE events of a block at these indices."""
+        freed = block["kind"][at] == Kind.FREE
+        which = None
+        if self._classes is not None:
+            allocations = born_by(block, at)
+            allocations["born"][freed] = born_of(block, at[freed])
+            which = self._classes.of(allocations)
+        x = self._across(block["seq"][at], block["time"][at], columns)
+        self._add(_ranges(layout, block, at), x, 1.0 - 2.0 * freed, which, columns)
+
+    def _across(self, seq: NDArray[np.uint64], time: NDArray[np.int64], columns: int) -> Floats:
+        """The columns at which the states after these events begin, moved to the nearest edge."""
         when = time.astype(np.float64) if self._grid.axis == "time" else seq.astype(np.float64) + 1.0
-        when -= self._first
-        when *= self._grid.columns / max(self._last - self._first, 1)
-        return np.clip(when, 0.0, self._grid.columns, out=when)
+        when -= self._origin
+        when /= self._width
+        return np.clip(when, 0.0, columns, out=when)
 
-
-def _time_of(trace: Trace, step: int) -> int:
-    """The time of the event that led to a step; for the first step, of the first event."""
-    event = max(step - 1, trace.first)
-    return int(trace.read(event, event + 1)["time"][0]) if len(trace) > trace.first else 0
-
-
-class _CellBytes:
-    """The bytes of each cell, summed from ranges of positions that gain and lose bytes."""
-
-    def __init__(self, grid: OccupancyGrid, classes: Classes | None) -> None:
-        self.classes = classes
-        self._grid = grid
-        self._grid_sums = DifferenceGrid(classes.count if classes else 1, grid.lines, grid.columns)
-
-    def add(
+    def _add(
         self,
         ranges: tuple[Floats, Floats],
         x: Floats,
         signs: Floats,
-        which: NDArray[np.integer] | None = None,
+        which: NDArray[np.integer] | None,
+        columns: int = 1,
     ) -> None:
         """Add (sign 1) or remove (-1) the bytes of ranges, given by their starts and ends, from columns `x` on."""
-        low, high = (self._grid.rows(end) for end in ranges)
-        seen = high > low
-        if not seen.all():
-            low, high, x, signs = low[seen], high[seen], x[seen], signs[seen]
-            which = None if which is None else which[seen]
-        self._grid_sums.add(x, low, signs, which)
-        self._grid_sums.add(x, high, -signs, which)
+        if not len(x):
+            return
+        first = min(int(x.min()), columns - 1)
+        last = max(min(int(x.max()) + 1, columns), self._columns, first + 1)
+        changes = CellBytes(self._grid, len(self._now), last - first)
+        changes.add(ranges, x - first, signs, which)
+        sums = changes.sums()
+        self._fill(last)
+        cells = self._cells[:, :, first:last]
+        cells += sums[:, :, :-1]
+        self._now += sums[:, :, -1]
+        for rounded in (cells, self._now):  # sums of fractions may be slightly negative
+            np.maximum(rounded, 0.0, out=rounded)
 
-    def sums(self) -> Floats:
-        """The cells in bytes, (classes, lines, columns)."""
-        cells = self._grid_sums.sums() * self._grid.cell
-        return np.maximum(cells, 0.0, out=cells)  # sums of fractions may be slightly negative
+    def _pool_bytes(self, grid: OccupancyGrid, layout: Layout) -> Floats:
+        held, grants = CellBytes(grid, 1, grid.columns), layout.grants
+        for end, sign in (("born", 1.0), ("died", -1.0)):
+            records = grants[grants[end] < grid.stop]
+            x = self._across(records[end], records[f"{end}_time"], grid.columns)
+            held.add(_ranges(layout, records), x, np.full(len(records), sign))
+        total: Floats = np.maximum(held.sums()[0, :, :-1], 0.0)
+        return total
+
+
+def _ranges(
+    layout: Layout, records: NDArray[np.void], at: NDArray[np.intp] | None = None
+) -> tuple[Floats, Floats]:
+    """The starts and ends of the positions of these records, or of those at these indices."""
+    address, size = records["address"], records["size"]
+    if at is not None:
+        address, size = address[at], size[at]
+    low = layout.position(address)
+    return low, low + size.astype(np.float64)

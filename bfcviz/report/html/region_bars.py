@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Rows, lay_out
 from bfcviz.report.content import HeapReport
+from bfcviz.report.html.row_shapes import HEIGHT, RowChunks
 from bfcviz.units import format_bytes
 
 WIDTH: Final = 1000
@@ -20,8 +21,6 @@ WIDTH: Final = 1000
 MOST_REGIONS: Final = 120
 """Regions that are drawn: those with the place for the request and the largest free chunk, then the largest."""
 
-_HEIGHT: Final = 20  # pixels of a bar
-_SHADES: Final = 6  # of the share in use of a column
 _EXACT: Final = 6000  # chunks that are drawn with their exact ends
 _COLUMNS: Final = 40_000  # of all bars together, where there are more chunks
 _FEW: Final = 12  # regions that stand below each other
@@ -79,7 +78,7 @@ def _bar(report: HeapReport, rows: Rows, number: int, row: int, chunks: NDArray[
     stop = min(begin + rows.width, int(rows.address[number]) + int(rows.size[number]))
     scale = WIDTH / rows.width
     width = (stop - begin) * scale
-    found = [f'<rect class="free-area" width="{width:.2f}" height="{_HEIGHT}"/>']
+    found = [f'<rect class="free-area" width="{width:.2f}" height="{HEIGHT}"/>']
     used = taken(chunks, np.flatnonzero(chunks["in_use"]))
     starts = used["address"].astype(np.float64) - begin
     stops = starts + used["size"].astype(np.float64)
@@ -87,51 +86,13 @@ def _bar(report: HeapReport, rows: Rows, number: int, row: int, chunks: NDArray[
     left = np.maximum(starts[inside], 0) * scale
     right = np.minimum(stops[inside], stop - begin) * scale
     exact = len(report.model.chunks()) <= _EXACT
-    found += _exact(left, right) if exact else _shaded(left, right, width, max(_COLUMNS // len(rows), 50))
+    drawn = RowChunks(left, right, np.zeros(len(left), np.intp), ["in-use"])
+    found += drawn.exact() if exact else drawn.shaded(width, max(_COLUMNS // len(rows), 50))
     found += _place(report, begin, stop, scale)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {_HEIGHT + 2}" height="{_HEIGHT + 2}" preserveAspectRatio="none" '
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 2}" height="{HEIGHT + 2}" preserveAspectRatio="none" '
         f'role="img" aria-label="memory from {begin:#x} to {stop:#x}">{"".join(found)}</svg>'
     )
-
-
-def _exact(left: NDArray[np.float64], right: NDArray[np.float64]) -> list[str]:
-    """One path of all chunks; a hair of free colour stays between two of them where there is room."""
-    if not len(left):
-        return []
-    wide = np.maximum(right - left - np.where(right - left > 3, 0.5, 0), 0.2)
-    return [f'<path class="in-use" d="{_rectangles(left, wide)}"/>']
-
-
-def _shaded(left: NDArray[np.float64], right: NDArray[np.float64], width: float, most: int) -> list[str]:
-    """One path a shade; a column's shade is its share in use, but never none where something is in use."""
-    columns = min(max(int(np.ceil(width)), 1), most)
-    unit = width / columns
-    share = _covered(left / unit, right / unit, columns)
-    shade = np.ceil(share * _SHADES - 1e-6).astype(np.int64)
-    shade[(share > 0) & (shade == 0)] = 1
-    shade[(share < 1 - 1e-6) & (shade == _SHADES)] = _SHADES - 1  # a little is free
-    edges = np.flatnonzero(np.concatenate(([True], shade[1:] != shade[:-1])))
-    ends = np.append(edges[1:], columns)
-    found = []
-    for level in range(1, _SHADES + 1):
-        at = shade[edges] == level
-        if at.any():
-            path = _rectangles(edges[at] * unit, (ends - edges)[at] * unit)
-            found.append(f'<path class="in-use" fill-opacity="{level / _SHADES:.2f}" d="{path}"/>')
-    return found
-
-
-def _covered(left: NDArray[np.float64], right: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-    """The share of each column that ranges cover; they do not overlap."""
-    edges = np.arange(columns + 1, dtype=np.float64)
-    order = np.argsort(left)
-    left, right = left[order], right[order]
-    before = np.concatenate(([0.0], np.cumsum(right - left)))
-    at = np.searchsorted(left, edges, "right")
-    last = np.maximum(at - 1, 0)
-    over = np.where(at > 0, np.maximum(right[last] - edges, 0), 0) if len(left) else np.zeros(columns + 1)
-    return np.clip(np.diff(before[at] - over), 0, 1)
 
 
 def _place(report: HeapReport, begin: int, stop: int, scale: float) -> list[str]:
@@ -143,7 +104,7 @@ def _place(report: HeapReport, begin: int, stop: int, scale: float) -> list[str]
     pins = [(pin.address, pin.address + pin.size) for pin in run.pins]
     boxes = [(max(start, begin) - begin, min(end, stop) - begin) for start, end in pins]
     found += [
-        f'<rect class="pin" x="{low * scale:.2f}" width="{max((high - low) * scale, 1.5):.2f}" height="{_HEIGHT}"/>'
+        f'<rect class="pin" x="{low * scale:.2f}" width="{max((high - low) * scale, 1.5):.2f}" height="{HEIGHT}"/>'
         for low, high in boxes
         if low < high
     ]
@@ -151,12 +112,6 @@ def _place(report: HeapReport, begin: int, stop: int, scale: float) -> list[str]
     if low < high:
         found.append(
             f'<rect class="place" x="{low * scale:.2f}" y="1" width="{(high - low) * scale:.2f}" '
-            f'height="{_HEIGHT}" vector-effect="non-scaling-stroke"/>'
+            f'height="{HEIGHT}" vector-effect="non-scaling-stroke"/>'
         )
     return found
-
-
-def _rectangles(left: NDArray[np.float64], wide: NDArray[np.float64]) -> str:
-    return "".join(
-        f"M{x:.2f} 0h{w:.2f}v{_HEIGHT}h-{w:.2f}z" for x, w in zip(left.tolist(), wide.tolist(), strict=True)
-    )

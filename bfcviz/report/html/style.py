@@ -2,35 +2,18 @@
 
 from typing import Final
 
-from bfcviz.figures.style.theme import DARK, FONT, LIGHT, Theme
+from bfcviz.figures.style.css import variables
+from bfcviz.figures.style.theme import DARK, FONT, LIGHT
 
 
 def style() -> str:
     """The text of the page's style element."""
     return (
-        f":root{{{_variables(LIGHT)}}}"
-        f"@media (prefers-color-scheme: dark){{:root{{{_variables(DARK)}}}}}"
-        f"@media print{{:root{{{_variables(LIGHT)}}}}}"
+        f":root{{{variables(LIGHT)}}}"
+        f"@media (prefers-color-scheme: dark){{:root{{{variables(DARK)}}}}}"
+        f"@media print{{:root{{{variables(LIGHT)}}}}}"
         f"body{{font:16px/1.5 {FONT}}}{_RULES}"
     )
-
-
-def _variables(theme: Theme) -> str:
-    colours = {
-        "paper": theme.paper,
-        "text": theme.text,
-        "muted": theme.muted,
-        "grid": theme.grid,
-        "in-use": theme.in_use.fill,
-        "in-use-line": theme.in_use.line,
-        "free": theme.free.fill,
-        "free-line": theme.free.line,
-        "waste": theme.waste.fill,
-        "pool": theme.pool.fill,
-        "pool-line": theme.pool.line,
-        "mark": theme.highlight,
-    }
-    return f"color-scheme:{theme.name};" + "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
 _RULES: Final = """

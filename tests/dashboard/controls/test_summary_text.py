@@ -6,7 +6,6 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.controls.summary_text import notice
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model.explain.text.event import explain
@@ -21,11 +20,6 @@ def test_an_incomplete_trace_says_so_and_why(status):
     assert shown.layout.display is None
     assert f"This trace is {status}" in shown.value
     assert "it broke &lt;off&gt;; a disk was full" in shown.value
-
-
-@pytest.mark.parametrize("status", [Status.COMPLETE, Status.RECORDING])
-def test_a_complete_trace_needs_no_notice(status):
-    assert notice(Origin(status=status)) == ""
 
 
 def test_the_notice_of_a_complete_trace_takes_no_space():

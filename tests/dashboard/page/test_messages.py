@@ -15,10 +15,16 @@ VALUES = (
 )
 
 
-ACTIONS = ("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll")
+ACTIONS = (
+    *("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll"),
+    *("views", "brush"),
+)
 
 
-FIELDS = ("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows")
+FIELDS = (
+    *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
+    *("views", "from", "to"),
+)
 
 
 def invalid_messages():
@@ -36,12 +42,15 @@ def invalid_messages():
 
 
 def far_off():
-    for panel in range(1, 9):
+    for panel in range(1, 11):
         for x in (-1e18, -5, 0, 1e-9, 0.5, 1e9, 1e18):
             for y in (-1e18, -5, 0.5, 1e18):
                 yield {"do": "click", "panel": panel, "x": x, "y": y}
                 yield {"do": "zoom", "ranges": {str(panel): {"x": [x, x + 1], "y": [y, y + 1]}}}
                 yield {"do": "zoom", "ranges": {str(panel): {"x": [x, y], "y": [y, x]}}}
+    for begin in (-1e18, -5, 0, 0.5, 1e18):
+        for end in (-1e18, 0, 0.5, 1e18):
+            yield {"do": "brush", "from": begin, "to": end}
     for address in ("0", str((1 << 64) - 1)):
         for born in (None, 0, 1, 1 << 63):
             yield {"do": "select", "address": address, "born": born}

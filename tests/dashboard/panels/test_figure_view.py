@@ -11,7 +11,7 @@ from bfcviz.dashboard.panels.figure_view import (
 )
 from bfcviz.dashboard.panels.layouts import names_in
 from bfcviz.dashboard.panels.panel_data import PanelData
-from bfcviz.figures.style.theme import DARK, LIGHT
+from bfcviz.figures.style.theme import DARK
 from bfcviz.figures.style.view_options import Look
 
 
@@ -49,19 +49,19 @@ def test_of_a_marker_only_parts_are_sent():
 def test_a_panel_is_added_when_first_shown_and_then_only_hidden():
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("heap"), look), "heap", LIGHT)
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", Look())
     traces = len(view.widget.data)
-    map_axis, stats_axis = view.widget.layout.xaxis, view.widget.layout.xaxis2
-    view.show(panel_data.panels(names_in("time"), look), "time", LIGHT)
+    map_axis, lower_axis = view.widget.layout.xaxis, view.widget.layout.xaxis3
+    view.show(panel_data.panels(names_in("fragmentation"), look), "fragmentation", Look())
     joined = len(view.widget.data)
     assert joined > traces
-    assert map_axis.visible is False
-    assert stats_axis.visible is True
-    assert not any(trace.visible for trace in view.widget.data if trace.xaxis == "x")
-    view.show(panel_data.panels(names_in("heap"), look), "heap", LIGHT)
-    assert len(view.widget.data) == joined
     assert map_axis.visible is True
-    assert [panel.name for panel in view.panels.values()][:2] == ["region_map", "stats"]
+    assert lower_axis.visible is False
+    assert not any(trace.visible for trace in view.widget.data if trace.xaxis == "x3")
+    view.show(panel_data.panels(names_in("memory"), look), "memory", Look())
+    assert len(view.widget.data) == joined
+    assert lower_axis.visible is True
+    assert [panel.name for panel in view.panels.values()][:3] == ["region_map", "strip", "lifetimes"]
     assert view.panel_at(1) is view.panels["region_map"]
     assert view.panel_at(99) is None
 
@@ -69,8 +69,8 @@ def test_a_panel_is_added_when_first_shown_and_then_only_hidden():
 def test_another_theme_changes_paper_and_paint():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("heap"), Look()), "heap", LIGHT)
-    view.show(panel_data.panels(names_in("heap"), Look(theme="dark")), "heap", DARK)
+    view = FigureView(panel_data.panels(names_in("memory"), Look()), "memory", Look())
+    view.show(panel_data.panels(names_in("memory"), Look(theme="dark")), "memory", Look(theme="dark"))
     assert view.widget.layout.template.layout.paper_bgcolor == DARK.paper
     assert next(trace for trace in view.widget.data if trace.name == "free").fillcolor == DARK.free.fill
 
@@ -84,13 +84,13 @@ def test_only_what_differs_of_a_layout_is_sent():
 def test_a_zoom_does_not_change_the_drawn_ranges():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("heap"), Look()), "heap", LIGHT)
+    view = FigureView(panel_data.panels(names_in("memory"), Look()), "memory", Look())
     panel_data.model.seek(1)  # other ranges
-    view.show(panel_data.panels(names_in("heap"), Look()), "heap", LIGHT)
+    view.show(panel_data.panels(names_in("memory"), Look()), "memory", Look())
     drawn = {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()}
     # As plotly does when the page sends a zoom.
     view.widget.plotly_relayout(
-        {f"yaxis{number}.range[0]": 0.125 for number in range(2, 6)} | {"yaxis.range[0]": 0.125}
+        {f"yaxis{number}.range[0]": 0.125 for number in range(2, 4)} | {"yaxis.range[0]": 0.125}
     )
     assert {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()} == drawn
 

@@ -1,29 +1,68 @@
 import pytest
 
-from bfcviz.dashboard.panels.layouts import LAYOUTS, arrange, names_in
-from bfcviz.figures.panel import BELOW, Panel
+from bfcviz.dashboard.panels.layouts import LAYOUTS, TABS, arrange, names_in
+from bfcviz.figures.panel import Panel
 
 PANELS = {
     name: Panel(name, "title", "caption", [{"legend": 1}], {}, {})
     for layout in LAYOUTS
     for name in names_in(layout)
 }
+TICKS = 20  # pixels
 
 
-@pytest.mark.parametrize("narrow", [False, True])
+def rooms(stage):
+    """The boxes of a stage: left and right in shares of the width, top and bottom in pixels, ticks included."""
+    for name, place in stage.places.items():
+        yield (
+            name,
+            place.left,
+            place.right,
+            place.top - PANELS[name].above,
+            place.top + place.height + TICKS,
+        )
+    for name, place in (("side", stage.side), ("tabs", stage.tabs)):
+        if place is not None:
+            yield name, place.left, place.right, place.top, place.top + place.height
+
+
+@pytest.mark.parametrize("how", [{}, {"narrow": True}, {"alone": True}])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_panels_do_not_overlap_and_leave_room_for_titles_and_axes(layout, narrow):
-    places = arrange(layout, PANELS, narrow=narrow)
-    assert list(places) == names_in(layout)
-    for name, one in places.items():
-        assert one.top >= PANELS[name].above
-        for other_name, other in places.items():
-            beside = one.right <= other.left or other.right <= one.left
-            under = other.top >= one.top + one.height + BELOW + PANELS[other_name].above
-            above = one.top >= other.top + other.height + BELOW + PANELS[name].above
-            assert name == other_name or beside or under or above
+def test_nothing_overlaps(layout, how):
+    stage = arrange(layout, PANELS, **how)
+    assert list(stage.places) == names_in(layout)
+    found = list(rooms(stage))
+    for one in found:
+        assert one[3] >= 0
+        for other in found:
+            beside = one[2] <= other[1] or other[2] <= one[1]
+            below = one[4] <= other[3] or other[4] <= one[3]
+            assert one is other or beside or below, (one, other)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_on_a_narrow_page_every_panel_has_the_whole_width(layout):
-    assert all((place.left, place.right) == (0, 1) for place in arrange(layout, PANELS, narrow=True).values())
+def test_on_a_narrow_page_everything_has_the_whole_width(layout):
+    stage = arrange(layout, PANELS, narrow=True)
+    for _, left, right, *_ in rooms(stage):
+        assert (left, right) == (0, 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_picture_alone_leaves_no_room_for_panes(layout):
+    stage = arrange(layout, PANELS, alone=True)
+    assert (stage.side, stage.tabs) == (None, None)
+    assert stage.places["region_map"].right == 1
+
+
+def test_the_side_pane_is_as_high_as_the_map_and_the_tabs_are_under_both():
+    stage = arrange("memory", PANELS)
+    place, side = stage.places["region_map"], stage.side
+    assert side.left == place.right
+    assert side.top <= place.top
+    assert side.top + side.height >= place.top + place.height
+    assert stage.tabs.top >= side.top + side.height
+    assert stage.places["lifetimes"].top > stage.tabs.top + stage.tabs.height
+
+
+def test_every_tab_opens_a_layout():
+    assert TABS.keys() == LAYOUTS.keys() - {"everything"}

@@ -6,7 +6,7 @@ from figures.style.test_png import decode
 from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT
-from bfcviz.figures.address_time import window as module
+from bfcviz.figures.address_time import event_reader as module
 from bfcviz.figures.address_time.figure import (
     address_time,
     address_time_panel,
@@ -110,7 +110,8 @@ def test_an_image_is_coloured_by_class(trace, as_image):
     seen = address_time_window(trace, 0, look)
     assert seen.image is not None
     assert len(seen.image.by_class) == len(seen.colours.names) == 7
-    again = occupancy(trace, columns=seen.image.grid.columns, lines=seen.image.grid.lines)
+    columns, lines = module.COARSER
+    again = occupancy(trace, columns=columns, lines=lines)
     assert np.allclose(seen.image.in_use, again.in_use, atol=1e-3)
 
 
@@ -188,4 +189,4 @@ def test_the_table_has_a_row_for_each_allocation_or_pixel(trace, monkeypatch):
     assert table["freed_at_step"].null_count == (lives["died"] > len(trace)).sum()
     monkeypatch.setattr(module, "EXACT_LIFETIMES", 20)
     image = address_time(trace).table
-    assert image.num_rows == module.PIXELS[0] * module.PIXELS[1]
+    assert image.num_rows == len(trace) * module.PIXELS[1]  # so few steps have a column each

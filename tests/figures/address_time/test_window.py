@@ -39,4 +39,4 @@ def test_a_window_reuses_layout_and_model_of_the_one_before(trace):
     first = address_time_window(trace)
     second = address_time_window(trace, 0, Look(steps=(5, 50)), before=first)
     assert second.layout is first.layout
-    assert second.model is first.model
+    assert second.reader is first.reader

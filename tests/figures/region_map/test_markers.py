@@ -18,7 +18,7 @@ def test_the_touched_chunk_is_outlined_and_a_narrow_one_gets_a_marker():
     figure = region_map(model, last_event(model))
     outline = rectangles(figure, "touched by this step")
     assert (outline[:, 1] - outline[:, 0]) * unit(figure) == 4 * KiB
-    _, marker = of_mode(figure, "markers")
+    _, _, marker = of_mode(figure, "markers")
     assert list(marker.x) == [2 * KiB / unit(figure)]
     assert len(rectangles(region_map(model), "touched by this step")) == 0
 
@@ -40,7 +40,7 @@ def test_one_small_chunk_in_a_terabyte_can_be_found_clicked_and_zoomed_to():
     heap.free(held[1])
     model = at_step(heap.trace(), len(heap.events))
     figure = region_map(model)
-    mark, _ = of_mode(figure, "markers")
+    mark, *_ = of_mode(figure, "markers")
     assert len(mark.x) == 2
     assert mark.showlegend
     found = chunk_at(model, mark.x[1] + 0.05, mark.y[1], Look())
@@ -57,5 +57,5 @@ def test_a_lone_chunk_in_an_image_is_marked_too(monkeypatch):
     monkeypatch.setattr(sys.modules["bfcviz.figures.region_map.figure"], "EXACT_CHUNKS", 1)
     heap = PlainHeap(1 << 40)
     heap.allocate(256)
-    mark, _ = of_mode(region_map(at_step(heap.trace(), 3)), "markers")
+    mark, *_ = of_mode(region_map(at_step(heap.trace(), 3)), "markers")
     assert list(mark.y) == [0.98]

@@ -69,6 +69,52 @@ def test_states_of_the_region_map_stay_apart(theme, sight):
     assert not near
 
 
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_each_outline_has_a_colour_of_its_own(theme, sight):
+    """Step, selection, search, fit and failure, on free chunks, waste and the paper."""
+    outlines = [theme.highlight, theme.selection, theme.search, theme.fit, theme.oom]
+    below = [theme.free.fill, theme.waste.fill, theme.paper]
+    assert min(distance(one, other, sight) for one, other in combinations(outlines, 2)) >= APART
+    assert min(distance(one, other, sight) for one, other in product(outlines, below)) >= APART
+    assert min(contrast(outline, theme.paper) for outline in outlines) >= 3
+
+
+def hue(colour):
+    """The angle (degrees) of a colour in Lab: red is 25 to 45, orange 50 to 80, yellow 100."""
+    _, a, b = lab(linear(colour))
+    return np.degrees(np.arctan2(b, a)) % 360, np.hypot(a, b)
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_orange_is_waste_and_red_is_failure_only(theme):
+    for kept, low, high in ((theme.waste.fill, 55, 85), (theme.oom, 25, 45)):
+        angle, colourful = hue(kept)
+        assert low < angle < high
+        assert colourful > 60
+    classes = [*theme.classes, theme.other, *theme.ramp, theme.in_use, theme.free]
+    classes += [shade for number in range(len(theme.classes)) for shade in theme.shades(number)]
+    for fill in (paint.fill for paint in classes):
+        angle, colourful = hue(fill)
+        assert colourful < 20 or 95 < angle < 345, fill
+    for fill, kept in product((paint.fill for paint in classes), (theme.waste.fill, theme.oom)):
+        assert distance(fill, kept, "trichromacy") >= 2 * APART, (fill, kept)
+
+
+A_SHADE = 7.5
+"""The same as `APART` for two shades; a shade is also told by its place in the list of holders."""
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_shades_of_all_hues_stay_apart(theme, sight):
+    fills = [shade.fill for number in range(len(theme.classes)) for shade in theme.shades(number)]
+    assert [theme.shades(number)[0] for number in range(len(theme.classes))] == list(theme.classes)
+    assert min(distance(one, other, sight) for one, other in combinations(fills, 2)) >= A_SHADE
+    beside = [theme.other.fill, theme.waste.fill, theme.oom, *around(theme)]
+    assert min(distance(one, other, sight) for one, other in product(fills, beside)) >= A_SHADE
+
+
 def around(theme):
     """The colours next to chunks in use in every colouring."""
     return [theme.free.fill, theme.highlight, theme.paper]
@@ -77,7 +123,12 @@ def around(theme):
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
 def test_classes_without_an_order_stay_apart(theme, sight):
-    fills = [*(paint.fill for paint in (*theme.classes, theme.other)), *around(theme)]
+    fills = [
+        *(paint.fill for paint in (*theme.classes, theme.other)),
+        *around(theme),
+        theme.waste.fill,
+        theme.oom,
+    ]
     assert min(distance(one, other, sight) for one, other in combinations(fills, 2)) >= APART
 
 

@@ -9,7 +9,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.lifetimes.address_layout import NEVER
-from bfcviz.model.lifetimes.lifetimes import end_of, find, times_of
+from bfcviz.model.lifetimes.ends import Ends
+from bfcviz.model.lifetimes.lifetimes import find, times_of
 
 FIELDS = ("address", "size", "requested", "label", "thread", "stream", "region")
 
@@ -97,8 +98,10 @@ def test_the_end_of_one_lifetime_is_found_by_itself():
     born = find(trace).lifetimes["born"].tolist()
     freed = next(seq for seq, event in enumerate(heap.events) if event["kind"] == Kind.FREE)
     assert second is not None
-    assert [end_of(trace, 0, seq, len(trace)) for seq in born] == [freed, int(NEVER)]
-    assert end_of(trace, 0, born[0], freed) == int(NEVER)
+    ends = Ends(trace, 0)
+    assert ends.end_of(born[0], freed) == int(NEVER)
+    assert [ends.end_of(seq, len(trace)) for seq in born] == [freed, int(NEVER)]
+    assert ends.end_of(born[0], freed) == int(NEVER)
 
 
 def test_times_are_those_of_the_events():

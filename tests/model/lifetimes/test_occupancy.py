@@ -18,14 +18,15 @@ def overlap(low, high, edges):
     return np.maximum(np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1]), 0.0)
 
 
-def averaged(heap, pool, start, stop, *, layout, positions, shape, moment):
+def averaged(heap, pool, *, layout, grid, moment):
     """Bytes in use and in the pool of each cell, state by state; `moment` is where a step begins."""
-    lines, columns = shape
-    rows = np.linspace(*positions, lines + 1)
-    cuts = np.linspace(moment(start), max(moment(stop), moment(start) + 1), columns + 1)
+    start, stop, lines, columns, width = grid.start, grid.stop, grid.lines, grid.columns, grid.width
+    rows = np.linspace(grid.low, grid.high, lines + 1)
+    cuts = moment(start) + width * np.arange(columns + 1)
     found = np.zeros((2, lines, columns))
-    for step in range(start, stop):
-        share = overlap(moment(step), moment(step + 1), cuts) / np.diff(cuts)
+    for step in range(start, stop + 1):
+        until = cuts[-1] if step == stop else moment(step + 1)
+        share = overlap(moment(step), until, cuts) / width
         state = heap.states[step][pool]
         spans = [(chunk[0], chunk[1], chunk[-1]) for chunk in state["chunks"]]
         for address, size, in_use in spans:
@@ -60,11 +61,11 @@ def test_cells_are_averages_over_every_state(steps, places, shape, window, *, ax
         patch.setattr(difference_grid, "_SPARSE", 0 if sparse else 10**9)
         patch.setattr(module, "_BATCH", 5)
         found = occupancy(trace, 1, start, stop, positions, shape[1], shape[0], axis=axis)
-    if start == stop:
-        return  # no time at all: what stands is all there is
-    in_use, pool = averaged(
-        heap, 1, start, stop, layout=layout, positions=positions, shape=shape, moment=moment
-    )
+    grid = found.grid
+    span = moment(stop) - moment(start)
+    assert grid.columns == max(-(-span // grid.width), 1) <= shape[1]
+    assert grid.width == 1 or -(-span // (grid.width // 2)) > shape[1]
+    in_use, pool = averaged(heap, 1, layout=layout, grid=grid, moment=moment)
     cell = found.grid.cell
     assert np.allclose(found.pool, pool, atol=1e-9 * cell, rtol=1e-6)
     assert np.allclose(found.in_use, in_use, atol=1e-9 * cell, rtol=1e-6)
@@ -75,6 +76,7 @@ def test_a_window_without_time_shows_the_state():
     model = Model(trace)
     model.seek(300)
     found = occupancy(trace, start=300, stop=300, columns=3, lines=7)
+    assert found.grid.columns == 1
     assert found.in_use.sum(axis=0) == pytest.approx(model.stats().bytes_in_use)
     assert found.pool.sum(axis=0) == pytest.approx(model.stats().pool_bytes)
 
@@ -86,7 +88,7 @@ def test_classes_share_out_the_bytes_in_use():
     classified = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(labels, lambda lives: lives["label"])
     )
-    assert classified.by_class.shape == (labels, 20, 30)
+    assert classified.by_class.shape == (labels, 20, classified.grid.columns)
     assert np.allclose(classified.in_use, plain.in_use, atol=1e-3)
     born = occupancy(
         trace, start=100, columns=30, lines=20, classes=Classes(2, lambda lives: lives["born"] >= 100)

@@ -83,10 +83,24 @@ def would_fit(trace: Trace, step: int, size: int, model: Model | None = None, *,
         TraceError: the trace has no such step or pool.
         ValueError: the size is not a number of bytes that a request can have.
     """
+    with _model_of(trace, pool, model).visiting(step) as there:
+        return _judged(there, question(there, size), RUNS)
+
+
+def question(model: Model, size: int, recorded: RecordedFailure | None = None) -> Diagnosis:
+    """The verdict and the numbers of `would_fit` at the model's step, without runs and advice: fast.
+
+    Args:
+        model: stands at the step.
+        size: bytes of the request.
+        recorded: what the file says of the request, if it failed.
+
+    Raises:
+        ValueError: the size is not a number of bytes that a request can have.
+    """
     if not 0 < size < 1 << 62:
         raise ValueError(f"size={size} is not a request: give a number of bytes from 1 to 2^62")
-    with _model_of(trace, pool, model).visiting(step) as there:
-        return _judged(there, _numbers(there, size, RecordedFailure(step)), RUNS)
+    return _judged(model, _numbers(model, size, recorded or RecordedFailure(model.step)), 0)
 
 
 def without_failure(trace: Trace, pool: int = 0, model: Model | None = None) -> Diagnosis:

@@ -6,14 +6,18 @@ from bfcviz.model.browse.navigation import peak
 from bfcviz.model.explain.failure.diagnose import failed_steps
 
 
-def opening(trace: Trace) -> tuple[int, int]:
+def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
     """The pool and the step of the first failed request; of the peak of the first pool where none failed.
 
     A failure whose heap the file has comes before one that the file only names.
+
+    Args:
+        trace: the events.
+        pool: look only for this pool; None: for all.
     """
-    steps = failed_steps(trace)
+    steps = failed_steps(trace, pool)
     if not steps:
-        return 0, peak(trace)
+        return pool or 0, peak(trace, pool or 0)
     bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
     step = next((step for step in steps if step - 1 not in bare), steps[0])
     return int(trace.read(step - 1, step)["pool"][0]), step

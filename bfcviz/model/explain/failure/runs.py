@@ -58,21 +58,22 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
     """
     if not len(chunks) or most <= 0:
         return []
-    in_use = chunks["in_use"]
+    in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
     sizes = chunks["size"].astype(np.int64)
-    sums = _Sums(_prefix(sizes), _prefix(np.where(in_use, sizes, 0)), _prefix(in_use))
-    begins = _region_begins(chunks["region"])
+    sums = _Sums(_prefix(sizes), _prefix(np.where(in_use, sizes, 0)), _prefix(in_use.astype(np.int64)))
+    begins = _region_begins(regions)
     starts = np.searchsorted(sums.size, sums.size[1:] - wanted, "right") - 1
     stops = np.flatnonzero(starts >= begins[:-1]) + 1
     starts = starts[stops - 1]
     used, count = sums.used[stops] - sums.used[starts], sums.count[stops] - sums.count[starts]
-    edges = _free_edges(in_use, begins)
     found: list[Run] = []
-    while len(stops) and len(found) < most:
+    while len(stops):
         equal = np.flatnonzero(used == used.min())
         best = equal[int(np.argmin(count[equal]))]
-        first, stop = int(edges[0][starts[best]]), int(edges[1][stops[best]])
+        first, stop = _with_free_sides(in_use, begins, int(starts[best]), int(stops[best]))
         found.append(_run(chunks, sums, first, stop))
+        if len(found) == most:
+            break
         left = (stops <= first) | (starts >= stop)
         starts, stops, used, count = starts[left], stops[left], used[left], count[left]
     return found
@@ -90,8 +91,8 @@ def _run(chunks: NDArray[np.void], sums: _Sums, first: int, stop: int) -> Run:
     )
 
 
-def _prefix(values: NDArray[np.generic]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values, dtype=np.int64)])
+def _prefix(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
 def _region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
@@ -101,17 +102,12 @@ def _region_begins(regions: NDArray[np.uint16]) -> NDArray[np.intp]:
     return np.append(np.maximum.accumulate(np.where(is_first, places, 0)), len(regions))
 
 
-def _free_edges(
-    in_use: NDArray[np.bool_], begins: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where a range ends after it took in the free chunks beside it: by its first index, and by its stop."""
-    count = len(in_use)
-    places = np.arange(count + 1)
-    is_begin = np.append(begins[:-1] == places[:-1], True)
-    walls = np.append(in_use, True)
-    # Lowest index from which all chunks before `i` are free; a wall is a chunk in use or the edge of a region.
-    after_wall = np.concatenate([[0], np.where(walls[:-1], places[1:], 0)])
-    lows = np.maximum.accumulate(np.maximum(after_wall, np.where(is_begin, places, 0)))
-    before_wall = np.where(walls | is_begin, places, count)
-    highs = np.minimum.accumulate(before_wall[::-1])[::-1]
-    return lows, highs
+def _with_free_sides(
+    in_use: NDArray[np.bool_], begins: NDArray[np.intp], first: int, stop: int
+) -> tuple[int, int]:
+    """The range [first, stop) of one region, and the free chunks of the region on both sides of it."""
+    begin = int(begins[first])
+    end = int(np.searchsorted(begins, begin, "right"))
+    before, after = np.flatnonzero(in_use[begin:first]), in_use[stop:end]
+    low = begin + int(before[-1]) + 1 if len(before) else begin
+    return low, stop + int(np.argmax(after)) if after.any() else end

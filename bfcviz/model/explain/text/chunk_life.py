@@ -19,8 +19,8 @@ def life_words(life: Life) -> list[str]:
     if holds_only_states(life.trace.origin.details):
         return [_place(life), _held(life), "The file holds one state and no history: its age is not known."]
     if life.began is not None and life.began["kind"] == Kind.ALLOCATE:
-        return [_place(life), _allocated(life, life.began), _source(life), *_freed(life, life.began)]
-    return [_place(life), _free(life), _next(life)]
+        return [_place(life), _allocated(life, life.began), source_words(life), *_freed(life, life.began)]
+    return [_place(life), _free(life), next_words(life)]
 
 
 def _place(life: Life) -> str:
@@ -46,7 +46,8 @@ def _allocated(life: Life, event: np.void) -> str:
     )
 
 
-def _source(life: Life) -> str:
+def source_words(life: Life) -> str:
+    """Where the chunk of an allocation came from."""
     padded = any(int(event["flags"]) & Flag.PADDING for event in life.splits)
     rest = sum(int(event["size"]) for event in life.splits if not int(event["flags"]) & Flag.PADDING)
     whole = format_bytes(life.size + rest)
@@ -61,14 +62,15 @@ def _freed(life: Life, began: np.void) -> list[str]:
     if life.step <= began["seq"]:
         sentences.append("Not allocated yet at this step.")
     elif life.in_use:
-        sentences.append(f"In use for {_span(life, began, None)} so far.")
+        sentences.append(f"In use for {span_words(life, began, None)} so far.")
     if life.ended is None:
-        return [*sentences, _not_ended(life, "freed")]
-    freed = f"Freed at step {int(life.ended['seq']) + 1:,}, after {_span(life, began, life.ended)}"
-    return [*sentences, f"{freed}; {_merged(life, life.ended)}."]
+        return [*sentences, end_words(life, "freed")]
+    freed = f"Freed at step {int(life.ended['seq']) + 1:,}, after {span_words(life, began, life.ended)}"
+    return [*sentences, f"{freed}; {merge_words(life, life.ended)}."]
 
 
-def _merged(life: Life, freed: np.void) -> str:
+def merge_words(life: Life, freed: np.void) -> str:
+    """What its FREE merged the chunk of an allocation with."""
     if int(freed["flags"]) & Flag.HELD:
         return "it cannot merge until its timestamp is safe"
     if not life.merges:
@@ -86,10 +88,10 @@ def _free(life: Life) -> str:
     began = life.began
     if began is None:
         return "Free; no change was found in the events before this step."
-    return f"Free and unchanged since step {int(began['seq']) + 1:,}: {_beginning(life, began)}."
+    return f"Free and unchanged since step {int(began['seq']) + 1:,}: {beginning_words(life, began)}."
 
 
-def _beginning(life: Life, event: np.void) -> str:
+def beginning_words(life: Life, event: np.void) -> str:
     """The event that left the free chunk as it is."""
     first = event["chunk"] == life.handle
     padding = bool(int(event["flags"]) & Flag.PADDING)
@@ -102,11 +104,11 @@ def _beginning(life: Life, event: np.void) -> str:
     return reasons[Kind(int(event["kind"]))]
 
 
-def _next(life: Life) -> str:
+def next_words(life: Life) -> str:
     """The first event that changes a free chunk."""
     event = life.ended
     if event is None:
-        return _not_ended(life, "used or changed")
+        return end_words(life, "used or changed")
     at, kind = f"at step {int(event['seq']) + 1:,}", event["kind"]
     if kind == Kind.ALLOCATE:
         return f"Allocated whole by {_name(life, event)} {at}."
@@ -120,13 +122,14 @@ def _next(life: Life) -> str:
     return f"Merged {at} with the free chunk after it ({format_bytes(int(event['size']))})."
 
 
-def _not_ended(life: Life, what: str) -> str:
+def end_words(life: Life, what: str) -> str:
+    """That it has no end; `what` is the end, such as `freed`."""
     if life.looked_to == len(life.trace):
         return f"Not {what} by the end of the trace."
     return f"Not {what} up to step {life.looked_to:,}; later events were not searched."
 
 
-def _span(life: Life, began: np.void, ended: np.void | None) -> str:
+def span_words(life: Life, began: np.void, ended: np.void | None) -> str:
     """How long an allocation is in use: until it is freed, or until this step."""
     last = life.trace.read(life.step - 1, life.step)[0] if ended is None else ended
     steps, elapsed = int(last["seq"] - began["seq"]), int(last["time"] - began["time"])

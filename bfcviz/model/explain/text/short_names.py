@@ -22,6 +22,27 @@ def cut(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
+def shortened(text: str, longest: int) -> str:
+    """The text without its middle where it is longer: names differ at their ends."""
+    if len(text) <= longest:
+        return text
+    head = longest // 3
+    return f"{text[:head]}…{text[head + 1 - longest :]}"
+
+
+def path_end(path: str, longest: int) -> str:
+    """The last parts of a path that fit, as in `…/conv2d/BiasAdd`; a single part that is too long loses its middle."""
+    if len(path) <= longest:
+        return path
+    parts, found = path.split("/"), ""
+    for part in reversed(parts):
+        longer = f"/{part}{found}"
+        if len(longer) >= longest:
+            break
+        found = longer
+    return f"…{found}" if found else shortened(parts[-1], longest)
+
+
 def counted(number: int, what: str) -> str:
     """A number of things, as in `1 region` and `1,024 chunks`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,95 @@
+"""Fit a panel into its place on a stage: no text wider than the plot, and no text that another part shows."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from html import unescape
+from typing import Any, Final
+
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.view_options import Look
+
+_UNIT_IN_TITLE: Final = frozenset({"lifetimes", "stats", "fragmentation", "rate", "bin_bytes", "bin_chunks"})
+"""Panels whose title also names what their y axis shows."""
+
+_SAME_COLOURS: Final = frozenset({"lifetimes", "address_time"})
+"""Panels coloured as the region map is, whose legend serves them too."""
+
+_NOT_CLASSES: Final = frozenset({"free", "region", "touched by this step", "selected"})
+"""The map's lines of the legend that are no class of the colouring."""
+
+
+def slim(panel: Panel, look: Look) -> Panel:
+    """`panel` on a stage: without titles of axes and lines of legends that another part of the stage shows."""
+    if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
+        panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
+    if panel.name == "region_map":
+        unit = axis_unit(1024 * panel.x_unit)[1]
+        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "last"}
+        traces = panel.traces if look.colour != "holder" else [_unlisted(trace) for trace in panel.traces]
+        return replace(panel, xaxis=xaxis, traces=traces)
+    return replace(
+        panel, legend=panel.legend and not (panel.name in _SAME_COLOURS and look.colour != "state")
+    )
+
+
+def _unlisted(trace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A class of the map without its line of the legend: the side pane names the holders."""
+    named = trace.get("showlegend", True) and trace.get("name", "") not in _NOT_CLASSES
+    return {**trace, "showlegend": False, "legend": 0} if named else trace
+
+
+# Pixels of the widest usual font: the kernel does not know which font the page uses.
+_LETTER: Final = 6.4  # of a legend or caption
+_BOLD: Final = 8.6  # of a title
+_SIGN: Final = 47  # of a legend entry, beside its name
+_CAPTION_SPACE: Final = 12  # between title and caption
+
+_FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
+
+_RANK: Final = 1000  # plotly's default
+
+
+def fitted(panel: Panel, pixels: float) -> Panel:
+    """`panel` with legend and caption no wider than its plot, which is `pixels` wide.
+
+    Every named trace keeps its place in the legend, even if the legend does not show it: so the number of lines
+    does not change with every step.
+    """
+    lines = _lines(panel.traces, pixels)
+    if any(trace.get("legend", 0) != line for trace, line in zip(panel.traces, lines, strict=True)):
+        traces = [{**trace, "legend": line} for trace, line in zip(panel.traces, lines, strict=True)]
+        panel = replace(panel, traces=traces)
+    room = int((pixels - _BOLD * _length(panel.title) - _CAPTION_SPACE) / _LETTER)
+    if len(panel.caption) <= room:
+        return panel
+    definition = "<br>".join(text for text in (panel.caption, panel.definition) if text)
+    return replace(panel, caption=_cut(panel.caption, room), definition=definition)
+
+
+def _lines(traces: Sequence[Mapping[str, Any]], pixels: float) -> list[int]:
+    """The legend line of each trace: a new line where the panel begins one, or where a line is full."""
+    order = sorted(
+        (trace.get("legend", 0), trace.get("legendrank", _RANK), number)
+        for number, trace in enumerate(traces)
+    )
+    found, line, before, filled = [0] * len(traces), 0, 0, 0.0
+    for legend, _, number in order:
+        name = traces[number].get("name", "")
+        wide = _SIGN + _LETTER * _length(name) if name else 0.0
+        if filled and (legend != before or filled + wide > pixels):
+            line, filled = line + 1, 0.0
+        found[number], before, filled = line, legend, filled + wide
+    return found
+
+
+def _length(text: str) -> int:
+    """The visible characters of a text with markup."""
+    return len(unescape(re.sub(r"<[^>]*>", "", text)))
+
+
+def _cut(text: str, room: int) -> str:
+    """The first whole words of `text` and an ellipsis, `room` characters at most; empty if room is too small."""
+    words = text[: max(room, 0)].rsplit(" ", 1)[0].rstrip(" ,;:")
+    return f"{words}…" if room >= _FEWEST else ""

@@ -1,0 +1,140 @@
+"""The time strip: memory in use over the whole trace, and the window of steps that the other timelines show.
+
+It is the control of time: always the whole trace, with named phases, marks and failed requests.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.view_options import Look
+from bfcviz.figures.timelines import axis as timelines
+from bfcviz.figures.timelines.event_markers import marks, positions_of
+from bfcviz.figures.timelines.history import History
+from bfcviz.figures.timelines.phases import Lanes, phases, without_phases
+from bfcviz.figures.timelines.stats import step_line
+from bfcviz.units import format_bytes
+
+WINDOW: Final = "shown window"
+"""Name of the trace of the window's two ends; the page's script finds the strip and the window by it."""
+
+_LANES: Final = Lanes(count=2, share=0.26, width=12)
+_VEIL: Final = 0.62  # opacity over the steps that the other timelines do not show
+
+
+def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
+    """The traces that depend on neither the step nor the window.
+
+    Args:
+        history: of the whole trace.
+        look: the theme.
+    """
+    theme, top = look.paints, _reach(history)
+    divisor = axis_unit(_most(history))[0]
+    x, y = timelines.both_ends(history.series, "bytes_in_use", history.step_axis)
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "memory in use",
+            "x": x,
+            "y": y / divisor,
+            "line": {"color": theme.in_use.line, "width": 1, "shape": "hv"},
+            "fill": "tozeroy",
+            "fillcolor": translucent(theme.in_use.fill, 0.45),
+            "hovertemplate": f"in use %{{y:,.4~f}} {axis_unit(_most(history))[1]}<br>{history.step_axis.hover}"
+            "<extra></extra>",
+        },
+        marks(history, without_phases(history), top, theme),
+        phases(history, top, theme, _LANES),
+        _failures(history, top, theme),
+    ]
+
+
+def strip_panel(history: History, traces: Sequence[Mapping[str, Any]], step: int | None, look: Look) -> Panel:
+    """The strip as a panel; only its last three traces depend on the step and on the window `look.steps`.
+
+    Args:
+        history: of the whole trace.
+        traces: `strip_traces` of it.
+        step: the step that a vertical line marks; None: no line.
+        look: theme and window.
+    """
+    theme, top = look.paints, _reach(history)
+    most = _most(history)
+    divisor, _ = axis_unit(most)
+    return Panel(
+        name="strip",
+        title="",
+        caption="",
+        traces=[*traces, *_window(history, look, top, theme), step_line(history, step, top, theme)],
+        xaxis=history.step_axis.xaxis(None) | {"title": {"text": ""}, "fixedrange": True, "nticks": 8},
+        yaxis={
+            "range": [0, top],
+            "fixedrange": True,
+            "tickvals": [0, most / divisor],
+            "ticktext": ["0", format_bytes(int(most))],
+            "showgrid": False,
+        },
+        x_unit=history.step_axis.unit,
+        y_unit=float(divisor),
+        legend=False,
+    )
+
+
+def _most(history: History) -> float:
+    """The most bytes in use, at least 1."""
+    return float(max(history.series["bytes_in_use_max"].max(initial=0), 1))
+
+
+def _reach(history: History) -> float:
+    """The end of the y axis in its units: marks and phases have room above the memory in use."""
+    return _most(history) / axis_unit(_most(history))[0] * (1.5 if len(history.marks.events) else 1.12)
+
+
+def _failures(history: History, top: float, theme: Theme) -> dict[str, Any]:
+    """A line at each failed request."""
+    across = positions_of(history, history.failed.events)
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "OOM",
+        "x": np.repeat(across, 3),
+        "y": np.tile([0.0, top, np.nan], len(across)),
+        "line": {"color": theme.oom, "width": 2},
+        "hovertemplate": f"<b>OOM</b><br>{history.step_axis.hover}<extra></extra>",
+    }
+
+
+def _window(history: History, look: Look, top: float, theme: Theme) -> list[dict[str, Any]]:
+    """What hides the steps outside of the window, and the window's ends; both empty if all steps are shown."""
+    left, right = history.step_axis.range(None)
+    ends = history.step_axis.range(look.steps) if look.steps is not None else []
+    hidden = [(left, ends[0]), (ends[1], right)] if ends else []
+    corners = [corner for low, high in hidden for corner in (low, low, high, high, np.nan)]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "outside of the window",
+            "x": np.array(corners, np.float64),
+            "y": np.array([0.0, top, top, 0.0, np.nan] * len(hidden), np.float64),
+            "fill": "toself",
+            "fillcolor": translucent(theme.paper, _VEIL),
+            "line": {"width": 0},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": WINDOW,
+            "x": np.array([x for end in ends for x in (end, end, np.nan)], np.float64),
+            "y": np.array([0.0, top, np.nan] * len(ends), np.float64),
+            "line": {"color": theme.text, "width": 2},
+            "hoverinfo": "skip",
+        },
+    ]

@@ -1,0 +1,149 @@
+"""The holders of one heap as a tree that grows: the bytes of each holder at any step, in time that few chunks take.
+
+`holders` builds a new tree for each step; this keeps the tree, so that a view can count again at every step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.model.holders.grouping import UNNAMED, Grouping
+from bfcviz.model.holders.holder_paths import Path
+
+ROOT = 0
+"""The node of all memory in use."""
+
+
+@dataclass(frozen=True)
+class HolderAmounts:
+    """What each node of a `HolderIndex` holds at one step, with the nodes below it; arrays of shape (nodes,).
+
+    Attributes:
+        bytes: bytes of its chunks.
+        requested: bytes that were requested for them.
+        chunks: number of chunks.
+        holders: different paths that have chunks.
+        main_class: the class with the most bytes of those that were counted by; -1 where it holds nothing.
+    """
+
+    bytes: NDArray[np.int64]
+    requested: NDArray[np.int64]
+    chunks: NDArray[np.int64]
+    holders: NDArray[np.int64]
+    main_class: NDArray[np.intp]
+
+    def only_child(self, index: "HolderIndex", node: int) -> int | None:
+        """The node directly below that holds all chunks of this one; None if there is none."""
+        held = int(self.chunks[node])
+        below = (child for child in index.children[node] if held and self.chunks[child] == held)
+        return next(below, None)
+
+
+class HolderIndex:
+    """All holders seen so far; a node keeps its number.
+
+    Args:
+        how: the grouping.
+
+    Attributes:
+        parents: the node around each node; -1 for the first.
+        names: the last part of its path; None: memory without a name, and the first node.
+        children: the nodes directly below.
+    """
+
+    def __init__(self, how: Grouping) -> None:
+        self.how = how
+        self.parents, self.names, self.children = [-1], [None], [[]]  # type: list[int], list[str | None], list[list[int]]
+        self._known: dict[tuple[int, str | None], int] = {}
+        self._leaf_of = np.full(0, -1, np.intp)  # code -> node
+        self._leaves: set[int] = set()
+        self._pairs: list[tuple[int, int]] = []  # each leaf with itself and every node around it
+        self._pair_arrays = np.zeros((2, 0), np.intp)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, node: int) -> Path:
+        """The names from the outermost holder to this one; empty for the first node."""
+        found = []
+        while node > ROOT:
+            found.append(self.names[node])
+            node = self.parents[node]
+        return tuple(reversed(found))
+
+    def text(self, path: Sequence[str | None]) -> str:
+        """A path, or a part of it, in one line."""
+        return self.how.separator.join(UNNAMED[self.how.by] if part is None else part for part in path)
+
+    def count(
+        self, records: NDArray[np.void], classes: NDArray[np.uint8] | None = None, number: int = 1
+    ) -> HolderAmounts:
+        """What each node holds.
+
+        Args:
+            records: chunks in use, shape (n,), with `size`, `requested` and what the grouping needs.
+            classes: the class of each, 0..number - 1, shape (n,); None: all have class 0.
+            number: how many classes there are.
+        """
+        codes = self._codes(records)
+        length = len(self._leaf_of)
+        by_code = np.zeros((number + 2, length), np.int64)  # bytes by class, requested, chunks
+        if len(codes):
+            flat = (
+                codes if classes is None else np.minimum(classes, number - 1).astype(np.intp) * length + codes
+            )
+            # bincount's weights would be float64, exact only to 8 PiB.
+            np.add.at(by_code.ravel(), flat, records["size"].astype(np.int64))
+            np.add.at(by_code[number], codes, records["requested"].astype(np.int64))
+            by_code[number + 1] = np.bincount(codes, minlength=length)
+        present = np.flatnonzero(by_code[number + 1])
+        leaves, nodes = self._ancestors()
+        own, amounts = np.zeros((2, number + 3, len(self)), np.int64)
+        for row in range(number + 2):
+            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
+        own[number + 2] = own[number + 1] > 0
+        for row in range(number + 3):
+            np.add.at(amounts[row], nodes, own[row, leaves])
+        by_class, (requested, chunks, holders) = amounts[:number], amounts[number:]
+        main = np.where(chunks > 0, by_class.argmax(axis=0), -1)
+        return HolderAmounts(by_class.sum(axis=0), requested, chunks, holders, main)
+
+    def _codes(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+        """The codes of records; each has a leaf afterwards."""
+        codes = self.how.codes(records).astype(np.intp)
+        highest = int(codes.max(initial=-1))
+        if highest >= len(self._leaf_of):
+            more = np.full(highest + 1 - len(self._leaf_of), -1, np.intp)
+            self._leaf_of = np.concatenate([self._leaf_of, more])
+        unknown = codes[self._leaf_of[codes] < 0]
+        for code in np.unique(unknown).tolist():
+            self._leaf_of[code] = self._node(self.how.path(code))
+        return codes
+
+    def _node(self, path: Path) -> int:
+        node, around = ROOT, [ROOT]
+        for part in path:
+            key = node, part
+            child = self._known.get(key)
+            if child is None:
+                child = self._known[key] = len(self.names)
+                self.parents.append(node)
+                self.names.append(part)
+                self.children.append([])
+                self.children[node].append(child)
+            node = child
+            around.append(node)
+        if node not in self._leaves:
+            self._leaves.add(node)
+            self._pairs += [(node, each) for each in around]
+        return node
+
+    def _ancestors(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Each leaf as often as it has nodes around it, itself included; and these nodes."""
+        known = self._pair_arrays.shape[1]
+        if known < len(self._pairs):
+            new = np.array(self._pairs[known:], np.intp).T
+            self._pair_arrays = np.concatenate([self._pair_arrays, new], axis=1)
+        return self._pair_arrays[0], self._pair_arrays[1]

@@ -1,0 +1,53 @@
+"""Sizes as bars below each other on one scale: what was asked for, what is free, what is wasted."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from bfcviz.units import format_bytes
+
+_UNKNOWN: Final = "unknown"
+
+
+class SizeBar(NamedTuple):
+    """One bar.
+
+    Attributes:
+        name: what the size is of.
+        size: bytes; None: unknown.
+        kind: its colour: `asked`, `free`, `waste`.
+        parts: bytes of the pieces to draw it in, side by side; empty: one piece.
+    """
+
+    name: str
+    size: int | None
+    kind: str
+    parts: Sequence[int] = ()
+
+
+SIZE_BAR_STYLE: Final = """
+.bfcviz-bars{display:grid;grid-template-columns:max-content minmax(60px,1fr) max-content;gap:2px 8px;
+  align-items:center;font-size:11px;line-height:12px;font-variant-numeric:tabular-nums}
+.bfcviz-bars .track{display:flex;height:9px;min-width:0}
+.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:1px;flex:none}
+.bfcviz-bars .free{background:var(--free);border:1px solid var(--free-line)}
+.bfcviz-bars .free+.free{border-left-width:0}
+.bfcviz-bars .waste{background:var(--waste)}
+.bfcviz-bars .asked{border:2px solid var(--text)}
+.bfcviz-bars .asked.failed{border-color:var(--oom)}
+.bfcviz-bars .value{text-align:right}
+"""
+
+
+def size_bars(bars: Sequence[SizeBar]) -> str:
+    """The bars as HTML; `SIZE_BAR_STYLE` and the variables of `css.following` must be in the page."""
+    most = max([bar.size or 0 for bar in bars] + [1])
+    return f'<div class="bfcviz-bars">{"".join(_row(bar, most) for bar in bars)}</div>'
+
+
+def _row(bar: SizeBar, most: int) -> str:
+    sizes = bar.parts or ([bar.size] if bar.size else [])
+    parts = "".join(
+        f'<span class="{bar.kind}" style="width:{100 * size / most:.2f}%"></span>' for size in sizes
+    )
+    value = _UNKNOWN if bar.size is None else format_bytes(bar.size)
+    return f'<span>{bar.name}</span><span class="track">{parts}</span><span class="value">{value}</span>'
