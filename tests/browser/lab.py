@@ -206,6 +206,10 @@ class Lab:
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
+    def printed_errors(self):
+        """What the cells wrote to stderr."""
+        return self.page.evaluate(_STDERR)
+
     def restart(self):
         """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
@@ -288,6 +292,10 @@ _CELL_ERRORS = """() => {
   }
   return found;
 }"""
+
+_STDERR = """() => jupyterapp.shell.currentWidget.content.widgets.flatMap(
+  cell => cell.model.type === 'code' ? cell.model.outputs.toJSON() : []).filter(
+  output => output.output_type === 'stream' && output.name === 'stderr').map(output => [output.text].flat().join(''))"""
 
 _ASK_PYTHON = """async ([code, limit]) => {
   const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
