@@ -113,6 +113,8 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
         yaxis={
             "title": {"text": f"position in the pool ({unit})"},
             "range": [bottom, top],
+            "minallowed": 0.0,
+            "maxallowed": max(window.layout.total / window.divisor, top),
             "showgrid": False,
             "zeroline": False,
             "scaleanchor": False,

@@ -33,6 +33,7 @@ EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""
 
 _MOST_TICKS = 20
+_TOP = -0.2  # rows: the upper end of the y axis
 _REACH = 0.003  # of the screen's width: a click this close to a narrow chunk selects it
 
 _DEFINITION = (
@@ -211,6 +212,8 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     return {
         "title": {"text": f"offset within the row ({unit}){mixed}"},
         "range": [low / divisor, high / divisor],
+        "minallowed": 0.0,
+        "maxallowed": (float(rows.width) if len(rows) else 1.0) / divisor,
         "dtick": float(tick) / divisor,
         "tick0": 0,
         "tickformat": ",~r" if tick < divisor else ",d",
@@ -222,9 +225,11 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
 
 def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
-    top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
+    top, bottom = (_TOP, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
         "range": [bottom, top],
+        "minallowed": _TOP,
+        "maxallowed": float(max(len(rows), 1)),
         "tickvals": values,
         "ticktext": texts,
         "ticks": "",
