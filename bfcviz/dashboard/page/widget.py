@@ -13,6 +13,7 @@ The `do` of the messages that it sends:
 `whole`    a double click on a panel: show its whole range
 `zoom`     the ranges of all axes, after a zoom or pan has ended
 `brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
+`hover`    the number of the row of holders that the mouse points at; without it: none
 `scroll`   the user scrolled a list: its name, and the row at its upper edge
 others     the `data-bfcviz` attribute of the clicked element
 =========  ===========================================================================================
