@@ -78,8 +78,6 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
     Raises:
         BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
-    # jsonschema's optional parser of IRIs takes seconds to import, and no schema of the server has an IRI.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from bfcviz.cli.page.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
 
     standby = Standby(module, arguments.file)
