@@ -74,6 +74,8 @@ def serve_page(code: str, arguments: argparse.Namespace) -> None:
     Raises:
         BfcvizError: the server cannot listen at that address.
     """
+    # jsonschema's optional parser of IRIs takes seconds to import, and no schema of the server has an IRI.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from bfcviz.cli.page_server import Address, serve  # noqa: PLC0415  an extra
 
     token = "" if arguments.no_token else secrets.token_hex(16)

@@ -192,7 +192,7 @@ class Inspector(ViewState):
         if self.views == "chunk_table":
             self.chunk_list.show(self.panel_data.model, self.look)
         elif self.views == "event_table":
-            self.event_list.show(self.step)
+            self.event_list.show(self.step, self.look)
 
     def _update_look(self, _: object = None) -> None:
         """Copy the traits of the menus into `look`."""

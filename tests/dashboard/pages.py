@@ -54,6 +54,12 @@ def page(listed):
     return Page(listed.page.value)
 
 
+def sizes(listed):
+    """What the page is told of the rows: their place and number."""
+    found = re.search("data-bfcviz-rows='([^']*)'", listed.page.value)
+    return json.loads(found[1])
+
+
 def column(listed, name):
     taken_apart = page(listed)
     at = [head["text"].rstrip("▲▼") for head in taken_apart.heads].index(name)
@@ -90,6 +96,7 @@ OURS = {
     *(
         "a",
         "b",
+        "bdi",
         "br",
         "button",
         "code",
@@ -102,9 +109,20 @@ OURS = {
         "dt",
         "em",
         "i",
+        "mark",
         "p",
+        "span",
+        "style",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "textarea",
+        "th",
+        "thead",
+        "tr",
+        "u",
     ),
-    *("span", "style", "summary", "table", "tbody", "td", "textarea", "th", "thead", "tr", "u"),
 }
 """Tags of the dashboard's own HTML."""
 

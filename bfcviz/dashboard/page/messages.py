@@ -108,7 +108,6 @@ KEYS: Final = {
 }
 """Key -> the action it starts, as `Inspector.act` names it."""
 
-_MAX_ROWS: Final = 1 << 53
 _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
@@ -204,7 +203,7 @@ def _holders_as(view: "Inspector", message: PageMessage) -> None:
 
 def _scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
-    scrolled.scroll(message.whole("rows", least=-_MAX_ROWS))
+    scrolled.scroll(message.whole("top"))
 
 
 def dispatch(view: "Inspector", content: Message) -> None:

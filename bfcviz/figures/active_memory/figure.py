@@ -245,7 +245,7 @@ def band_table(window: ActiveMemoryWindow) -> pa.Table:
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
     """All bytes in use, behind the bands: the visible part is that of the smaller allocations."""
-    x, y = timelines.both_ends(window.series, "bytes_in_use", window.step_axis)
+    x, y = timelines.upper_edge(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
         "mode": "lines",

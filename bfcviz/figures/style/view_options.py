@@ -6,7 +6,8 @@ from typing import Literal
 from bfcviz.figures.style.theme import Theme, ThemeName, theme_of
 from bfcviz.model.holders.holder_choice import HolderChoice
 
-Axis = Literal["step", "time"]
+Axis = Literal["step", "time", "mark"]
+"""The x axis of timelines: the number of events applied; time; or events with the program's own steps as ticks."""
 
 Span = tuple[float, float]
 """Begin and end."""
@@ -40,7 +41,7 @@ class Look:
     Attributes:
         theme: `light` or `dark`.
         colour: the colouring of chunks, one of `colouring.COLOURINGS`.
-        axis: the x axis of timelines, `step` or `time`.
+        axis: the x axis of timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         map_window: the part of the region map to draw; None: all of it.
         steps: the steps [first, last] that the timelines draw; None: all.
         addresses: the positions that the address-time map draws, in bytes, gaps between regions left out; None: all.
