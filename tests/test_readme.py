@@ -105,9 +105,9 @@ def test_a_program_is_recorded_by_the_command(page, tmp_path):
     (tmp_path / "train.py").write_text("import numpy; held = [numpy.ones(1000) for _ in range(3)]")
     (record,) = [line for line in page.splitlines() if line.startswith("bfcviz record")]
     assert "run.bfc" in run(record.replace("python", sys.executable), tmp_path).stderr
-    assert len(bfcviz.open(tmp_path / "run.bfc")) > 3
-    (row,) = bfcviz.holders(tmp_path / "run.bfc").names[1:]
-    assert row == "train.py:1"
+    trace = bfcviz.open(tmp_path / "run.bfc")
+    assert len(trace) > 3
+    assert bfcviz.holders(trace, bfcviz.peak(trace)).names == ["in use", "train.py:1"]
 
 
 def test_the_first_commands_open_what_they_made():
