@@ -56,7 +56,7 @@ def processor_time(pid: int) -> float:
 
 def environment(home: str, checkout: Path) -> dict[str, str]:
     """An environment with an empty home, in which Python imports the package of `checkout`."""
-    folders = {name: home for name in ("HOME", "TMPDIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "XDG_CACHE_HOME")}
+    folders = dict.fromkeys(("HOME", "TMPDIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "XDG_CACHE_HOME"), home)
     return {**os.environ, **folders, "PYTHONPATH": str(checkout)}
 
 

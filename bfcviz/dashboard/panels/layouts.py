@@ -93,6 +93,12 @@ def names_in(layout: str) -> list[str]:
     return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
 
 
+def map_size(width: int) -> tuple[int, int]:
+    """Width and height of the region map's plot on a page of this width, in pixels."""
+    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
+    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
+
+
 def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False) -> Stage:
     """Where everything lies: pixels from the top, shares of the plots' width.
 
