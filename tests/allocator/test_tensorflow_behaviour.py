@@ -107,7 +107,8 @@ def test_exercise_coalescing(make):
     a.free(first)
     assert_stats(a, 1, 0, chunk_size(a, 4096), chunk_size(a, 4096))
     requests = [("f4", 1024), ("i8", 1_048_576), ("f8", 2048), ("f4", 10_485_760)]
-    rounds = 64 if getattr(a, "layers", ()) else 1024  # theirs; some wrappers write to all the memory each time
+    # 1024 as theirs. Some wrappers write to all the memory each time.
+    rounds = 64 if getattr(a, "layers", ()) else 1024
     for _ in range(rounds):
         for address in [a.allocate_elements(dtype, count) for dtype, count in requests]:
             a.free(address)
