@@ -43,6 +43,7 @@ STAGES = ("listening", "page", "complete", "picture")
 PAINTED = "performance.getEntriesByType('paint').length > 0"
 
 
+
 def processor_time(pid: int) -> float:
     """Seconds that a process and all its descendants have used; those that ended count with their parents."""
     try:
@@ -55,9 +56,7 @@ def processor_time(pid: int) -> float:
 
 def environment(home: str, checkout: Path) -> dict[str, str]:
     """An environment with an empty home, in which Python imports the package of `checkout`."""
-    folders = {
-        name: home for name in ("HOME", "TMPDIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "XDG_CACHE_HOME")
-    }
+    folders = dict.fromkeys(("HOME", "TMPDIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "XDG_CACHE_HOME"), home)
     return {**os.environ, **folders, "PYTHONPATH": str(checkout)}
 
 
@@ -114,49 +113,14 @@ KERNEL = "import ipykernel.kernelapp, bfcviz; bfcviz.Inspector"
 WHERE = {
     "plotly": ("plotly", "_plotly_utils", "narwhals", "kaleido", "choreographer"),
     "nbformat and jsonschema": (
-        *(
-            "nbformat",
-            "jsonschema",
-            "rfc3987_syntax",
-            "lark",
-            "jsonschema_specifications",
-            "referencing",
-            "rpds",
-        ),
-        *(
-            "arrow",
-            "dateutil",
-            "isoduration",
-            "fqdn",
-            "webcolors",
-            "uri_template",
-            "rfc3986_validator",
-            "fastjsonschema",
-        ),
+        *("nbformat", "jsonschema", "rfc3987_syntax", "lark", "jsonschema_specifications", "referencing", "rpds"),
+        *("arrow", "dateutil", "isoduration", "fqdn", "webcolors", "uri_template", "rfc3986_validator", "fastjsonschema"),
     ),
     "pandas": ("pandas",),
-    "IPython, ipykernel, ipywidgets": (
-        "IPython",
-        "ipykernel",
-        "ipywidgets",
-        "jupyter_client",
-        "debugpy",
-        "zmq",
-        "jedi",
-    ),
+    "IPython, ipykernel, ipywidgets": ("IPython", "ipykernel", "ipywidgets", "jupyter_client", "debugpy", "zmq", "jedi"),
     "Voila, Jupyter's server, nbconvert": (
         *("voila", "jupyter_server", "jupyterlab_server", "nbconvert", "nbclient", "jupyter_events", "bs4"),
-        *(
-            "requests",
-            "tornado",
-            "mistune",
-            "jinja2",
-            "jupyter_core",
-            "urllib3",
-            "pygments",
-            "html5lib",
-            "lxml",
-        ),
+        *("requests", "tornado", "mistune", "jinja2", "jupyter_core", "urllib3", "pygments", "html5lib", "lxml"),
     ),
     "numpy and pyarrow": ("numpy", "pyarrow"),
     "bfcviz": ("bfcviz",),
@@ -169,9 +133,7 @@ def shares(checkouts: dict[str, Path]) -> None:
         found = {name: imports(code, checkout) for name, checkout in checkouts.items()}
         print(f"\n| imports of the {what}, ms | {' | '.join(checkouts)} |\n|---|{'---:|' * len(checkouts)}")
         for group, packages in WHERE.items():
-            print(
-                f"| {group} | {' | '.join(f'{sum(own[p] for p in packages):.0f}' for _, own in found.values())} |"
-            )
+            print(f"| {group} | {' | '.join(f'{sum(own[p] for p in packages):.0f}' for _, own in found.values())} |")
         listed = {package for packages in WHERE.values() for package in packages}
         rest = [sum(ms for name, ms in own.items() if name not in listed) for _, own in found.values()]
         print(f"| all others | {' | '.join(f'{ms:.0f}' for ms in rest)} |")
