@@ -119,7 +119,7 @@ def measure(heap: GrowingHeap, look: Look, *, again: bool) -> tuple[int, list[fl
         grew = heap.trace.refresh()
         if again:
             for name in ("history", "passage", "lives"):
-                data._cache.pop(name, None)  # noqa: SLF001  there is no other way to forget
+                data._cache.pop(name, None)
         found.append(refresh(data, heap.trace, look, names))
     return grew, *([*column] for column in zip(*found, strict=True))
 
