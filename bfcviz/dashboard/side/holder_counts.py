@@ -94,10 +94,14 @@ class HolderCounts:
         names = self.groupings.names
         index = self._index(by if by in names else names[0])
         classes = colours.classes(records, model.step)
+        before = (
+            None if mark is None else self._marks.bytes_at(mark, index)
+        )  # first: the index may get holders
         amounts = index.count(records, classes, len(colours.paints))
-        growth = (
-            None if mark is None else amounts.bytes - self._marks.bytes_at(mark, index)[: len(amounts.bytes)]
-        )
+        growth = None
+        if before is not None:
+            growth = amounts.bytes.copy()
+            growth[: len(before)] -= before
         fills = [paint.fill for paint in colours.paints]
         return HolderCount(index, amounts, mark, growth, fills, int(amounts.bytes[ROOT]), self._waste_known)
 
