@@ -35,7 +35,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
     """
     theme, top = look.paints, _reach(history)
     divisor = axis_unit(_most(history))[0]
-    x, y = timelines.both_ends(history.series, "bytes_in_use", history.step_axis)
+    x, y = timelines.upper_edge(history.series, "bytes_in_use", history.step_axis)
     return [
         {
             "type": "scatter",
