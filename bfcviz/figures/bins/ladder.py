@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events, bin_numbers
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import Paint, Theme, mixed
+from bfcviz.figures.style.theme import TAKER, Paint, Theme, mixed
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.explain.fit import Request, fit_of, request_at
@@ -109,7 +109,7 @@ def ladder_panel(model: Model, look: Look) -> Panel:
         traces=[
             _bars(found, steps, divisor, theme.free, takes=False),
             _bars(
-                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, 0.7), theme.fit), takes=True
+                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit), takes=True
             ),
             _selected(found, look, divisor),
             _sizes(found, steps, divisor, theme),
@@ -234,6 +234,9 @@ def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
 def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
     """The sizes of the steps that have room for them."""
     wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
+    if found.request is not None:  # not where the name of the request stands
+        above = wide["size"].astype(np.float64) - found.rounded
+        wide = wide[(above < 0) | (above > 0.1 * max(found.rounded, int(found.chunks["size"][0])))]
     empty = not len(found.chunks)
     return {
         "type": "scatter",
