@@ -50,6 +50,8 @@ class Look:
         hovered: the holder that the user points at: its chunks are drawn in full colour, the others faded; None: none.
         holder: the holder that every view and table is filtered by, drawn as `hovered` is; None: no filter.
         search: text in the labels of the chunks to outline in the colour of search; None: no search.
+        legend: whether a legend names the classes of chunks; not where a list beside the picture does.
+        map_pixels: width and height of the region map's plot: names are written where they have room.
     """
 
     theme: ThemeName = "light"
@@ -63,6 +65,8 @@ class Look:
     hovered: HolderChoice | None = None
     holder: HolderChoice | None = None
     search: str | None = None
+    legend: bool = True
+    map_pixels: tuple[int, int] = (1080, 400)
 
     @property
     def scale(self) -> Literal["step", "time"]:

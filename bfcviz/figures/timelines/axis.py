@@ -102,7 +102,9 @@ class StepAxis:
 
     def xaxis(self, steps: tuple[int, int] | None) -> dict[str, Any]:
         """Plotly's settings of the axis for `steps` (None: all)."""
-        found = {"title": {"text": self.title}, "range": self.range(steps)}
+        first, last = self.range(None)
+        found: dict[str, Any] = {"title": {"text": self.title}, "range": self.range(steps)}
+        found |= {"minallowed": first, "maxallowed": last}
         if self.marks is not None:
             return found | self._mark_ticks(self.marks, steps)
         return found | ({"tickformat": ",~f"} if self.axis == "step" else {})

@@ -26,7 +26,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.address_layout import Layout
 from bfcviz.model.lifetimes.difference_grid import Floats
 from bfcviz.model.lifetimes.lifetimes import born_by, born_of, in_use_at, of_chunks
-from bfcviz.model.lifetimes.occupancy_grid import Axis, CellBytes, Classes, Occupancy, OccupancyGrid
+from bfcviz.model.lifetimes.occupancy_grid import Axis, CellSums, Classes, Occupancy, OccupancyGrid
 from bfcviz.model.state.model import Model
 
 _BATCH: Final = 32_768
@@ -203,7 +203,7 @@ class OccupancyReader:
             return
         first = min(int(x.min()), columns - 1)
         last = max(min(int(x.max()) + 1, columns), self._columns, first + 1)
-        changes = CellBytes(self._grid, len(self._now), last - first)
+        changes = CellSums(self._grid, len(self._now), last - first)
         changes.add(ranges, x - first, signs, which)
         sums = changes.sums()
         self._fill(last)
@@ -214,7 +214,7 @@ class OccupancyReader:
             np.maximum(rounded, 0.0, out=rounded)
 
     def _pool_bytes(self, grid: OccupancyGrid, layout: Layout) -> Floats:
-        held, grants = CellBytes(grid, 1, grid.columns), layout.grants
+        held, grants = CellSums(grid, 1, grid.columns), layout.grants
         for end, sign in (("born", 1.0), ("died", -1.0)):
             records = grants[grants[end] < grid.stop]
             x = self._across(records[end], records[f"{end}_time"], grid.columns)

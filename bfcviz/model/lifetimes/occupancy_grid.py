@@ -78,7 +78,7 @@ class Occupancy:
         return total
 
 
-class CellBytes:
+class CellSums:
     """The bytes of each cell, summed from ranges of positions that gain and lose bytes."""
 
     def __init__(self, grid: OccupancyGrid, classes: int, columns: int) -> None:

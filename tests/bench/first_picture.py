@@ -1,0 +1,215 @@
+"""How long `bfcviz view FILE` takes to its page and to its picture, and where the time goes.
+
+    python tests/bench/first_picture.py [--sample conv] [--runs 5] [--against CHECKOUT]
+
+The browser (headless Chromium) is open before the command starts. "Listening" is when the command prints its address,
+"page" when the browser has painted something of it, "complete" when its HTML has ended, "picture" when plotly has drawn
+every panel. With `--against` each run is done in turn with the package of another checkout, which needs its compiled
+modules. The second table has the processor time of what the two processes do, each measured in a process of its own.
+"""
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from browser.lab import find_browser  # noqa: E402
+from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+
+LIMIT_S = 180
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+STAGES = ("listening", "page", "complete", "picture")
+PAINTED = "performance.getEntriesByType('paint').length > 0"
+
+
+def processor_time(pid: int) -> float:
+    """Seconds that a process and all its descendants have used; those that ended count with their parents."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) * TICK_S + sum(processor_time(int(child)) for child in children)
+
+
+def environment(home: str, checkout: Path) -> dict[str, str]:
+    """An environment with an empty home, in which Python imports the package of `checkout`."""
+    folders = dict.fromkeys(("HOME", "TMPDIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"), home)
+    return {**os.environ, **folders, "PYTHONPATH": str(checkout)}
+
+
+def first_picture(browser: Browser, checkout: Path, sample: Path) -> dict[str, float]:
+    """Seconds from the start of the command to each stage; and the processor time of its processes."""
+    with tempfile.TemporaryDirectory() as home:
+        log, began = Path(home) / "log", time.monotonic()
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bfcviz", "view", str(sample), "--no-browser"],
+                env=environment(home, checkout),
+                stdout=sink,
+                stderr=sink,
+                cwd=home,
+            )
+        context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        try:
+            while not (found := re.search(r"http://\S+", log.read_text())):
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.005)
+            seconds = {"listening": time.monotonic() - began}
+            page = context.new_page()
+            page.set_default_timeout(LIMIT_S * 1000)
+            page.goto(found[0], wait_until="commit")
+            page.wait_for_function(PAINTED)
+            seconds["page"] = time.monotonic() - began
+            page.wait_for_load_state("domcontentloaded")
+            seconds["complete"] = time.monotonic() - began
+            page.locator(".js-plotly-plot .cartesianlayer .subplot").first.wait_for(state="attached")
+            seconds["picture"] = time.monotonic() - began
+            return seconds | {"processor": processor_time(process.pid)}
+        finally:
+            context.close()
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=LIMIT_S)
+
+
+def imports(code: str, checkout: Path) -> tuple[float, Counter[str]]:
+    """The ms of importing what `code` imports, and of each top-level package; without the time of compiling."""
+    with tempfile.TemporaryDirectory() as home:
+        command = [sys.executable, "-X", "importtime", "-c", code]
+        for _ in range(2):  # the first one may have to compile modules
+            done = subprocess.run(
+                command,
+                env=environment(home, checkout),
+                cwd=home,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+    own: Counter[str] = Counter()
+    for line in done.stderr.splitlines():
+        if found := re.match(r"import time: +(\d+) \| +\d+ \| *(\S+)", line):
+            own[found[2].partition(".")[0]] += int(found[1]) / 1000
+    return sum(own.values()), own
+
+
+SERVER = """
+import bfcviz.cli.view
+try:
+    import bfcviz.cli.page.server
+except ImportError:
+    import bfcviz.cli.page_server  # where it was
+"""
+KERNEL = "import ipykernel.kernelapp, bfcviz; bfcviz.Inspector"
+WHERE = {
+    "plotly": ("plotly", "_plotly_utils", "narwhals", "kaleido", "choreographer"),
+    "nbformat and jsonschema": (
+        *(
+            "nbformat",
+            "jsonschema",
+            "rfc3987_syntax",
+            "lark",
+            "jsonschema_specifications",
+            "referencing",
+            "rpds",
+        ),
+        *(
+            "arrow",
+            "dateutil",
+            "isoduration",
+            "fqdn",
+            "webcolors",
+            "uri_template",
+            "rfc3986_validator",
+            "fastjsonschema",
+        ),
+    ),
+    "pandas": ("pandas",),
+    "IPython, ipykernel, ipywidgets": (
+        "IPython",
+        "ipykernel",
+        "ipywidgets",
+        "jupyter_client",
+        "debugpy",
+        "zmq",
+        "jedi",
+    ),
+    "Voila, Jupyter's server, nbconvert": (
+        *("voila", "jupyter_server", "jupyterlab_server", "nbconvert", "nbclient", "jupyter_events", "bs4"),
+        *(
+            "requests",
+            "tornado",
+            "mistune",
+            "jinja2",
+            "jupyter_core",
+            "urllib3",
+            "pygments",
+            "html5lib",
+            "lxml",
+        ),
+    ),
+    "numpy and pyarrow": ("numpy", "pyarrow"),
+    "bfcviz": ("bfcviz",),
+}
+
+
+def shares(checkouts: dict[str, Path]) -> None:
+    """Print the ms of imports by package, in the server and in the kernel."""
+    for what, code in (("server", SERVER), ("kernel", KERNEL)):
+        found = {name: imports(code, checkout) for name, checkout in checkouts.items()}
+        print(f"\n| imports of the {what}, ms | {' | '.join(checkouts)} |\n|---|{'---:|' * len(checkouts)}")
+        for group, packages in WHERE.items():
+            print(
+                f"| {group} | {' | '.join(f'{sum(own[p] for p in packages):.0f}' for _, own in found.values())} |"
+            )
+        listed = {package for packages in WHERE.values() for package in packages}
+        rest = [sum(ms for name, ms in own.items() if name not in listed) for _, own in found.values()]
+        print(f"| all others | {' | '.join(f'{ms:.0f}' for ms in rest)} |")
+        print(f"| all | {' | '.join(f'{ms:.0f}' for ms, _ in found.values())} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", default="conv")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", type=Path)
+    arguments = parser.parse_args()
+    checkouts = ({"before": arguments.against.resolve()} if arguments.against else {}) | {"now": ROOT}
+    sample = ROOT / "bfcviz" / "samples" / f"{arguments.sample}.xplane.pb.gz"
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
+        for _ in range(arguments.runs):
+            for name, checkout in checkouts.items():
+                runs[name].append(first_picture(browser, checkout, sample))
+        browser.close()
+    print(f"{arguments.sample}, median (worst) of {arguments.runs}, load {os.getloadavg()[0]:.0f}\n")
+    print(f"| seconds until | {' | '.join(checkouts)} |\n|---|{'---:|' * len(checkouts)}")
+    for stage in (*STAGES, "processor"):
+        seconds = [[run[stage] for run in runs[name]] for name in checkouts]
+        print(f"| {stage} | {' | '.join(f'{statistics.median(s):.1f} ({max(s):.1f})' for s in seconds)} |")
+    shares(checkouts)
+
+
+if __name__ == "__main__":
+    main()

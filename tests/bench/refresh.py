@@ -1,0 +1,146 @@
+"""What a refresh of all panels of a growing heap costs: `python tests/bench/refresh.py [--events 430000]`.
+
+A refresh comes after 1,000 new operations (a free and an allocation each). "Again" forgets what the panels have read
+before each refresh, "new" keeps it. Reading is all work on events; drawing makes plotly's traces from what was read.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from random import Random
+from unittest.mock import patch
+
+import bfcviz
+from bfcviz.dashboard.panels import panel_data
+from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.events.trace import Trace
+from bfcviz.figures.active_memory import figure as active_memory
+from bfcviz.figures.address_time.event_reader import EventReader
+from bfcviz.figures.style.view_options import Look
+from bfcviz.model import Model
+
+OPERATIONS = 1000
+CHUNKS = 2000
+RUNS = 9
+
+READING = (
+    (Model, "seek"),
+    (panel_data, "measure_history"),
+    (EventReader, "layout"),
+    (EventReader, "lifetimes"),
+    (EventReader, "image"),
+    (active_memory.LifetimeReader, "__init__"),
+    (active_memory.LifetimeReader, "read_to"),
+)
+
+
+class GrowingHeap:
+    """A heap with some 2,000 chunks that records to a folder, and its trace."""
+
+    def __init__(self, folder: str, events: int) -> None:
+        self._random = Random(1)
+        recording = bfcviz.Recording(folder)
+        self._labels = [recording.labels.intern(f"layer_{number}/MatMul") for number in range(40)]
+        self._heap = bfcviz.BFCAllocator(
+            bfcviz.SimulatedSubAllocator(),
+            1 << 44,
+            bfcviz.AllocatorOptions(allow_growth=True),
+            log=recording.log,
+            labels=recording.labels,
+        )
+        self._held = [self._request() for _ in range(CHUNKS)]
+        while recording.log.head < events:
+            self.work()
+        self.trace = recording.trace()
+
+    def _request(self) -> int:
+        size = int(self._random.lognormvariate(9, 2)) + 1
+        return self._heap.allocate(size, label=self._random.choice(self._labels))
+
+    def work(self) -> None:
+        for _ in range(OPERATIONS):
+            place = self._random.randrange(CHUNKS)
+            self._heap.free(self._held[place])
+            self._held[place] = self._request()
+
+
+class Meter:
+    """Counts the events that are read, and the processor time of everything that reads them."""
+
+    def __init__(self) -> None:
+        self.events, self.reading_ms, self._inside = 0, 0.0, False
+
+    @contextmanager
+    def measuring(self):
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(Trace, "read", self._counted(Trace.read)))
+            for place, name in READING:
+                stack.enter_context(patch.object(place, name, self._timed(getattr(place, name))))
+            yield
+
+    def _counted(self, read):
+        def counted(trace, start, stop):
+            self.events += stop - start
+            return read(trace, start, stop)
+
+        return counted
+
+    def _timed(self, function):
+        def timed(*arguments, **options):
+            if self._inside:
+                return function(*arguments, **options)
+            self._inside, begin = True, time.thread_time()
+            try:
+                return function(*arguments, **options)
+            finally:
+                self._inside = False
+                self.reading_ms += (time.thread_time() - begin) * 1000
+
+        return timed
+
+
+def refresh(data, trace, look, names) -> tuple[int, float, float]:
+    """Events read, and the ms of reading and of drawing."""
+    meter, begin = Meter(), time.thread_time()
+    with meter.measuring():
+        data.model.seek(len(trace))
+        data.panels(names, look)
+    return meter.events, meter.reading_ms, (time.thread_time() - begin) * 1000 - meter.reading_ms
+
+
+def measure(heap: GrowingHeap, look: Look, *, again: bool) -> tuple[int, list[float], list[float], int]:
+    data, names = panel_data.PanelData(heap.trace, 0), {name for each in LAYOUTS for name in names_in(each)}
+    refresh(data, heap.trace, look, names)
+    found, grew = [], 0
+    for _ in range(RUNS):
+        heap.work()
+        grew = heap.trace.refresh()
+        if again:
+            for name in ("history", "passage", "lives"):
+                data._cache.pop(name, None)
+        found.append(refresh(data, heap.trace, look, names))
+    return grew, *([*column] for column in zip(*found, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=430_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        heap = GrowingHeap(f"{folder}/recording", arguments.events)
+        print(f"{len(heap.trace):,} events; processor time, median (worst) of {RUNS}\n")
+        print("| coloured by | x axis | read | new events | events read | reading, ms | drawing, ms |")
+        print("|---|---|---|---:|---:|---:|---:|")
+        for colour, axis in (("state", "step"), ("label", "step"), ("label", "time")):
+            for again in (True, False):
+                grew, events, reading, drawing = measure(heap, Look(colour=colour, axis=axis), again=again)
+                times = (f"{statistics.median(ms):.1f} ({max(ms):.1f})" for ms in (reading, drawing))
+                what = "again" if again else "new"
+                row = (colour, axis, what, f"{grew:,}", f"{statistics.median(events):,.0f}", *times)
+                print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
