@@ -150,6 +150,9 @@ DARK = Theme(
     ),
 )
 
+TAKER = 0.7
+"""How much of `fit` is mixed into the fill of free chunks that would take the request."""
+
 THEMES: dict[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
