@@ -3,6 +3,7 @@
 The tests also pass, more slowly, if bfcviz is not compiled; BFCVIZ_UNCOMPILED stops each process from warning about it.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+# Takes seconds to import: a parser of IRIs that jsonschema, and so nbformat, uses if it is there.
+sys.modules.setdefault("rfc3987_syntax", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes every child ignore it, and tests send it
 
 if find_spec("bfcviz._heap") is None:
@@ -52,6 +55,12 @@ def pytest_collection_modifyitems(items):
         return next((place for place, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish():
+    """Garbage is then looked for among what the tests make, not among some 300,000 objects of modules and tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -41,13 +41,6 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(ways),
         help="serve the framework from bfcviz's own heap, or observe its own allocator (default: its first way)",
     )
-    parser.add_argument(
-        "--stack",
-        dest="capture",
-        action="store_const",
-        const="stack",
-        help="record the Python stack of each allocation: for NumPy this costs 60 ns, plus 8 to 35 ns per frame",
-    )
     for option, takers in _options():
         text = f"{option.help} ({', '.join(takers)})".replace("%", "%%")
         parser.add_argument(
@@ -61,7 +54,7 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     Raises:
         LiveError: the framework does not have this way or option; the message names the flags.
     """
-    names = ["capture", *(option.name for option, _ in _options())]
+    names = [option.name for option, _ in _options()]
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
     if arguments.framework is not None:
@@ -92,7 +85,7 @@ def _options() -> list[tuple[Option, list[str]]]:
     for framework in FRAMEWORKS.values():
         for way in framework.ways:
             for option in way.options:
-                if option.type.metavar and option.name != "capture":
+                if option.type.metavar:
                     _, takers = found.setdefault(option.name, (option, []))
                     takers.append(f"{framework.title} {way.name}")
     return list(found.values())

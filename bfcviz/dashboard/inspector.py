@@ -14,7 +14,7 @@ from bfcviz.dashboard.background.player import Player
 from bfcviz.dashboard.controls.controls import Controls, bind
 from bfcviz.dashboard.controls.export_row import ExportRow
 from bfcviz.dashboard.controls.moves import MOVES, Position, destination, step_of_pool
-from bfcviz.dashboard.controls.summary_text import SummaryText
+from bfcviz.dashboard.header.header import Header
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
@@ -22,6 +22,8 @@ from bfcviz.dashboard.panels.layouts import names_in
 from bfcviz.dashboard.panels.panel_data import PanelData
 from bfcviz.dashboard.panels.stage_box import StageBox
 from bfcviz.dashboard.panels.zoom_windows import unmarked, whole, with_step
+from bfcviz.dashboard.side.chunk_pane import ChunkPane
+from bfcviz.dashboard.side.holders_pane import HoldersPane
 from bfcviz.dashboard.tables.chunk_list import ChunkList
 from bfcviz.dashboard.tables.event_list import EventList
 from bfcviz.dashboard.view_state import ViewState
@@ -31,7 +33,6 @@ from bfcviz.figures import FIGURES, Picture
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
-from bfcviz.model.explain.chunk_life import life_of
 from bfcviz.model.explain.failure.opening import opening
 
 _ALL: Final = "everything"
@@ -64,7 +65,8 @@ class Inspector(ViewState):
         look: the other view options, such as the zoom and the selected chunk.
         page_theme, width: theme and width of the page, sent by it.
         lock: hold it to change anything from another thread.
-        panel_data, view, stage, summary, controls, chunk_list, event_list, export_row, page, player: its parts.
+        panel_data, view, stage, header, holders, chunk, controls, chunk_list, event_list, export_row, below, page,
+            player: its parts.
 
     Raises:
         BfcvizError: `trace` is neither a trace nor a path, or the file cannot be read.
@@ -86,7 +88,7 @@ class Inspector(ViewState):
         self._auto_move = False
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
-        self.summary = SummaryText()
+        self.header, self.holders, self.chunk = Header(), HoldersPane(), ChunkPane()
         names = {"everything shown": _ALL} | {kind.title: name for name, kind in FIGURES.items()}
         self.export_row = ExportRow(names, self.draw_for_export, self._code)
         super().__init__(trace, **traits)
@@ -123,10 +125,10 @@ class Inspector(ViewState):
         self.event_list = EventList(self._trace, self.pool)
 
     def _lay_out(self) -> None:
-        self.stage = StageBox(self.view.widget, [self.summary.life])
+        self.stage = StageBox(self.view.widget, [self.holders.widget, self.chunk.widget])
         self.below = widgets.VBox(self._tables())
         self.page = PageWidget(self.receive)
-        self.children = [self.summary.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
+        self.children = [self.header.widget, *self.controls.rows, self.page, self.stage.widget, self.below]
 
     def _tables(self) -> list[widgets.Widget]:
         return [self.chunk_list.widget, self.event_list.widget, self.export_row.row]
@@ -145,7 +147,10 @@ class Inspector(ViewState):
 
     def _parts(self) -> list[widgets.Widget]:
         """All widgets of the page, also if only some were made."""
-        made = [self.__dict__.get(name) for name in ("chunk_list", "event_list", "view", "summary")]
+        made = [
+            self.__dict__.get(name)
+            for name in ("chunk_list", "event_list", "view", "header", "holders", "chunk")
+        ]
         parts = [part.widget for part in made if part is not None]
         return [*self.controls.inputs(), *self.controls.rows, self.export_row.row, *parts]
 
@@ -153,14 +158,17 @@ class Inspector(ViewState):
 
     def _show(self) -> None:
         """Show `step` and `look` everywhere."""
-        model, chosen = self.panel_data.model, self.look.selected
+        model = self.panel_data.model
         model.seek(self.step)
         panels = self.panel_data.panels(names_in(self.views), self.look)
         # First, since the page takes longest for it.
         self.view.show(panels, self.views, self.look, self.width)
         self.stage.show(self.view.stage, self.views)
         self._show_controls()
-        self.summary.show(model, self.panel_data.search(), None if chosen is None else life_of(model, chosen))
+        search = self.panel_data.search()
+        self.header.show(model, self.look, search)
+        self.holders.show(model, self.look, self.panel_data.colours(self.look))
+        self.chunk.show(model, self.look)
         self._show_table()
 
     def _show_controls(self) -> None:
@@ -184,7 +192,7 @@ class Inspector(ViewState):
         if self.views == "chunk_table":
             self.chunk_list.show(self.panel_data.model, self.look)
         elif self.views == "event_table":
-            self.event_list.show(self.step)
+            self.event_list.show(self.step, self.look)
 
     def _update_look(self, _: object = None) -> None:
         """Copy the traits of the menus into `look`."""
@@ -266,6 +274,7 @@ class Inspector(ViewState):
         with self._drawing():
             self._changed = True
             if not self._auto_move:
+                self.header.hide_error()
                 self.follow = self.panel_data.moving = False
                 self.look = with_step(self.look, self.step, self._last)
 
@@ -301,7 +310,7 @@ class Inspector(ViewState):
                 self.step = at
 
     def act(self, name: str) -> None:
-        """Run the action of the button `name`; on failure, show the error in the summary.
+        """Run the action of the button `name`; on failure, show the error in the header.
 
         Args:
             name: one of `bfcviz.dashboard.controls.moves.MOVES`, or `play`, `whole`, `follow`, `everything`,
@@ -321,15 +330,16 @@ class Inspector(ViewState):
 
     @contextmanager
     def _showing_errors(self) -> Iterator[None]:
-        """Show errors raised inside in the summary."""
+        """Show errors raised inside in the header, in place of the last one."""
+        self.header.hide_error()
         try:
             with self._drawing():
                 yield
         except (BfcvizError, traitlets.TraitError) as error:
-            self.summary.show_error(str(error))
+            self.header.show_error(str(error))
 
     def receive(self, message: Message) -> None:
-        """Handle a message from the page; on failure, show the error in the summary."""
+        """Handle a message from the page; on failure, show the error in the header."""
         with self._showing_errors():
             dispatch(self, message)
 

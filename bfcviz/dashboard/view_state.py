@@ -25,7 +25,9 @@ _FREED: Final = (
     "_trace",
     "page",
     "export_row",
-    "summary",
+    "header",
+    "holders",
+    "chunk",
 )
 """Attributes that `close` removes: everything that refers to events, figures or tables."""
 

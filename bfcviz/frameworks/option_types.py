@@ -1,7 +1,7 @@
 """The types of frameworks' options: check values from Python, and parse words of the command line."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bfcviz.units import parse_bytes
@@ -75,10 +75,19 @@ def _anything(value: Any) -> Any:
     return value
 
 
+def _captured(value: Any) -> Any:
+    """A word; an object of bfcviz is checked by the function that gets it."""
+    return _WORDS.check(value) if isinstance(value, str) else value
+
+
 SIZE: Final = OptionType("bytes, or text such as '512MiB'", _size, "SIZE", parse_bytes)
 NUMBER: Final = OptionType("a number", _number, "NUMBER", float)
 SECONDS: Final = OptionType("seconds", _number, "SECONDS", float)
 COUNT: Final = OptionType("a whole number", _count, "COUNT", int)
 DEVICES: Final = OptionType("numbers of devices, such as 0 and 1", _devices, "0,1,...", _device_numbers)
+_WORDS: Final = one_of("nothing", "label", "stack")
+CAPTURE: Final = replace(_WORDS, check=_captured)
+"""What is recorded with each allocation; in Python also `Stacks`."""
+
 OBJECT: Final = OptionType("an object of bfcviz", _anything)
 """Checked by the function that gets it; not for the command line."""

@@ -8,7 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bfcviz.frameworks.option_types import COUNT, DEVICES, NUMBER, OBJECT, SECONDS, SIZE, OptionType, one_of
+from bfcviz.frameworks.option_types import (
+    CAPTURE,
+    COUNT,
+    DEVICES,
+    NUMBER,
+    OBJECT,
+    SECONDS,
+    SIZE,
+    OptionType,
+    one_of,
+)
 
 WayName = Literal["serve", "observe"]
 
@@ -63,7 +73,7 @@ class Way:
     def takes_stacks(self) -> bool:
         """Whether it can record Python's stack with each allocation."""
         capture = self.option("capture")
-        return capture is not None and (not capture.type.words or "stack" in capture.type.words)
+        return capture is not None and "stack" in capture.type.words
 
     def has_mechanism(self, word: str) -> bool:
         """Whether the word is one of its mechanisms."""
@@ -110,7 +120,8 @@ _DEVICES: Final = Option(
 _EVERY: Final = Option("every_s", SECONDS, "seconds between two readings")
 _INTO: Final = (Option("log", OBJECT), Option("labels", OBJECT))
 _SERVED: Final = (*_INTO, Option("options", OBJECT))
-_CAPTURE: Final = Option("capture", OBJECT)
+_CAPTURE_HELP: Final = "what to record with each allocation (default: the Python stack, where it can be read)"
+_CAPTURE: Final = Option("capture", CAPTURE, _CAPTURE_HELP)
 _SHARE: Final = (
     _LIMIT,
     Option("fraction", NUMBER, "the limit as a share of the device's total memory, such as 0.5"),
@@ -172,7 +183,7 @@ _ALL: Final = (
                     Option(
                         "max_entries", COUNT, "events of each device that PyTorch keeps between two readings"
                     ),
-                    Option("capture", one_of("nothing", "label", "stack")),
+                    Option("capture", one_of("nothing", "label", "stack"), _CAPTURE_HELP),
                     _DEVICES,
                     *_INTO,
                 ),
@@ -189,7 +200,7 @@ _ALL: Final = (
                         one_of("pool", "replace"),
                         "a memory pool under its own cache, or replace its allocator until the process ends",
                     ),
-                    Option("capture", one_of("nothing", "label")),
+                    Option("capture", one_of("nothing", "label"), _CAPTURE_HELP),
                     *_SERVED,
                 ),
                 needs=_TORCH,

@@ -95,9 +95,7 @@ def _named(
 def _unknown(framework: Framework, way: Way, name: str, *, for_command: bool) -> LiveError:
     """The error for an option that a way does not take."""
     there = [
-        _spelled(option, for_command)
-        for option in way.options
-        if not for_command or option.type.metavar or option.name == "capture"
+        _spelled(option, for_command) for option in way.options if not for_command or option.type.metavar
     ]
     others = [other.name for other in framework.ways if other.option(name) is not None]
     hint = f"; way {others[0]!r} takes it" if others else ""
@@ -109,6 +107,4 @@ def _unknown(framework: Framework, way: Way, name: str, *, for_command: bool) ->
 
 
 def _spelled(option: Option, for_command: bool) -> str:  # noqa: FBT001  its only variant
-    if not for_command:
-        return option.name
-    return "--stack" if option.name == "capture" else option.flag
+    return option.flag if for_command else option.name

@@ -5,17 +5,18 @@ each holder is one chunk in use, and the chunks of a device lie at made-up addre
 """
 
 from collections import Counter
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bfcviz.code_places import own_place
 from bfcviz.errors import FileError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.origin_details import REGION_FACTS, STATE_ONLY
 from bfcviz.events.trace import Trace
-from bfcviz.importers.collected.pprof_messages import PprofFrame, PprofProfile, PprofSample
+from bfcviz.importers.collected.pprof_messages import PprofProfile, PprofSample
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.heap_state import HEAP_CHUNK, events_of_state, regions_without_gaps
@@ -123,9 +124,10 @@ class _Holders:
 
     def _label(self, sample: PprofSample, count: int) -> int:
         details = {"kind": sample.labels.get("kind", ""), "allocations": str(count)}
-        details["stack"] = "\n".join(map(_line, sample.frames))
+        details["stack"] = "\n".join(frame.text for frame in sample.frames)
         before = len(self.labels)
-        name = _name(sample.frames[0]) if sample.frames else details["kind"]
+        place = own_place(sample.frames)
+        name = details["kind"] if place is None else place.name
         number = self.labels.intern(name, **{key: text for key, text in details.items() if text})
         self._limits.count(LABELS, len(self.labels) - before)
         return number
@@ -138,13 +140,3 @@ class _Holders:
     @staticmethod
     def _value(sample: PprofSample, place: int | None) -> int:
         return sample.values[place] if place is not None and place < len(sample.values) else 0
-
-
-def _name(frame: PprofFrame) -> str:
-    file = PurePath(frame.file).name
-    return f"{frame.function} ({file})" if file else frame.function
-
-
-def _line(frame: PprofFrame) -> str:
-    """A line of a stack, as `bfcviz.live.capture.stacks` writes it."""
-    return f"{frame.function} ({frame.file}:{frame.line})"

@@ -12,9 +12,9 @@ from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import draw
+from bfcviz.frameworks.option_types import CAPTURE
 from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy.serve import unserved
-from bfcviz.watching.chosen_frameworks import Capture
 from bfcviz.watching.reports import report
 from bfcviz.watching.session import Watch
 from bfcviz.watching.start_watch import watch
@@ -30,7 +30,11 @@ class _MagicParser(argparse.ArgumentParser):
         for each in WATCHABLE:
             self.add_argument(f"--{each}", action="store_true", help=f"watch {FRAMEWORKS[each].title}")
         self.add_argument("--limit", metavar="SIZE", help="how large the heap may grow, such as 512MiB")
-        self.add_argument("--stack", action="store_true", help="record the Python stack with each allocation")
+        self.add_argument(
+            "--capture",
+            choices=CAPTURE.words,
+            help="what to record with each allocation; default: the Python stack",
+        )
         self.add_argument("--path", metavar="FOLDER", help="a new folder to record to")
 
     def error(self, message: str) -> NoReturn:
@@ -155,8 +159,9 @@ def unload_ipython_extension(shell: Any) -> None:
 
 def _watch(arguments: argparse.Namespace, *, dashboard: bool) -> Watch:
     asked: dict[str, Any] = {name: True for name in WATCHABLE if getattr(arguments, name)}
-    capture: Capture | None = "stack" if arguments.stack else None
-    return watch(**asked, limit=arguments.limit, capture=capture, path=arguments.path, dashboard=dashboard)
+    return watch(
+        **asked, limit=arguments.limit, capture=arguments.capture, path=arguments.path, dashboard=dashboard
+    )
 
 
 def _show_report(watched: Watch, trace: Trace) -> None:

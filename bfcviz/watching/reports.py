@@ -16,6 +16,7 @@ from bfcviz.model.explain.failure.diagnose import diagnose
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.event import explain
 from bfcviz.model.explain.text.short_names import short_address, short_name
+from bfcviz.model.holders.holder_paths import place_in_code
 from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal, reserved_not_in_use
 from bfcviz.terminal import printable
@@ -29,7 +30,7 @@ class Holder(NamedTuple):
     """A label that held chunks in use.
 
     Attributes:
-        name: the label, and the innermost frame of its stack where one was recorded.
+        name: the label, and the place in the code where a stack was recorded: `forward, train.py:41 step`.
         chunks: how many chunks it held.
         num_bytes: their sizes added up.
         share: of all bytes in use, 0..1.
@@ -122,10 +123,9 @@ def _holders(model: Model) -> list[Holder]:
 
 
 def _holder_name(trace: Trace, label: int) -> str:
-    """The short name of a label, and the innermost frame of its stack if it has one."""
-    name, stack = short_name(trace, label), trace.labels[label].details.get("stack", "")
-    function, _, place = stack.partition("\n")[0].partition(" (")
-    return f"{name}, in {function} ({place.rpartition('/')[2]}" if place else name
+    """The short name of a label, and its place in the code if that is known and not the name."""
+    name, place = short_name(trace, label), place_in_code(trace.labels[label].details.get("stack", ""))
+    return name if place in ("", trace.labels.name(label)) else f"{name}, {place}"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """What is recorded with an allocation, and its cost: `python tests/bench/capture_cost.py [--rounds 9]`.
 
+First the share of a training step: a small network (numpy_served.py) trains with the default options, the steps
+take turns, 30 Python calls deep as in a framework; the medians are compared. Then the cost of one allocation:
+
 NumPy makes and drops small arrays, so many calls deep; slices of the work take turns: NumPy alone, and served with
 nothing, the label in force, or the stack recorded, to a ring. Nanoseconds of the processor for an array made and
 dropped, the median over rounds. "New" is a stack that was not seen before: its text is put together and interned.
@@ -9,8 +12,10 @@ import argparse
 import contextlib
 import statistics
 import time
+from functools import partial
 
-import numpy as np
+import numpy_served  # first: NumPy reads the number of threads when it is imported
+from numpy_served import np
 
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture.labels import label
@@ -75,6 +80,26 @@ def new_stacks(count):
     return cost["new"] - cost["known"]
 
 
+def deep(depth, work):
+    """Do the work that many calls deep."""
+    return deep(depth - 1, work) if depth > 1 else work()
+
+
+def shares_of(batch, depth, rounds):
+    """Microseconds of a training step with labels, and with stacks; and its allocations."""
+    modes = ("label", "stack")
+    services = {mode: serve_numpy("64MiB", capture=mode) for mode in modes}
+    work = partial(deep, depth, numpy_served.train(batch, 1))
+    times = {mode: [] for mode in modes}
+    pairs = rounds * 50 + 5
+    for number in range(pairs):
+        for mode in modes[number % 2 :] + modes[: number % 2]:
+            with services[mode]:
+                times[mode].append(numpy_served.timed(work)[1] * 1e6)
+    made = services["label"].allocator.stats().num_allocs / pairs
+    return *(statistics.median(times[mode][5:]) for mode in modes), made
+
+
 def _capture(mode):
     return Stacks(depth=128) if mode == "stack" else mode
 
@@ -84,6 +109,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     print(f"NumPy {np.__version__}, {rounds} rounds\n")
+    print("| training | calls deep | allocations | a step, label | a step, stack | stack costs |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for batch in (256, 32, 4):
+        for depth in (1, 30):
+            label_us, stack_us, made = shares_of(batch, depth, rounds)
+            cells = f"{depth} | {made:.0f} | {label_us:,.0f} µs | {stack_us:,.0f} µs"
+            print(f"| batch {batch} | {cells} | {stack_us / label_us - 1:+.1%} |", flush=True)
+    print()
     print("| calls deep | each array | NumPy alone | nothing | label | stack | label costs | stack costs |")
     print("|---:|---|---:|---:|---:|---:|---:|---:|")
     for depth in DEPTHS:

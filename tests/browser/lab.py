@@ -39,6 +39,10 @@ _SETTINGS = {
 _THEME = "apputils-extension/themes.jupyterlab-settings"
 
 
+_START = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.labapp import main; main()"
+"""JupyterLab without jsonschema's optional parser of IRIs, which takes seconds to import."""
+
+
 def find_browser():
     """The Chromium or Chrome of this machine; None if there is none."""
     named = os.environ.get("BROWSER_PATH")
@@ -69,7 +73,7 @@ def serve(folder, home, *, dark=False) -> Iterator[Server]:
     options += ["--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]
     log = (home / "server.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", *options],
+        [sys.executable, "-c", _START, *options],
         env=_environment(home),
         stdout=log,
         stderr=log,
@@ -202,6 +206,10 @@ class Lab:
         found = self.page.evaluate(_CELL_ERRORS)
         assert not found, "\n".join(found)
 
+    def printed_errors(self):
+        """What the cells wrote to stderr."""
+        return self.page.evaluate(_STDERR)
+
     def restart(self):
         """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
@@ -284,6 +292,10 @@ _CELL_ERRORS = """() => {
   }
   return found;
 }"""
+
+_STDERR = """() => jupyterapp.shell.currentWidget.content.widgets.flatMap(
+  cell => cell.model.type === 'code' ? cell.model.outputs.toJSON() : []).filter(
+  output => output.output_type === 'stream' && output.name === 'stderr').map(output => [output.text].flat().join(''))"""
 
 _ASK_PYTHON = """async ([code, limit]) => {
   const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;

@@ -17,6 +17,7 @@ def lab(browser, server):
     lab = Lab(browser, server)
     lab.open(NOTEBOOK)
     lab.run_all_and_draw(3)
+    assert lab.printed_errors() == []
     yield lab
     lab.close()
 

@@ -64,6 +64,7 @@ def notebook(browser, server):
     lab.open(NOTEBOOK)
     lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells') }")
     lab.wait_until_idle()
+    assert lab.printed_errors() == []
     yield lab
     lab.close()
 

@@ -12,6 +12,7 @@ def test_the_failure_is_drawn_and_its_report_fits(browser, server):
     lab = Lab(browser, server)
     lab.open("05_read_an_oom.ipynb")
     lab.run_all()
+    assert lab.printed_errors() == []
     lab.page.wait_for_function(_PLOTS, arg=5)
     reports = lab.page.locator(".jp-OutputArea-output pre:has-text('What would help')")
     for fact in ("828.1 KiB", "fragmentation", "106.0 KiB"):

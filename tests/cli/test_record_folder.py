@@ -141,11 +141,11 @@ def test_a_usage_error_is_status_2(words, tmp_path, capsys):
         (["--way=observe"], ["--numpy --way observe", "'serve'"]),
         (["--torch", "--limit=1GiB"], ["PyTorch", "'observe'", "--limit", "--devices", "'serve'"]),
         (["--cupy", "--small=1KiB"], ["CuPy", "'serve'", "--small", "--fraction"]),
-        (["--rmm", "--stack"], ["RMM", "'observe'", "--stack", "--every"]),
+        (["--rmm", "--capture=stack"], ["RMM", "'observe'", "--capture", "--every"]),
         (["--rmm", "--devices=first"], ["--devices", "first"]),
         (["--torch", "--mechanism=both"], ["--mechanism", "both", "pool", "replace"]),
         (["--torch", "--way=observe", "--mechanism=pool"], ["PyTorch", "'observe'", "--mechanism"]),
-        (["--devices=0"], ["NumPy", "--devices", "--limit, --small, --stack"]),
+        (["--devices=0"], ["NumPy", "--devices", "--limit, --small, --capture"]),
     ],
 )
 def test_with_contradictory_options_the_program_does_not_run(words, says, tmp_path, capsys):

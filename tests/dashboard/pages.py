@@ -54,6 +54,12 @@ def page(listed):
     return Page(listed.page.value)
 
 
+def sizes(listed):
+    """What the page is told of the rows: their place and number."""
+    found = re.search("data-bfcviz-rows='([^']*)'", listed.page.value)
+    return json.loads(found[1])
+
+
 def column(listed, name):
     taken_apart = page(listed)
     at = [head["text"].rstrip("▲▼") for head in taken_apart.heads].index(name)
@@ -87,8 +93,36 @@ def inputs(widget):
 
 
 OURS = {
-    *("a", "b", "br", "button", "code", "col", "colgroup", "div", "i", "span", "style", "table", "tbody"),
-    *("td", "textarea", "th", "thead", "tr", "u"),
+    *(
+        "a",
+        "b",
+        "bdi",
+        "br",
+        "button",
+        "code",
+        "col",
+        "colgroup",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "em",
+        "i",
+        "mark",
+        "p",
+        "span",
+        "style",
+        "summary",
+        "table",
+        "tbody",
+        "td",
+        "textarea",
+        "th",
+        "thead",
+        "tr",
+        "u",
+    ),
 }
 """Tags of the dashboard's own HTML."""
 

@@ -31,7 +31,7 @@ def inspector(trace):
 
 
 def words(inspector):
-    return inspector.summary.event.value
+    return inspector.header.step_line.value
 
 
 def press(inspector, name):

@@ -85,14 +85,14 @@ def test_an_active_heap_redraws_only_the_map_and_an_idle_one_everything(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
-    step, words = inspector.step, inspector.summary.event.value
+    step, words = inspector.step, inspector.header.step_line.value
     before = moving_map(dashboard)
     kept = [heap.allocate(100_000) for _ in range(40)]
     dashboard.trace.refresh()
     assert inspector.draw_moving_map()
     assert moving_map(dashboard) != before
     assert inspector.view.widget.data[0].source == moving_map(dashboard)
-    assert (inspector.step, inspector.summary.event.value) == (step, words)
+    assert (inspector.step, inspector.header.step_line.value) == (step, words)
     hover = inspector.view.panels["region_map"].traces[-2]
     assert hover["hovertemplate"] == []
     dashboard.refresh()

@@ -61,7 +61,7 @@ def test_no_text_of_a_trace_becomes_markup_however_it_is_shown():
     chunks = inspector.panel_data.model.chunks()
     for chunk in chunks[chunks["in_use"]]:
         inspector.receive({"do": "select", "address": str(chunk["address"]), "born": int(chunk["born"])})
-        assert f"step {int(chunk['born']) + 1:,}" in inspector.summary.life.value
+        assert f"step {int(chunk['born']) + 1:,}" in inspector.chunk.text.value
         assert_fit_for_a_page(inspector)
     inspector.export_row.toggle_code()
     assert_fit_for_a_page(inspector)

@@ -38,7 +38,7 @@ def test_every_option_has_one_meaning_on_the_command_line():
     flags = {}
     for _, way in WAYS:
         for option in way.options:
-            if option.type.metavar and option.name != "capture":
+            if option.type.metavar:
                 assert option.help
                 assert flags.setdefault(option.flag, option.name) == option.name
 

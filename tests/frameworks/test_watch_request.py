@@ -53,7 +53,7 @@ def test_what_cannot_be_is_told_with_what_can(asked, named):
 
 
 def test_errors_name_flags_where_a_command_asked():
-    with pytest.raises(LiveError, match=r"--max-entries; its options are --limit, --small, --stack$"):
+    with pytest.raises(LiveError, match=r"--max-entries; its options are --limit, --small, --capture$"):
         resolve("numpy", None, {"max_entries": 1}, for_command=True)
 
 

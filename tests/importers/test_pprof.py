@@ -104,7 +104,7 @@ def test_each_holder_is_a_chunk_of_its_device(tmp_path: Path, pack) -> None:
     assert chunks["size"].tolist() == [3000, 4096]
     assert chunks["in_use"].all()
     label = trace.labels[int(chunks[0]["label"])]
-    assert label.name == "compile (compiler.py)"
+    assert label.name == "train.py:7 step"
     assert dict(label.details) == {
         "kind": "buffer",
         "allocations": "3",

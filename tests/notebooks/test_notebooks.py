@@ -5,12 +5,15 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from browser.lab import find_browser
 from nbclient import NotebookClient
 from shared import ROOT
 
 import bfcviz
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IN_THE_BROWSER = ("01_step_through", "02_watch_live", "05_read_an_oom")
+"""Those that tests/browser runs from top to bottom, where there is a browser."""
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -22,6 +25,12 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
+@pytest.mark.parametrize(
+    "notebook",
+    [path for path in NOTEBOOKS if not (find_browser() and path.stem in IN_THE_BROWSER)],
+    ids=lambda path: path.stem,
+    indirect=True,
+)
 def test_it_runs(notebook, tmp_path, monkeypatch):
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -40,6 +49,13 @@ def test_it_runs(notebook, tmp_path, monkeypatch):
         if output.output_type == "stream" and output.name == "stderr"
     ]
     assert not printed
+
+
+def test_the_others_run_in_the_browser():
+    for stem in IN_THE_BROWSER:
+        (test,) = (ROOT / "tests" / "browser").glob(f"test_notebook_{stem[:2]}.py")
+        assert f'"{stem}.ipynb"' in test.read_text()
+        assert "printed_errors() == []" in test.read_text()
 
 
 def test_it_is_committed_without_outputs(notebook):

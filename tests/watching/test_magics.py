@@ -1,5 +1,7 @@
 """The magics, and watch itself, in a real kernel: what each cell shows, and what is left after an error."""
 
+import re
+
 import pytest
 from watching.kernels import kernel
 
@@ -47,7 +49,7 @@ def test_a_recorded_cell_shows_its_peak_and_the_holders(shell):
     (html,) = shown.html
     assert "NumPy is served" in html
     assert "Peak of numpy: 8.0 MiB in use" in html
-    assert "<td style='text-align: left'>forward</td><td>8.0 MiB</td><td>100.0%</td>" in html
+    assert re.search(r">forward, \S+:2</td><td>8.0 MiB</td><td>100.0%</td>", html)
     assert (shown.figures, shown.order) == (1, ["html", "figure"])
     assert shell.ask("a.nbytes, len(run.trace) >= 2, type(run).__name__") == "8388608 True Watch"
 
@@ -58,9 +60,11 @@ def test_a_semicolon_shows_no_value_and_an_empty_cell_no_map(shell):
     assert "No allocation on the heap of numpy" in shown.html[0]
 
 
-def test_the_report_names_the_function_if_stacks_are_recorded(shell):
-    (html,) = shell.run("%%bfcviz --stack\ndef work():\n    return np.empty(10_000)\na = work()").html
-    assert "work (" in html
+def test_an_allocation_without_a_label_is_named_by_its_cell_and_line(shell):
+    (html,) = shell.run("%%bfcviz\ndef work():\n    return np.empty(10_000)\na = work()").html
+    assert re.search(r">In\[\d+\]:2 work</td>", html)
+    (html,) = shell.run("%%bfcviz --capture label\na = np.empty(10_000)").html
+    assert "In[" not in html
 
 
 def test_where_memory_runs_out_the_heap_is_shown_before_the_error(shell):

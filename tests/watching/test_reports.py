@@ -1,5 +1,7 @@
 """The report of a recorded cell: the numbers at the peak, and the labels that held the memory."""
 
+from inspect import currentframe
+
 import numpy as np
 from heaps import KIB, MIB, new_heap
 
@@ -53,6 +55,9 @@ def test_an_unused_heap_has_no_holders():
 def test_a_watch_reports_by_itself():
     with bfcviz.watch(numpy=True, limit="64MiB") as w, bfcviz.label("weights"):
         np.empty(MIB)
+        line = currentframe().f_lineno - 1
     found = w.report()
     assert found.words[0] == w.says
-    assert [(each.name, each.num_bytes) for each in found.holders] == [("weights", 8 * MIB)]
+    assert [(each.name, each.num_bytes) for each in found.holders] == [
+        (f"weights, test_reports.py:{line} test_a_watch_reports_by_itself", 8 * MIB)
+    ]

@@ -9,6 +9,7 @@ from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
 from bfcviz.dashboard.panels.zoom_windows import brushed, whole, zoomed
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.style.view_options import Selected
+from bfcviz.model.holders.holder_choice import HolderChoice
 
 if TYPE_CHECKING:
     from bfcviz.dashboard.inspector import Inspector
@@ -107,7 +108,6 @@ KEYS: Final = {
 }
 """Key -> the action it starts, as `Inspector.act` names it."""
 
-_MAX_ROWS: Final = 1 << 53
 _WIDTH_STEP: Final = 40  # pixels: a smaller change of the page's width does not change the drawing
 
 
@@ -172,9 +172,38 @@ def _brush(view: "Inspector", message: PageMessage) -> None:
     view.look = brushed(view.look, ends, view.panel_data.clock(view.look))
 
 
+def _details(view: "Inspector", _: PageMessage) -> None:
+    view.header.toggle_details()
+
+
+def _hover(view: "Inspector", message: PageMessage) -> None:
+    view.look = replace(view.look, hovered=_holder_of(view, message) if message.has("row") else None)
+
+
+def _holder(view: "Inspector", message: PageMessage) -> None:
+    choice = _holder_of(view, message)
+    view.look = replace(view.look, holder=None if choice == view.look.holder else choice)
+
+
+def _holder_of(view: "Inspector", message: PageMessage) -> HolderChoice | None:
+    return view.holders.choice(message.whole("row"))
+
+
+def _holders_sort(view: "Inspector", message: PageMessage) -> None:
+    view.holders.sort(message.text("by"))
+
+
+def _holders_by(view: "Inspector", message: PageMessage) -> None:
+    view.holders.find_by(message.text("by"))
+
+
+def _holders_as(view: "Inspector", message: PageMessage) -> None:
+    view.holders.show_as(message.text("as"))
+
+
 def _scroll(view: "Inspector", message: PageMessage) -> None:
     scrolled = view.chunk_list if message.text("list") == "chunks" else view.event_list
-    scrolled.scroll(message.whole("rows", least=-_MAX_ROWS))
+    scrolled.scroll(message.whole("top"))
 
 
 def dispatch(view: "Inspector", content: Message) -> None:
@@ -203,5 +232,11 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "scroll": _scroll,
     "views": _views,
     "brush": _brush,
+    "details": _details,
+    "hover": _hover,
+    "holder": _holder,
+    "holders_sort": _holders_sort,
+    "holders_by": _holders_by,
+    "holders_as": _holders_as,
 }
 """`do` of a message -> its handler."""

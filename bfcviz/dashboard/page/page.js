@@ -3,7 +3,7 @@
 // Python answers through the widgets, except for the image of the moving map. So this works in every front end that
 // has plotly's FigureWidget, and a lost message costs one click or one image.
 
-const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom or one scroll
+const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom
 const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed at
 const DOUBLE_CLICK_MS = 250;
 // The keys that Python handles: see KEYS in bfcviz/dashboard/page/messages.py.
@@ -23,6 +23,7 @@ export default {
       if (!root) return;
       if (!root.dataset.lmSuppressShortcuts) prepare_root(root, send, removed.signal);
       name_inputs(root);
+      place_rows(root);
       const found = root.querySelector(".js-plotly-plot");
       if (found && found !== plot && found.on) listen_to_plot((plot = found), send);
       if (width) fit_width(plot, width);
@@ -85,7 +86,7 @@ function prepare_root(root, send, signal) {
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
   root.addEventListener("click", (event) => run_marked(event, send), { signal });
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
-  root.addEventListener("wheel", (event) => on_wheel(event, send), { signal, passive: false });
+  listen_to_scrolls(root, send, signal); // see scrolling.js
   root.addEventListener("mousedown", (event) => take_keyboard(root, event), { signal, capture: true });
   root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
   listen_to_holders(root, send, signal);
@@ -266,21 +267,6 @@ function run_marked(event, send) {
   event.preventDefault();
   send(JSON.parse(marked.dataset.bfcviz));
   return true;
-}
-
-let scrolled = 0; // pixels since the last scroll message
-function on_wheel(event, send) {
-  const list = event.target.closest("[data-bfcviz-list]");
-  if (!list) return;
-  event.preventDefault();
-  if (!scrolled) {
-    setTimeout(() => {
-      const rows = Math.round(scrolled / 30) || Math.sign(scrolled);
-      scrolled = 0;
-      if (rows) send({ do: "scroll", list: list.dataset.bfcvizList, rows });
-    }, DEBOUNCE_MS);
-  }
-  scrolled += event.deltaY || 1e-9;
 }
 
 function listen_to_plot(plot, send) {

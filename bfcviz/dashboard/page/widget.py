@@ -13,7 +13,9 @@ The `do` of the messages that it sends:
 `whole`    a double click on a panel: show its whole range
 `zoom`     the ranges of all axes, after a zoom or pan has ended
 `brush`    `from` and `to` on the strip's axis: the window of steps; without them: all steps
-others     the `data-bfcviz` attribute of the clicked element; `scroll` comes from lists
+`hover`    the number of the row of holders that the mouse points at; without it: none
+`scroll`   the user scrolled a list: its name, and the row at its upper edge
+others     the `data-bfcviz` attribute of the clicked element
 =========  ===========================================================================================
 """
 
@@ -27,7 +29,9 @@ from bfcviz.dashboard.controls import controls
 from bfcviz.dashboard.panels import stage_box
 
 # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
-_SCRIPT: Final = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+_SCRIPT: Final = "\n".join(
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.js", "scrolling.js")
+)
 
 # JupyterLab and ipywidgets remove the focus outline of menus, sliders and boxes. The class is repeated three times so
 # that this rule has a higher specificity than theirs.

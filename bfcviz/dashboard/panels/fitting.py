@@ -24,9 +24,11 @@ def slim(panel: Panel, look: Look) -> Panel:
     """`panel` on a stage: without titles of axes and lines of legends that another part of the stage shows."""
     if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
         panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
+    if panel.name in _UNIT_IN_TITLE:  # what they draw fills their height
+        panel = replace(panel, yaxis={**panel.yaxis, "fixedrange": True})
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
-        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "last"}
+        xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
         traces = panel.traces if look.colour != "holder" else [_unlisted(trace) for trace in panel.traces]
         return replace(panel, xaxis=xaxis, traces=traces)
     return replace(

@@ -17,7 +17,7 @@ from bfcviz.figures.panel import Margins, Panel, Place
 NARROW_PX: Final = 760
 """Below this width each panel has its own row, and so has the side pane."""
 
-MARGINS: Final = Margins(left=64, right=8)
+MARGINS: Final = Margins(left=70, right=8)
 """Beside the plots of a stage; what is below them depends on the layout."""
 
 Rows = tuple[tuple[tuple[str, float], ...], ...]
@@ -28,7 +28,7 @@ _MAP: Final = "region_map"
 
 _MEMORY: Final[Rows] = ((("lifetimes", 1.0),),)
 _ADDRESS_TIME: Final[Rows] = ((("address_time", 1.0),),)
-_FREE_CHUNKS: Final[Rows] = ((("bin_bytes", 0.5), ("bin_chunks", 0.5)),)
+_FREE_CHUNKS: Final[Rows] = ((("ladder", 0.5), ("bin_bytes", 0.25), ("bin_chunks", 0.25)),)
 _FRAGMENTATION: Final[Rows] = ((("fragmentation", 0.5), ("stats", 0.5)),)
 _EVENTS: Final[Rows] = ((("rate", 1.0),),)
 
@@ -63,11 +63,11 @@ _SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
 _TABS: Final = 30  # pixels: the height of the tabs
 _TABS_ABOVE: Final = 6
 
-_HEIGHTS: Final = {STRIP: 50, _MAP: 250, "lifetimes": 180, "address_time": 220, "rate": 120}
+_HEIGHTS: Final = {STRIP: 54, _MAP: 246, "lifetimes": 160, "address_time": 220, "rate": 120}
 _HEIGHT: Final = 165  # of every other plot, in pixels
 _BELOW: Final = {STRIP: 22, _MAP: 24, "bin_bytes": 62, "bin_chunks": 62}
 """Pixels under a plot: ticks, of bins slanted ones, and the title of the axis, which strip and map have not."""
-_BELOW_OTHERS: Final = 42
+_BELOW_OTHERS: Final = 40
 _GAP: Final = 0.1
 
 

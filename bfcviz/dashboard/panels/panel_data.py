@@ -27,6 +27,7 @@ from bfcviz.figures.region_map.figure import chunk_at, live_map_panel, region_pa
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.region_map.live_map import LiveMap
 from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.fading import choice_of
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.figures.timelines.axis import StepAxis
 from bfcviz.figures.timelines.event_rate import rate_panel
@@ -110,11 +111,21 @@ class PanelData:
         return self._cached("clock", (len(self.trace), look.axis), lambda: StepAxis.of(self.trace, look.axis))
 
     def colours(self, look: Look) -> Colouring:
-        """The colours of chunks; a label keeps its colour while the trace grows."""
+        """The colours of chunks; a label keeps its colour while the trace grows.
+
+        Those by holder are of the model's step.
+        """
+        if look.colour == "holder":
+            key = (len(self.trace), self.model.step, look.theme)
+            return self._cached("colours by holder", key, lambda: self._colours_by_holder(look))
         name = f"colours by {look.colour}"
         return self._cached(
             name, look.theme, lambda: colouring(self.trace, self.model.pool, look.colour, look.paints)
         )
+
+    def _colours_by_holder(self, look: Look) -> Colouring:
+        chunks = self.model.in_use() if self.moving else self.model.chunks()
+        return colouring(self.trace, self.model.pool, "holder", look.paints, chunks)
 
     def history(self, look: Look) -> History:
         """The data of the timelines of bytes; if the trace grew, only the new events are read."""
@@ -137,20 +148,22 @@ class PanelData:
 
     def passage(self, look: Look) -> AddressTimeWindow:
         """The data of the address-time map."""
-        key = (len(self.trace), look.axis, look.steps, look.addresses, look.colour, look.theme)
+        colours, look = self.colours(look), replace(look, legend=False)
+        key = (len(self.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
         before, model = self._previous("passage"), self.model
 
         def make() -> AddressTimeWindow:
             return address_time_window(
-                self.trace, model.pool, look, colours=self.colours(look), model=model, before=before
+                self.trace, model.pool, look, colours=colours, model=model, before=before
             )
 
         return self._cached("passage", key, make)
 
     def lives(self, look: Look) -> ActiveMemoryWindow:
-        """The data of the lifetimes panel. Coloured by label instead of by state, since all its chunks are in use."""
-        look = replace(look, colour=INSTEAD_OF_STATE if look.colour == "state" else look.colour)
-        key = (len(self.trace), look.axis, look.steps, look.colour, look.theme)
+        """The data of the lifetimes panel. Coloured by holder instead of by state, since all its chunks are in use."""
+        colour = INSTEAD_OF_STATE if look.colour == "state" else look.colour
+        look = replace(look, colour=colour, legend=False)
+        key = (len(self.trace), look.axis, look.steps, self.colours(look), choice_of(look))
         model, colours, before = self.model, self.colours(look), self._previous("lives")
 
         def make() -> ActiveMemoryWindow:
@@ -187,6 +200,7 @@ class PanelData:
         return (int(at[0]), None) if len(at) else (None, None)
 
     def _region_map(self, look: Look) -> dict[str, Panel]:
+        look = replace(look, legend=look.colour != "holder")  # the side pane lists the holders
         if self.moving and look.map_window is None:
             self._glance = LiveMap(self.model, self.colours(look), look.paints)
             return _named(live_map_panel(self._glance, self.trace.labels, look))

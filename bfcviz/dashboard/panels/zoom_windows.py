@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf, isfinite
 from typing import Any, Final
 
 from bfcviz.dashboard.panels.panel_data import TIMELINES
@@ -31,14 +32,16 @@ def zoomed(
         now = ranges.get(name)
         if now is None:
             continue
-        x, y = _changed(panel.xaxis, now["x"]), _changed(panel.yaxis, now["y"])
-        if name == "region_map" and (x or y):
-            look = replace(look, map_window=_map_window(panel, now["x"], now["y"]))
-        if name in TIMELINES and x:
-            look = replace(look, steps=_steps(now["x"], clock))
-        if name == "address_time" and y:
-            low, high = sorted(float(end) * panel.y_unit for end in now["y"])
-            look = replace(look, addresses=(low, high))
+        x, y = _inside(panel.xaxis, now["x"]), _inside(panel.yaxis, now["y"])
+        x_changed, y_changed = _changed(panel.xaxis, x), _changed(panel.yaxis, y)
+        x_whole, y_whole = _is_whole(panel.xaxis, x), _is_whole(panel.yaxis, y)
+        if name == "region_map" and (x_changed or y_changed):
+            window = None if x_whole and y_whole else _map_window(panel, x, y)
+            look = replace(look, map_window=window)
+        if name in TIMELINES and x_changed:
+            look = replace(look, steps=None if x_whole else _steps(x, clock))
+        if name == "address_time" and y_changed:
+            look = replace(look, addresses=None if y_whole else _span(y, panel.y_unit))
     return look
 
 
@@ -75,6 +78,19 @@ def unmarked(look: Look) -> Look:
     if look.holder is not None:
         return replace(look, holder=None)
     return replace(look, selected=None) if look.search is None else replace(look, search=None)
+
+
+def _inside(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
+    """The part of a range that the axis allows; the drawn range if there is none."""
+    low, high = float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))
+    found = [min(max(float(end), low), high) for end in ends]
+    return found if found[0] != found[1] else [float(end) for end in axis["range"]]
+
+
+def _is_whole(axis: Mapping[str, Any], ends: Sequence[float]) -> bool:
+    """Whether a range is all that the axis allows."""
+    whole = [float(axis.get("minallowed", -inf)), float(axis.get("maxallowed", inf))]
+    return not _changed({"range": whole}, sorted(ends)) if all(map(isfinite, whole)) else False
 
 
 def _changed(axis: Mapping[str, Any], now: Sequence[float]) -> bool:

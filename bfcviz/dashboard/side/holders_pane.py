@@ -22,8 +22,8 @@ from bfcviz.dashboard.side.holders_html import (
 from bfcviz.dashboard.side.icicle import HolderSpan, holder_spans
 from bfcviz.dashboard.side.style import STYLE
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.holders.icicle import contrast
 from bfcviz.figures.style.colouring import Colouring
+from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.holders.grouping import SEPARATORS, UNNAMED
@@ -173,7 +173,7 @@ class HoldersPane:
             fill = theme.pool.fill if span.node == ROOT else theme.other.fill
             share = found.share(span.bytes)
             facts = HolderFacts(-1, name, name, span.depth, span.bytes, span.chunks, None, share, None, fill)
-        return IcicleBox(facts, found.share(span.left), facts.share, contrast(facts.fill))
+        return IcicleBox(facts, found.share(span.left), facts.share, contrasting(facts.fill))
 
     def _number(self, choice: HolderChoice) -> int:
         """The number of a holder in messages; it keeps it."""

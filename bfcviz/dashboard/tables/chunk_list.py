@@ -1,5 +1,6 @@
 """The list of chunks at one step: sorted and filtered; it always says what it leaves out."""
 
+from dataclasses import replace
 from threading import RLock
 from typing import Final
 
@@ -7,18 +8,14 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.columns import CHUNK_COLUMNS, chunk_row
-from bfcviz.dashboard.tables.list_controls import (
-    FilterControls,
-    Scroller,
-    list_box,
-    row,
-    show_all,
-    status_html,
-)
-from bfcviz.dashboard.tables.table import ROWS, Order, page_html
+from bfcviz.dashboard.tables.columns import CHUNK_COLUMNS, ChunkRows
+from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
+from bfcviz.dashboard.tables.rows_in_view import RowsInView
+from bfcviz.dashboard.tables.table import ListHtml, Order
+from bfcviz.dashboard.tables.view_filter import ViewFilter
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
+from bfcviz.figures.region_map.highlights import last_event, touched
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import CHUNK, Model
 from bfcviz.model.browse.chunk_order import ChunkOrder, order_chunks
@@ -26,6 +23,8 @@ from bfcviz.model.browse.filters import ChunkFilter, LabelSearch
 
 _LARGEST_FIRST: Final = frozenset({"size", "requested", "waste", "age"})
 """Columns that are sorted in descending order first."""
+
+_TABLE: Final = ListHtml("chunks", CHUNK_COLUMNS, "select this chunk")
 
 
 class ChunkList:
@@ -45,7 +44,10 @@ class ChunkList:
         self._chunks: NDArray[np.void] = np.zeros(0, CHUNK)
         self._labels, self._step = trace.labels, 0
         self._pool_text = _pool_text(trace, pool)
-        self._selected: Selected | None = None
+        self._look, self._selected = PLAIN, PLAIN.selected
+        self._touched: frozenset[int] = frozenset()  # addresses of the chunks of the event before the step
+        self._order = Order("size", descending=True)
+        self._view, self._view_filter = RowsInView(), ViewFilter()
         self._filter, self._search = ChunkFilter(), LabelSearch(self._labels, "")
         self._clearing = False  # `clear` changes several filters, and lists once
         self.listed: ChunkOrder = order_chunks(self._chunks, self._labels, self._filter)
@@ -63,11 +65,16 @@ class ChunkList:
                 self._labels = model.trace.labels
                 self._search = LabelSearch(self._labels, self._filter.text)
             new = look.selected != self._selected
-            self._selected = look.selected
+            self._look, self._selected = look, look.selected
+            spans = touched(last_event(model), self._chunks, model.regions())
+            self._touched = frozenset(spans["address"].tolist())
+            if self._view_filter.update(model.trace, model.pool, look):
+                self._filter = replace(self._filter, also=self._view_filter.conditions)
+                new = True
             self._arrange(follow=new)
 
     def sort(self, by: str) -> None:
-        """Sort by a column; if it is sorted by this column already, reverse the order.
+        """Sort by a column and show the first rows; if it is sorted by this column already, reverse the order.
 
         Raises:
             BfcvizError: there is no such column.
@@ -75,14 +82,17 @@ class ChunkList:
         names = [column.name for column in CHUNK_COLUMNS]
         if by not in names:
             raise BfcvizError(f"chunks have no column {by!r} to sort by; choose one of {', '.join(names)}")
-        now = self._order()
-        descending = not now.descending if now.by == by else by in _LARGEST_FIRST
-        self.order.value = (by, descending)
-
-    def scroll(self, rows: int) -> None:
-        """Move the page by this number of rows; up if negative."""
         with self._lock:
-            self.scroller.move_by(rows)
+            now = self._order
+            self._order = Order(by, not now.descending if now.by == by else by in _LARGEST_FIRST)
+            self._view.move_to(0)
+            self._arrange(follow=False)
+
+    def scroll(self, top: int) -> None:
+        """Take in that the page was scrolled to row `top`."""
+        with self._lock:
+            if self._view.scrolled_to(top):
+                self._draw()
 
     # -- filters -----------------------------------------------------------------------------------------------
 
@@ -90,24 +100,22 @@ class ChunkList:
         if self._clearing:
             return
         with self._lock:
-            self._filter = ChunkFilter(state=self.state.value, **self.filters.values())
+            also = self._view_filter.conditions
+            self._filter = ChunkFilter(state=self.state.value, also=also, **self.filters.values())
             if self._filter.text != self._search.text:
                 self._search = LabelSearch(self._labels, self._filter.text)
             self._arrange(follow=True)
 
     def clear(self) -> None:
-        """Clear all filters."""
+        """Clear all filters of this table."""
         self._clearing = True
         self.state.value = "all"
         self.filters.clear()
         self._clearing = False
         self._apply_filters()
 
-    def _order(self) -> Order:
-        return Order(*self.order.value)
-
     def _arrange(self, *, follow: bool) -> None:
-        order = self._order()
+        order = self._order
         self.listed = order_chunks(
             self._chunks,
             self._labels,
@@ -116,7 +124,7 @@ class ChunkList:
             descending=order.descending,
             search=self._search,
         )
-        self.scroller.set_count(len(self.listed), near=self._selected_place() if follow else None)
+        self._view.set_count(len(self.listed), near=self._selected_place() if follow else None)
         self._draw()
 
     # -- rows on the page --------------------------------------------------------------------------------------
@@ -135,12 +143,14 @@ class ChunkList:
         return self._selected == Selected(int(chunk["address"]), born)
 
     def _draw(self) -> None:
-        top = self.scroller.top
-        page = self.listed.page(top, top + ROWS)
-        rows = [chunk_row(chunk, self._step, self._labels, here=self._is_selected(chunk)) for chunk in page]
-        self.page.value = page_html("chunks", CHUNK_COLUMNS, rows, self._order(), ROWS)
-        self.scroller.show()
-        self.count.value = status_html(self._count())
+        view = self._view
+        makes = ChunkRows(self._step, self._labels, self._look.search or "")
+        rows = [
+            makes.row(chunk, here=int(chunk["address"]) in self._touched, selected=self._is_selected(chunk))
+            for chunk in self.listed.page(view.made.start, view.made.stop)
+        ]
+        self.page.value = _TABLE.draw(rows, view, self._order)
+        self.count.value = status_html(self._count()) + self._view_filter.html
 
     def _count(self) -> str:
         total, reasons = len(self._chunks), self._filter.reasons()
@@ -151,33 +161,16 @@ class ChunkList:
             text += "; the selected chunk is not among them"
         return text
 
-    def _moved(self) -> None:
-        with self._lock:
-            self._draw()
-
-    def _reordered(self) -> None:
-        with self._lock:
-            self._arrange(follow=False)
-
     def _build(self) -> None:
         self.state = widgets.ToggleButtons(
             options=["all", "in use", "free"], tooltips=_STATES, style={"button_width": "auto"}
         )
         self.state.observe(lambda _: self._apply_filters(), "value")
-        self.order = widgets.Dropdown(
-            options=_ORDERS,
-            description="order",
-            tooltip="column that the chunks are sorted by",
-            layout={"width": "auto"},
-            style={"description_width": "initial"},
-        )
-        self.order.observe(lambda _: self._reordered(), "value")
         self.filters = FilterControls("chunks", self._apply_filters)
         self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
-        self.scroller = Scroller(ROWS, self._moved)
         everything = show_all("chunks of every state, label, size and thread", self.clear)
-        controls = [row([self.state, self.order, everything]), self.filters.widget]
-        self.widget = list_box("bfcviz-chunks", [*controls, self.count, self.page, self.scroller.widget])
+        controls = row([self.state, *self.filters.inputs, everything])
+        self.widget = list_box("bfcviz-chunks", [controls], self.count, self.page)
 
 
 def _pool_text(trace: Trace, pool: int) -> str:
@@ -190,10 +183,4 @@ _STATES: Final = [
     "free chunks and chunks in use",
     "allocated chunks",
     "chunks that can be allocated",
-]
-
-_ORDERS: Final = [
-    (f"by {column.name}, {'descending' if descending else 'ascending'}", (column.name, descending))
-    for column in CHUNK_COLUMNS
-    for descending in (False, True)
 ]

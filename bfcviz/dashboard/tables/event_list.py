@@ -1,26 +1,22 @@
-"""The list of events, one page at a time: filtered; it always says what it leaves out."""
+"""The list of events, filtered; it always says what it leaves out, and makes only rows that are near those in sight."""
 
 from threading import RLock
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.dashboard.tables.columns import EVENT_COLUMNS, EventRows
-from bfcviz.dashboard.tables.list_controls import (
-    FilterControls,
-    Scroller,
-    list_box,
-    row,
-    show_all,
-    status_html,
-)
-from bfcviz.dashboard.tables.table import ROWS, page_html
+from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
+from bfcviz.dashboard.tables.rows_in_view import RowsInView
+from bfcviz.dashboard.tables.table import ListHtml, Row
+from bfcviz.dashboard.tables.view_filter import ViewFilter
 from bfcviz.errors import BfcvizError
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model.browse.filters import EventFilter, matching
 
 _HINTS: Final = {
@@ -35,6 +31,11 @@ _HINTS: Final = {
 }
 _PROGRESS_S: Final = 0.5
 """Seconds between two progress messages of a search."""
+
+_CLOSE: Final = 1024
+"""Events that are read at once to show some of them."""
+
+_TABLE: Final = ListHtml("events", EVENT_COLUMNS, "go to this step")
 
 
 class EventList:
@@ -53,6 +54,8 @@ class EventList:
         self._lock = RLock()  # a kernel with subshells runs callbacks in threads
         self._trace, self._pool = trace, pool
         self._step = 0
+        self._look = PLAIN
+        self._view, self._view_filter = RowsInView(), ViewFilter()
         self._filter = EventFilter()
         self._search_number = 0
         self._clearing = False  # `clear` changes several filters, and searches once
@@ -64,18 +67,22 @@ class EventList:
 
     # -- step, order and scrolling -----------------------------------------------------------------------------
 
-    def show(self, step: int) -> None:
-        """Mark the event before `step`, and scroll to it."""
+    def show(self, step: int, look: Look = PLAIN) -> None:
+        """Mark the event before `step`, and scroll to it; mark those of the selected chunk."""
         with self._lock:
-            self._step = step
+            self._step, self._look = step, look
+            if self._view_filter.update(self._trace, self._pool, look):
+                self._search()
+                return
             self._drop_old()
-            self.scroller.set_count(len(self.found), near=self._place())
+            self._view.set_count(len(self.found), near=self._place())
             self._draw()
 
-    def scroll(self, rows: int) -> None:
-        """Move the page by this number of rows; up if negative."""
+    def scroll(self, top: int) -> None:
+        """Take in that the page was scrolled to row `top`."""
         with self._lock:
-            self.scroller.move_by(rows)
+            if self._drop_old() + self._view.scrolled_to(top):
+                self._draw()
 
     def trace_grew(self) -> None:
         """Add new events, and drop those that the trace has dropped."""
@@ -86,14 +93,14 @@ class EventList:
             self.found = np.concatenate([self.found, new])
             self._searched = stop
             self._drop_old()
-            self.scroller.set_count(len(self.found))
+            self._view.set_count(len(self.found))
             self._draw()
 
     # -- filters -----------------------------------------------------------------------------------------------
 
     def _new_filter(self) -> EventFilter:
         kinds = frozenset(kind for kind, button in self.kinds.items() if button.value)
-        return EventFilter(kinds=kinds, **self.filters.values())
+        return EventFilter(kinds=kinds, also=self._view_filter.conditions, **self.filters.values())
 
     def _search(self) -> None:
         if self._clearing:
@@ -122,11 +129,11 @@ class EventList:
             if number != self._search_number:
                 return
             self.found, self._filter, self._searched = found, new_filter, stop
-            self.scroller.set_count(len(found), near=self._place())
+            self._view.set_count(len(found), near=self._place())
             self._draw()
 
     def clear(self) -> None:
-        """Clear all filters."""
+        """Clear all filters of this table."""
         self._clearing = True
         for button in self.kinds.values():
             button.value = False
@@ -134,13 +141,13 @@ class EventList:
         self._clearing = False
         self._search()
 
-    def _drop_old(self) -> None:
-        """Drop listed events that a followed trace no longer has."""
+    def _drop_old(self) -> int:
+        """Drop listed events that a followed trace no longer has; return how many."""
         gone = self._row_of(self._trace.first)
         if gone:
             self.found = self.found[gone:]
-            self.scroller.top -= gone  # the same events stay on the page
-            self.scroller.set_count(len(self.found))
+            self._view.drop(gone)
+        return gone
 
     # -- rows on the page --------------------------------------------------------------------------------------
 
@@ -154,29 +161,50 @@ class EventList:
         return int(np.searchsorted(self.found, self.found.dtype.type(seq)))
 
     def _draw(self) -> None:
-        top = self.scroller.top
+        made = self._view.made
         here = self._place()
         listed = self._step > 0 and here < len(self.found) and int(self.found[here]) == self._step - 1
         try:
-            events = self._events(self.found[top : top + ROWS].tolist())
+            events = self._events(self.found[made.start : made.stop].tolist())
         except BfcvizError as error:
             self.count.value = status_html(str(error), alert=True)
             return
         rows = [
-            self._event_rows.row(
-                event,
-                here=listed and place == here,
-                after_here=not listed and place == here and self._step > 0,
-            )
-            for place, event in enumerate(events, start=top)
+            self._row(event, here=listed and place == here, after=not listed and place == here)
+            for place, event in zip(made, events, strict=True)
         ]
-        self.page.value = page_html("events", EVENT_COLUMNS, rows, length=ROWS)
-        self.scroller.show()
-        self.count.value = status_html(self._count(listed=listed))
+        self.page.value = _TABLE.draw(rows, self._view)
+        self.count.value = status_html(self._count(listed=listed)) + self._view_filter.html
+
+    def _row(self, event: dict[str, Any], *, here: bool, after: bool) -> Row:
+        mark: Literal["here", "after-here", ""] = (
+            "here" if here else "after-here" if after and self._step else ""
+        )
+        return self._event_rows.row(
+            event, mark, selected=self._is_selected(event), search=self._look.search or ""
+        )
+
+    def _is_selected(self, event: dict[str, Any]) -> bool:
+        """Whether the event allocated or freed the selected chunk."""
+        chosen = self._look.selected
+        if chosen is None or chosen.born is None or event["address"] != chosen.address:
+            return False
+        if event["kind"] == Kind.ALLOCATE:
+            return bool(event["seq"] == chosen.born)
+        if event["kind"] != Kind.FREE or event["seq"] < chosen.born:
+            return False
+        return bool(event["other"] == self._allocation(chosen))
+
+    def _allocation(self, chosen: Selected) -> int:
+        """The id of the allocation of a chunk, which its ALLOCATE and its FREE have."""
+        born = chosen.born
+        if born is None or not self._trace.first <= born < len(self._trace):
+            return -1
+        return int(self._trace.read(born, born + 1)["other"][0])
 
     def _events(self, page: list[int]) -> list[dict[str, Any]]:
         """The events with these `seq`s, as fields by name."""
-        if page and page[-1] - page[0] < 64 * ROWS:  # close together: one read
+        if page and page[-1] - page[0] < _CLOSE:  # close together: one read
             events = self._trace.read(page[0], page[-1] + 1)[np.array(page) - page[0]]
         else:
             events = [self._trace.read(seq, seq + 1)[0] for seq in page]
@@ -196,19 +224,13 @@ class EventList:
             text += f"; the event that led to step {self._step:,} is not among them"
         return text
 
-    def _moved(self) -> None:
-        with self._lock:
-            self._drop_old()
-            self._draw()
-
     def _build(self) -> None:
         self.kinds = {kind: self._kind(kind) for kind in Kind}
         self.filters = FilterControls("events", self._search)
         self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
-        self.scroller = Scroller(ROWS, self._moved)
         everything = show_all("events of every kind, label, size and thread", self.clear)
-        controls = [row([*self.kinds.values(), everything]), self.filters.widget]
-        self.widget = list_box("bfcviz-events", [*controls, self.count, self.page, self.scroller.widget])
+        controls = [row(list(self.kinds.values())), row([*self.filters.inputs, everything])]
+        self.widget = list_box("bfcviz-events", controls, self.count, self.page)
 
     def _kind(self, kind: Kind) -> widgets.ToggleButton:
         button = widgets.ToggleButton(

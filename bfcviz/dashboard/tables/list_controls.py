@@ -1,4 +1,4 @@
-"""Controls of the lists: text boxes that filter, and a scroll bar in rows."""
+"""Controls of the lists: text boxes that filter, and the box that the page scrolls."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -44,7 +44,7 @@ class FilterBox(Generic[T]):
             tooltip=tooltip,
             placeholder=placeholder,
             continuous_update=False,  # on Enter, or when the box loses the focus
-            layout={"width": "auto", "flex": "1 1 130px", "max_width": "260px"},
+            layout={"width": "auto", "flex": "1 1 90px", "max_width": "220px"},
             style={"description_width": "initial"},
         )
         self.error = widgets.HTML()
@@ -86,6 +86,9 @@ class FilterControls:
     Args:
         what: `events` or `chunks`, in tooltips.
         changed: called after a filter changed.
+
+    Attributes:
+        inputs: their widgets.
     """
 
     def __init__(self, what: str, changed: Callable[[], None]) -> None:
@@ -99,7 +102,7 @@ class FilterControls:
             "thread", f"{what} of the thread with this number", "0", whole_number, changed
         )
         self._all = (self.text, self.least, self.most, self.thread)
-        self.widget = row([each.widget for each in self._all])
+        self.inputs = [each.widget for each in self._all]
 
     def clear(self) -> None:
         """Clear all filters."""
@@ -116,92 +119,6 @@ class FilterControls:
         }
 
 
-class Scroller:
-    """Selects the rows on the page: a slider and buttons.
-
-    Args:
-        page: rows of a page.
-        moved: called after the user moved it.
-
-    Attributes:
-        top: the first row on the page.
-        count: number of rows.
-    """
-
-    def __init__(self, page: int, moved: Callable[[], None]) -> None:
-        self._page, self._moved = page, moved
-        self.top = self.count = 0
-        self.slider = widgets.IntSlider(
-            min=0,
-            max=0,
-            readout=False,
-            disabled=True,
-            description="rows",
-            tooltip="first row on the page",
-            layout={"flex": "1 1 auto", "min_width": "120px"},
-            style={"description_width": "initial"},
-        )
-        self.slider.observe(lambda change: self.move_to(change["new"]), "value")
-        self.buttons = {name: self._button(name, *how) for name, how in _BUTTONS.items()}
-        self.position = widgets.HTML(layout={"flex": "0 0 auto", "min_width": "190px", "margin": "0 0 0 8px"})
-        self.widget = widgets.HBox(
-            [*self.buttons.values(), self.slider, self.position],
-            layout={"flex_flow": "row wrap", "align_items": "center"},
-        )
-
-    @property
-    def last(self) -> int:
-        """The highest `top`: the page ends with the last row."""
-        return max(self.count - self._page, 0)
-
-    def move_to(self, top: int) -> None:
-        """Move the page to row `top`, as the user does. Does nothing if it is there already."""
-        top = min(max(top, 0), self.last)
-        if top != self.top:
-            self.top = top
-            self._moved()
-
-    def move_by(self, rows: int) -> None:
-        """Move the page by this number of rows, as the user does; stops at both ends."""
-        self.move_to(self.top + rows)
-
-    def set_count(self, count: int, near: int | None = None) -> None:
-        """Set the number of rows; the page stays, or moves to row `near` if it does not show that row."""
-        self.count = count
-        if near is not None and not self.top <= near < self.top + self._page:
-            self.top = near - self._page // 3
-        self.top = min(max(self.top, 0), self.last)
-
-    def show(self) -> None:
-        """Update slider and text to `top` and `count`."""
-        slider = self.slider
-        with slider.hold_sync():
-            slider.max = max(slider.max, self.last)  # the value stays in range at each assignment
-            slider.value = self.top
-            slider.max = self.last
-            slider.disabled = self.last == 0
-        end = min(self.top + self._page, self.count)
-        rows = f"{self.top + 1:,} to {end:,} of {self.count:,}" if self.count else "no rows"
-        self.position.value = f"<span class='bfcviz-count'>{rows}</span>"
-
-    def _button(self, name: str, icon: str, tooltip: str) -> widgets.Button:
-        button = widgets.Button(icon=icon, tooltip=tooltip, layout={"flex": "0 0 34px"})
-        button.on_click(lambda _: self.move_to(self._target(name)))
-        return button
-
-    def _target(self, name: str) -> int:
-        page = self._page
-        return {"first": 0, "up": self.top - page, "down": self.top + page, "last": self.last}[name]
-
-
-_BUTTONS: Final = {
-    "first": ("angle-double-up", "first rows"),
-    "up": ("angle-up", "page up"),
-    "down": ("angle-down", "page down"),
-    "last": ("angle-double-down", "last rows"),
-}
-
-
 def row(children: Sequence[widgets.Widget]) -> widgets.HBox:
     """Widgets side by side; they wrap if the page is too narrow."""
     return widgets.HBox(children, layout={"flex_flow": "row wrap", "align_items": "center"})
@@ -214,9 +131,13 @@ def show_all(tooltip: str, clear: Callable[[], None]) -> widgets.Button:
     return button
 
 
-def list_box(css_class: str, parts: Sequence[widgets.Widget]) -> widgets.VBox:
-    """A list and its controls, from top to bottom, with the style of its table."""
-    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *parts])
+def list_box(
+    css_class: str, controls: Sequence[widgets.Widget], status: widgets.HTML, page: widgets.HTML
+) -> widgets.VBox:
+    """A list and its controls, from top to bottom, with the style of its table; the page scrolls the list."""
+    rows = widgets.Box([page])
+    rows.add_class("bfcviz-rows")
+    box = widgets.VBox([widgets.HTML(STYLE, layout={"display": "none"}), *controls, status, rows])
     box.add_class(css_class)
     return box
 

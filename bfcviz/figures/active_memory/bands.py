@@ -8,7 +8,9 @@ Lifetimes are stacked in the order they began; when one ends, those above it mov
           +------------------------------ step
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import life_text
 from bfcviz.figures.style.text import harmless
-from bfcviz.figures.style.theme import Theme
+from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.timelines.axis import StepAxis
 
 
@@ -97,8 +99,13 @@ class Bands:
         """Closed outlines, x in axis units and y in bytes, NaN after each; one NaN if there are none."""
         if not len(lives):
             return np.full(1, np.nan), np.full(1, np.nan)
-        outlines = [self._outline(life) for life in lives.tolist()]
+        outlines = [self._outlines[life] for life in lives.tolist()]
         return np.concatenate([x for x, _ in outlines]), np.concatenate([y for _, y in outlines])
+
+    @cached_property
+    def _outlines(self) -> list[tuple[Floats, Floats]]:
+        """The outline of each band: other colours need no new ones."""
+        return [self._outline(life) for life in range(len(self.lifetimes))]
 
     def at(self, x: float, num_bytes: float) -> int | None:
         """The index of the band at `x` (axis units) and `num_bytes`; None if there is none."""
@@ -155,29 +162,45 @@ def bands_of(lifetimes: NDArray[np.void], step_axis: StepAxis, steps: tuple[int,
     return Bands(lifetimes, stacked, np.clip(x, left, right), (left, right))
 
 
-def names_on_bands(bands: Bands, trace: Trace, divisor: int, reach: float, theme: Theme) -> dict[str, Any]:
-    """A text trace: names on the bands that have room for one, the largest first."""
+def names_on_bands(
+    bands: Bands, trace: Trace, divisor: int, reach: float, fills: Sequence[str]
+) -> dict[str, Any]:
+    """A text trace: names on the bands that have room for one, the largest first.
+
+    Args:
+        bands: the bands.
+        trace: has the labels.
+        divisor: bytes per unit of the y axis.
+        reach: the end of the y axis, in its units.
+        fills: the colour of each band; empty for one that carries no name.
+    """
     left, right = bands.ends()
     wide = (right - left) >= _SHORTEST * max(bands.sides[1] - bands.sides[0], 1e-9)
     high = bands.lifetimes["size"] >= _LOWEST * reach * divisor
-    room = np.flatnonzero(wide & high & (bands.lifetimes["label"] > 0))
+    drawn = np.array([bool(fill) for fill in fills], bool)
+    room = np.flatnonzero(wide & high & drawn & (bands.lifetimes["label"] > 0))
     room = room[np.argsort(-(bands.lifetimes["size"][room] * (right - left)[room]), kind="stable")][:_NAMED]
     x = (left[room] + right[room]) / 2
     names = [trace.labels.name(number) for number in bands.lifetimes["label"][room].tolist()]
+    below = [fills[band] for band in room.tolist()]
     return {
         "type": "scatter",
         "mode": "text",
         "x": x,
         "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
         "text": [_tail(name) for name in names],
-        "textfont": {"color": theme.text, "size": 10, "shadow": _rim(theme.paper)},
+        "textfont": {
+            "color": [contrasting(fill) for fill in below],
+            "size": 10,
+            "shadow": [_rim(fill) for fill in below],
+        },
         "showlegend": False,
         "hoverinfo": "skip",
     }
 
 
 def _rim(colour: str) -> str:
-    """A CSS outline around letters: a name may cross both dark and light bands."""
+    """A CSS outline around letters: a name may reach over the edges of its band."""
     sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
     return ", ".join(sides)
 

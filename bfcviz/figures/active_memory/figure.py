@@ -17,6 +17,7 @@ from bfcviz.figures.active_memory.bands import Bands, bands_of, hover_points, na
 from bfcviz.figures.address_time.window import window_of
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.style.fading import fade_trace, faded
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
@@ -29,7 +30,7 @@ from bfcviz.model.lifetimes.lifetimes import LifetimeReader
 LARGEST: Final = 200
 """Allocations with a band of their own, at most."""
 
-INSTEAD_OF_STATE: Final = "label"
+INSTEAD_OF_STATE: Final = "holder"
 """What bands are coloured by if chunks are coloured by state: every band is in use."""
 
 
@@ -127,7 +128,16 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         reader = before.reader
     else:
         reader = LifetimeReader(trace, pool, first, largest=LARGEST, model=model)
-    found = reader.read_to(last)
+    if (
+        before is not None
+        and before.reader is reader
+        and reader.stop == last
+        and before.look.axis == look.axis
+    ):
+        bands, others = before.bands, before.others
+    else:
+        found = reader.read_to(last)
+        bands, others = bands_of(found.lifetimes, step_axis, (first, last)), found.seen - len(found.lifetimes)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
@@ -137,8 +147,8 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         look=look,
         step_axis=step_axis,
         steps=(first, last),
-        bands=bands_of(found.lifetimes, step_axis, (first, last)),
-        others=found.seen - len(found.lifetimes),
+        bands=bands,
+        others=others,
         series=series,
         colours=colours,
         reader=reader,
@@ -152,10 +162,19 @@ def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple
 
 
 def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
+    lives = window.bands.lifetimes
+    pale = faded(window.trace, window.pool, window.look, lives)
+    which = window.colours.classes(lives, window.steps[1])
+    fills = [
+        "" if faint else window.colours.paints[number].fill
+        for faint, number in zip(pale.tolist(), which.tolist(), strict=True)
+    ]
+    x, y = window.bands.outlines(np.flatnonzero(pale))
     return (
         _all_in_use(window, theme),
-        *_bands(window, theme),
-        names_on_bands(window.bands, window.trace, window.divisor, window.reach, theme),
+        *_bands(window, which, theme),
+        fade_trace(x, y / window.divisor, theme),
+        names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
         hover_points(window.bands, window.trace, window.divisor),
     )
 
@@ -226,7 +245,7 @@ def band_table(window: ActiveMemoryWindow) -> pa.Table:
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
     """All bytes in use, behind the bands: the visible part is that of the smaller allocations."""
-    x, y = timelines.both_ends(window.series, "bytes_in_use", window.step_axis)
+    x, y = timelines.upper_edge(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
         "mode": "lines",
@@ -240,9 +259,8 @@ def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _bands(window: ActiveMemoryWindow, theme: Theme) -> list[dict[str, Any]]:
-    """One trace per class."""
-    which = window.colours.classes(window.bands.lifetimes, window.steps[1])
+def _bands(window: ActiveMemoryWindow, which: NDArray[np.uint8], theme: Theme) -> list[dict[str, Any]]:
+    """One trace per class; `which`: the class of each band."""
     traces = []
     for number in range(MOST_CLASSES):
         named = number < len(window.colours.names)
@@ -252,9 +270,7 @@ def _bands(window: ActiveMemoryWindow, theme: Theme) -> list[dict[str, Any]]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": window.colours.names[number] if named else "",
-                "showlegend": named,
-                "legend": window.colours.legend_line(number),
+                **window.colours.legend(number, shown=window.look.legend),
                 "x": x,
                 "y": y / window.divisor,
                 "fill": "toself",

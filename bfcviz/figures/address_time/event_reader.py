@@ -90,13 +90,13 @@ class EventReader:
         columns, lines = COARSER if count > 1 else PIXELS
 
         def begin() -> OccupancyReader:
-            grid = OccupancyGrid(start, stop, *positions, columns, lines, look.axis)
+            grid = OccupancyGrid(start, stop, *positions, columns, lines, look.scale)
             classes = Classes(count, lambda lives: colours.classes(lives, stop)) if count > 1 else None
             return OccupancyReader(self.trace, self.pool, grid, layout, classes, self.model)
 
         # An age is counted up to the end of the window.
         counted_to = stop if colours.name == "age" else None
-        key = (start, positions, look.axis, colours, counted_to)
+        key = (start, positions, look.scale, colours, counted_to)
         self._image = _continued(self._image, key, stop, begin)
         return self._image[1].read_to(stop, layout)
 

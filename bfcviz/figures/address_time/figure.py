@@ -18,6 +18,7 @@ from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time,
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.boxes import Boxes, box_outlines, box_trace
 from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring
+from bfcviz.figures.style.fading import fade_trace, faded
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.theme import Paint, Theme, rgb
@@ -78,6 +79,7 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
         _image(window, theme),
         box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
         *_classes(window),
+        _fade(window, theme),
         _frames(window, theme),
         hover_points(window),
         _note(window, theme),
@@ -111,6 +113,8 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
         yaxis={
             "title": {"text": f"position in the pool ({unit})"},
             "range": [bottom, top],
+            "minallowed": 0.0,
+            "maxallowed": max(window.layout.total / window.divisor, top),
             "showgrid": False,
             "zeroline": False,
             "scaleanchor": False,
@@ -164,7 +168,8 @@ def _pixel_table(image: Occupancy) -> pa.Table:
 def _image(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
     image, (left, right) = window.image, window.sides
     bottom, top = (end / window.divisor for end in window.positions)
-    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, window.colours.paints, theme)
+    paints = window.image_colours.paints
+    pixels = np.zeros((1, 1, 4), np.uint8) if image is None else paint(image, paints, theme)
     width = max(right - left, 1e-9) if image is None else image.grid.width / window.step_axis.unit
     dx, dy = width, (top - bottom) / pixels.shape[0]
     return {
@@ -213,9 +218,17 @@ def _classes(window: AddressTimeWindow) -> list[dict[str, Any]]:
         boxes = Boxes(across[0][mine], across[1][mine], up[0][mine], up[1][mine]).with_area()
         named = number < len(window.colours.names)
         colour = window.colours.paints[number] if named else Paint("#000000", "#000000")
-        trace = box_trace(window.colours.names[number] if named else "", boxes, colour, 0.4)
-        traces.append(trace | {"showlegend": named, "legend": window.colours.legend_line(number)})
+        trace = box_trace("", boxes, colour, 0.4)
+        traces.append(trace | window.colours.legend(number, shown=window.look.legend))
     return traces
+
+
+def _fade(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:
+    """The paper's colour over the faded rectangles; an image has faded colours."""
+    lives = window.lifetimes
+    pale = lives[faded(window.trace, window.pool, window.look, lives)]
+    x, y = Boxes(*window.spans(pale), *window.heights(pale)).with_area().corners()
+    return fade_trace(x, y, theme)
 
 
 def _frames(window: AddressTimeWindow, theme: Theme) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time import event_reader
 from bfcviz.figures.address_time.event_reader import EventReader
 from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.fading import with_faded
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.figures.timelines.axis import StepAxis
@@ -36,6 +37,7 @@ class AddressTimeWindow:
         steps: the first and last step.
         positions: the ends of the window on the y axis, in bytes.
         lifetimes: LIFETIME records, ordered by `born`; not drawn if there is an `image`.
+        image_colours: the colouring of the image: with one class a hue, and faded ones.
         image: drawn instead of rectangles if there are too many lifetimes; else None.
         static_traces: the traces of the panel that do not depend on the step, added by `figure.address_time_window`.
     """
@@ -50,6 +52,7 @@ class AddressTimeWindow:
     steps: tuple[int, int]
     positions: tuple[float, float]
     lifetimes: NDArray[np.void]
+    image_colours: Colouring
     image: Occupancy | None
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
@@ -106,6 +109,7 @@ def read_window(  # noqa: PLR0913  the caller passes what it already has
     steps = window_of(step_axis, look)
     positions = look.addresses or (0.0, float(max(layout.total, 1)))
     found = reader.lifetimes(steps, layout, look)
+    image_colours = with_faded(colours.without_shades, trace, pool, look)
     too_many = found.seen > event_reader.EXACT_LIFETIMES
     return AddressTimeWindow(
         trace=trace,
@@ -118,7 +122,8 @@ def read_window(  # noqa: PLR0913  the caller passes what it already has
         steps=steps,
         positions=positions,
         lifetimes=found.lifetimes,
-        image=reader.image(steps, positions, look, layout, colours) if too_many else None,
+        image_colours=image_colours,
+        image=reader.image(steps, positions, look, layout, image_colours) if too_many else None,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import Paint, Theme, mixed, rgb
+from bfcviz.figures.style.theme import Paint, Theme, contrasting, mixed
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.holders.holders import Holders, holders
@@ -111,7 +111,7 @@ def _bars(parts: Sequence[HolderPart], found: Holders, divisor: int, theme: Them
         "insidetextanchor": "middle",
         "textangle": 0,
         "constraintext": "none",
-        "insidetextfont": {"size": 12, "color": [contrast(paint.fill) for paint in paints]},
+        "insidetextfont": {"size": 12, "color": [contrasting(paint.fill) for paint in paints]},
         "hovertext": [_hover(part, parts, found) for part in parts],
         "hoverinfo": "text",
     }
@@ -190,18 +190,3 @@ def _hover(part: HolderPart, parts: Sequence[HolderPart], found: Holders) -> str
     if part.row >= 0 and 0 < part.own_bytes < part.bytes:
         lines.append(f"{exact_bytes(part.own_bytes)} of it in no rectangle below")
     return "<br>".join(lines)
-
-
-def contrast(fill: str) -> str:
-    """Black or white: whichever can be read on `fill`."""
-    red, green, blue = (_linear(value / 255) for value in rgb(fill))
-    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"
-
-
-_MIDDLE: Final = 0.179
-"""The luminance that contrasts equally with black and white (WCAG)."""
-
-
-def _linear(value: float) -> float:
-    low, slope = 0.04045, 12.92
-    return value / slope if value <= low else float(((value + 0.055) / 1.055) ** 2.4)

@@ -17,10 +17,12 @@ from bfcviz.figures.region_map import markers
 from bfcviz.figures.region_map import traces as map_traces
 from bfcviz.figures.region_map.highlights import SPAN, selected, touched
 from bfcviz.figures.region_map.live_map import LiveMap
+from bfcviz.figures.region_map.matches import matches
 from bfcviz.figures.region_map.request_marks import fit_caption, request_marks
 from bfcviz.figures.region_map.rows import Rows, VisibleRows, lay_out
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import COLOURINGS, Colouring, colouring
+from bfcviz.figures.style.fading import faded
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -31,6 +33,7 @@ EXACT_CHUNKS: Final = 3000
 """Pieces of chunks on screen that are drawn as exact rectangles, at most."""
 
 _MOST_TICKS = 20
+_TOP = -0.2  # rows: the upper end of the y axis
 _REACH = 0.003  # of the screen's width: a click this close to a narrow chunk selects it
 
 _DEFINITION = (
@@ -68,8 +71,8 @@ def region_panel(
             places are marked.
         colours: the colouring of `look` for this heap; None: it is made here.
     """
-    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints)
     chunks, regions = model.chunks(), model.regions()
+    colours = colours or colouring(model.trace, model.pool, look.colour, look.paints, chunks)
     rows = lay_out(regions)
     part = rows.part(look.map_window)
     indices, pieces = rows.chunks_in(chunks["address"], part)
@@ -78,16 +81,26 @@ def region_panel(
         chunks = chunks[indices]
     divisor = axis_unit(_span(rows, look))[0]
     visible = VisibleChunks(
-        chunks, rows, part, divisor, look.paints, colours, colours.classes(chunks, model.step)
+        chunks=chunks,
+        rows=rows,
+        part=part,
+        divisor=divisor,
+        theme=look.paints,
+        colours=colours,
+        classes=colours.classes(chunks, model.step),
+        faded=faded(model.trace, model.pool, look, chunks),
+        legend=look.legend,
+        pixels=look.map_pixels,
     )
     chosen = selected(model.chunks(), look.selected)
+    found = matches(chunks, model.trace.labels, look.search)
     shape = map_traces.exact_traces if exact else map_traces.image_traces
     request = request_at(model, look.wanted)
     answer = fit_of(model, request.size) if request is not None else None
     traces = [
-        *shape(visible),
+        *shape(visible, model.trace.labels),
         *request_marks(visible, answer, model.trace.labels),
-        *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen),
+        *markers.outlines(visible, touched(highlight, model.chunks(), regions), chosen, found),
         map_traces.hover_points(visible, model.trace.labels, model.step, exact=exact),
         map_traces.note(visible),
     ]
@@ -106,15 +119,24 @@ def live_map_panel(live_map: LiveMap, labels: Labels, look: Look) -> Panel:
     rows, look = live_map.rows, replace(look, map_window=None)
     no_chunks, no_classes = np.empty(0, CHUNK), np.empty(0, np.uint8)
     visible = VisibleChunks(
-        no_chunks, rows, rows.part(None), live_map.divisor, look.paints, live_map.colours, no_classes
+        chunks=no_chunks,
+        rows=rows,
+        part=rows.part(None),
+        divisor=live_map.divisor,
+        theme=look.paints,
+        colours=live_map.colours,
+        classes=no_classes,
+        faded=np.empty(0, bool),
+        legend=look.legend,
+        pixels=look.map_pixels,
     )
-    image, *others = map_traces.exact_traces(visible)
+    image, *others = map_traces.exact_traces(visible, labels)
     no_spans = np.empty(0, SPAN)
     traces = [
         {**image, **live_map.image()},
         *others,
         *request_marks(visible, None, labels),
-        *markers.outlines(visible, no_spans, no_spans),
+        *markers.outlines(visible, no_spans, no_spans, no_spans),
         map_traces.hover_points(visible, labels, live_map.step, exact=True),
         map_traces.note(visible),
     ]
@@ -190,6 +212,8 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
     return {
         "title": {"text": f"offset within the row ({unit}){mixed}"},
         "range": [low / divisor, high / divisor],
+        "minallowed": 0.0,
+        "maxallowed": (float(rows.width) if len(rows) else 1.0) / divisor,
         "dtick": float(tick) / divisor,
         "tick0": 0,
         "tickformat": ",~r" if tick < divisor else ",d",
@@ -201,9 +225,11 @@ def _xaxis(rows: Rows, look: Look, *, exact: bool) -> dict[str, Any]:
 
 def _yaxis(rows: Rows, part: VisibleRows, look: Look) -> dict[str, Any]:
     values, texts = _row_names(rows, part)
-    top, bottom = (-0.2, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
+    top, bottom = (_TOP, float(max(len(rows), 1))) if look.map_window is None else look.map_window.rows
     return {
         "range": [bottom, top],
+        "minallowed": _TOP,
+        "maxallowed": float(max(len(rows), 1)),
         "tickvals": values,
         "ticktext": texts,
         "ticks": "",

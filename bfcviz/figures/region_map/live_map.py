@@ -72,7 +72,7 @@ class LiveMap:
         """The fields of plotly's image trace that change."""
         if self.cells is None:
             return {"visible": False}
-        picture = raster.paint(self.cells.cell_bytes(), self._theme, waste=self._by_state)
+        picture = raster.paint(self.cells.cell_bytes(), self._theme, waste=self.colours.shows_waste)
         dx, dy = self.rows.width / self.divisor / self._columns, len(self.rows) / len(picture)
         place = {"dx": dx, "dy": dy, "x0": dx / 2, "y0": dy / 2}
         return {"visible": True, "source": picture.data_uri(), **place}

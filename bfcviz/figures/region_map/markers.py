@@ -16,6 +16,7 @@ ALONE: Final = 0.012
 _NARROW = 0.03  # of the screen's width: a narrower touched or selected chunk also gets a marker
 _INVISIBLE = 0.002  # the same: a narrower lone chunk is invisible
 _MOST_LONE = 60
+_MOST_FOUND = 300  # matches of a search, the widest
 
 
 def lone_pieces(visible: VisibleChunks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -47,14 +48,22 @@ def lone(visible: VisibleChunks, x: NDArray[Any], row: NDArray[Any]) -> dict[str
 
 
 def outlines(
-    visible: VisibleChunks, touched: NDArray[np.void], chosen: NDArray[np.void]
+    visible: VisibleChunks, touched: NDArray[np.void], chosen: NDArray[np.void], found: NDArray[np.void]
 ) -> list[dict[str, Any]]:
-    """Traces: outlines of what this step touched, markers of narrow chunks, the selected chunk's outline."""
+    """Traces: outlines of what a search found and of what this step touched, markers of narrow chunks, the selection.
+
+    Args:
+        visible: what is on screen.
+        touched: SPAN records of the chunks that this step touched.
+        chosen: the same for the selected chunk.
+        found: records of the chunks that match the search, with address and size.
+    """
     theme, divisor = visible.theme, visible.divisor
+    matches = _widest(visible.cut(found["address"], found["size"]))
     pieces = visible.cut(touched["address"], touched["size"])
     clicked = visible.cut(chosen["address"], chosen["size"])
-    tips = [_narrow(visible, pieces), _narrow(visible, clicked)]
-    colours = [theme.highlight] * len(tips[0]) + [theme.selection] * len(tips[1])
+    colours = (theme.search, theme.highlight, theme.selection)
+    tips = [_narrow(visible, each) for each in (matches, pieces, clicked)]
     x = np.concatenate([tip.left + tip.right for tip in tips]) / 2 / divisor
     marker = {
         # A chunk of 256 bytes may be far narrower than a pixel: the marker shows where it is.
@@ -62,17 +71,32 @@ def outlines(
         "mode": "markers",
         "x": x,
         "y": np.concatenate([tip.row for tip in tips]) + 0.02,
-        "marker": {"symbol": "triangle-down", "size": 11, "color": colours},
+        "marker": {
+            "symbol": "triangle-down",
+            "size": 11,
+            "color": [colour for colour, tip in zip(colours, tips, strict=True) for _ in range(len(tip))],
+        },
         "showlegend": False,
         "cliponaxis": False,
         "hoverinfo": "skip",
     }
+    found_trace = outline("matches of the search", matches, divisor, theme.search, 2)
     chosen_trace = outline("selected", clicked, divisor, theme.selection, 2.5)
     return [
+        {**found_trace, "showlegend": len(matches) > 0},
         outline("touched by this step", pieces, divisor, theme.highlight, 2.5),
         marker,
         {**chosen_trace, "showlegend": len(clicked) > 0},
     ]
+
+
+def _widest(pieces: Pieces) -> Pieces:
+    """The pieces that are outlined, if a search finds many."""
+    if len(pieces) <= _MOST_FOUND:
+        return pieces
+    chosen = np.zeros(len(pieces), bool)
+    chosen[np.argsort(pieces.left - pieces.right, kind="stable")[:_MOST_FOUND]] = True
+    return pieces.only(chosen)
 
 
 def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:

@@ -17,7 +17,8 @@ from bfcviz.figures.region_map.rows import Pieces, Rows
 from bfcviz.figures.style.boxes import Boxes, box_outlines
 from bfcviz.figures.style.theme import Paint
 
-_TOP, _BOTTOM = 0.08, 0.92  # of a row's height: leaves a gap between rows
+TOP, BOTTOM = 0.08, 0.92
+"""The edges of a box, as parts of a row's height: they leave a gap between rows."""
 
 
 def pieces_of(rows: Rows, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
@@ -33,7 +34,7 @@ def no_pieces() -> Pieces:
 def boxes_of(pieces: Pieces, divisor: int) -> Boxes:
     """The rectangles of pieces, in axis units."""
     row = pieces.row.astype(np.float64)
-    return Boxes(pieces.left / divisor, pieces.right / divisor, row + _TOP, row + _BOTTOM)
+    return Boxes(pieces.left / divisor, pieces.right / divisor, row + TOP, row + BOTTOM)
 
 
 def rectangles(name: str, pieces: Pieces, divisor: int, paint: Paint, border: float) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def _lines(pieces: Pieces, divisor: int) -> tuple[NDArray[np.float64], NDArray[n
     """
     if not len(pieces):
         return np.full(1, np.nan), np.full(1, np.nan)
-    top, bottom = pieces.row + _TOP, pieces.row + _BOTTOM
+    top, bottom = pieces.row + TOP, pieces.row + BOTTOM
     x = np.column_stack([pieces.left, pieces.left, pieces.right, pieces.right]).ravel() / divisor
     y = np.column_stack([bottom, top, top, bottom]).ravel()
     breaks = 4 * (np.flatnonzero(np.diff(pieces.row)) + 1)

@@ -24,6 +24,9 @@ class VisibleChunks:
         theme: all other colours.
         colours: the colouring of chunks in use.
         classes: the class of each chunk; see `Colouring.classes`.
+        faded: which chunks are drawn faded.
+        legend: whether the classes are named in the legend.
+        pixels: width and height of the plot.
     """
 
     chunks: NDArray[np.void]
@@ -33,6 +36,9 @@ class VisibleChunks:
     theme: Theme
     colours: Colouring
     classes: NDArray[np.uint8]
+    faded: NDArray[np.bool_]
+    legend: bool
+    pixels: tuple[int, int]
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -43,11 +49,6 @@ class VisibleChunks:
     def screen(self) -> float:
         """The width of the screen in bytes."""
         return max(self.part.right - self.part.left, 1.0)
-
-    @property
-    def by_state(self) -> bool:
-        """Whether all chunks in use have one colour, and waste has its own."""
-        return self.colours.name == "state"
 
     def cut(self, address: NDArray[np.uint64], size: NDArray[np.uint64]) -> Pieces:
         """The pieces of these address ranges that are on screen."""

@@ -1,24 +1,30 @@
 """Colouring: the classes that chunks in use are coloured by; a class means the same at every step of a trace.
 
-A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours.
+A class depends only on a record's own fields, so chunks of a model and lifetimes of a trace get the same colours. Only
+the colouring by holder depends on the step, too: its colours go to the largest holders there.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
-from bfcviz.figures.style.text import short_names
+from bfcviz.figures.style.byte_steps import byte_steps
+from bfcviz.figures.style.holder_classes import HUES, OTHER, SHADES, HolderClasses
+from bfcviz.figures.style.holder_palette import palette_of
+from bfcviz.figures.style.text import LONGEST_SHORT_NAME, harmless, short_names
 from bfcviz.figures.style.theme import Paint, Theme
-from bfcviz.model.lifetimes.lifetimes import in_use_at
+from bfcviz.model.holders.holder_paths import Path
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 COLOURINGS: Final = {
+    "holder": "holder (the largest ones at this step)",
     "state": "state",
     "bin": "bin of its size",
     "age": "age (steps since its allocation)",
@@ -31,33 +37,45 @@ COLOURINGS: Final = {
 }
 """Name -> what it colours chunks in use by."""
 
-MOST_CLASSES: Final = 8
-"""Classes of a colouring, at most."""
+MOST_CLASSES: Final = OTHER + 1
+"""Classes of a colouring, at most: those of the colouring by holder."""
+
+FEW_CLASSES: Final = 8
+"""Classes of every other colouring, at most."""
 
 FREE: Final = 255
 """The class of free chunks: they have the same colour in every colouring."""
 
 _LEGEND_LINE = 130  # characters, on a page 1,200 pixels wide: a longer legend takes two lines
 
-_NAMED = MOST_CLASSES - 1  # the last class holds all others
+_NAMED = FEW_CLASSES - 1  # the last class holds all others
 
 Classify = Callable[[NDArray[np.void], int], NDArray[np.integer]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Colouring:
     """The classes of one colouring, for a trace of the length it had when this was made.
 
+    Each is equal to itself alone: the same object has the same classes.
+
     Attributes:
         name: one of `COLOURINGS`.
-        names: the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`.
+        names: the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`; empty: not in the legend.
         paints: the colours of the classes.
+        holders: the holders of the classes, if this is the colouring by holder.
     """
 
     name: str
     names: Sequence[str]
     paints: Sequence[Paint]
     _classify: Classify = field(repr=False)
+    holders: HolderClasses | None = None
+
+    @property
+    def shows_waste(self) -> bool:
+        """Whether bytes that were not requested have their own colour."""
+        return self.name in ("state", "holder")
 
     def classes(self, records: NDArray[np.void], step: int) -> NDArray[np.uint8]:
         """The class of each record at `step`, an index into `names`; `FREE` for free chunks.
@@ -72,22 +90,60 @@ class Colouring:
             found[~records["in_use"]] = FREE
         return found
 
-    def legend_line(self, number: int) -> int:
-        """The legend line of class `number`: 0 (that of `free`), 1, or 2 if the names need two lines."""
-        if len(self.names) == 1:
-            return 0
-        long = sum(len(name) + 8 for name in self.names) > _LEGEND_LINE
-        return 1 + int(long and number >= MOST_CLASSES // 2)
+    @cached_property
+    def without_shades(self) -> "Colouring":
+        """The same with one class a hue, where each class costs much."""
+        if self.holders is None:
+            return self
+        return Colouring(
+            self.name,
+            self.names[::SHADES],
+            self.paints[::SHADES],
+            lambda records, step: self._classify(records, step) // SHADES,
+        )
+
+    def paint_of(self, path: Path) -> Paint | None:
+        """The colour of the memory of a path of label parts; None: it has several, or another colouring is chosen."""
+        number = None if self.holders is None else self.holders.of_path(path)
+        return None if number is None else self.paints[number]
+
+    def legend(self, number: int, *, shown: bool) -> dict[str, Any]:
+        """Name and legend of the trace of class `number`; line 0 of the legend is that of `free`.
+
+        Args:
+            number: of the class, also of one that this colouring does not have.
+            shown: whether the picture has a legend of classes; without one a class has no name.
+        """
+        if not shown or number >= len(self.names) or not self.names[number]:
+            return {"name": "", "showlegend": False, "legend": 0}
+        letters = sum(len(name) + 8 for name in self.names[:number] if name)
+        one = sum(1 for name in self.names if name) == 1
+        line = 0 if one else 1 + letters // _LEGEND_LINE
+        return {"name": self.names[number], "showlegend": True, "legend": line}
 
 
-def colouring(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
+def colouring(
+    trace: Trace, pool: int, name: str, theme: Theme, chunks: NDArray[np.void] | None = None
+) -> Colouring:
     """The colouring called `name` of one heap of `trace`; it may read the whole trace, so reuse it.
+
+    Only that by holder may differ from step to step; it is the same object while its classes are the same.
+
+    Args:
+        trace: the events.
+        pool: the heap of the trace, by number.
+        name: one of `COLOURINGS`.
+        theme: the colours.
+        chunks: the chunks at the step that is shown, as for `Colouring.classes`; None: the colours by holder go to the
+            largest holders of the whole trace.
 
     Raises:
         ValueError: the name is unknown; the message lists all names.
     """
     if name not in COLOURINGS:
         raise ValueError(f"no colouring {name!r}; there are: {', '.join(COLOURINGS)}")
+    if name == "holder":
+        return _by_holder(trace, pool, theme, chunks)
     if name in ("label", "thread", "stream"):
         return _by_most_bytes(trace, pool, name, theme)
     names, classify = _ORDERED[name](trace, pool)
@@ -108,9 +164,9 @@ def _by_state(_trace: Trace, _pool: int) -> tuple[list[str], Classify]:
 
 
 def _by_bin(trace: Trace, pool: int) -> tuple[list[str], Classify]:
-    """Adjacent bins share a class if more than `MOST_CLASSES` bins occur."""
+    """Adjacent bins share a class if more than `FEW_CLASSES` bins occur."""
     low, high = (bin_of(size) for size in _sizes(trace, pool))
-    width = -(-(high - low + 1) // MOST_CLASSES)
+    width = -(-(high - low + 1) // FEW_CLASSES)
     starts = list(range(low, high + 1, width))
     edges = np.array([MIN_CHUNK << start for start in starts[1:]], np.uint64)
     return [_bins(start, min(start + width, high + 1)) for start in starts], _between(edges)
@@ -140,7 +196,7 @@ def _by_size(trace: Trace, pool: int) -> tuple[list[str], Classify]:
 
 def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     """Powers of ten, up to the length of the trace."""
-    digits = min(len(str(len(trace))), MOST_CLASSES)
+    digits = min(len(str(len(trace))), FEW_CLASSES)
     edges = np.array([10**power for power in range(1, digits)], np.int64)
 
     def classify(records: NDArray[np.void], step: int) -> NDArray[np.integer]:
@@ -153,7 +209,7 @@ def _by_age(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
 def _by_step(trace: Trace, _pool: int) -> tuple[list[str], Classify]:
     """Equal parts of the trace."""
     stop = max(len(trace), 1)
-    starts = sorted({stop * part // MOST_CLASSES for part in range(MOST_CLASSES)})
+    starts = sorted({stop * part // FEW_CLASSES for part in range(FEW_CLASSES)})
     names = [_steps(a, b - 1) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
     edges = np.array(starts[1:], np.uint64)
     return names, lambda records, _: np.searchsorted(edges, records["born"], side="right")
@@ -213,12 +269,46 @@ def _range(low: int, high: int) -> str:
     return f"{first.split()[0] if same else first}-{last}"
 
 
+# -- classes by holder ---------------------------------------------------------------------------------------
+
+
+def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] | None) -> Colouring:
+    """Class hue * SHADES + shade for each shade of each hue, then `OTHER`."""
+    palette = palette_of(trace, pool, chunks)
+    chosen = palette.classes(chunks)
+    known = palette.made.get((theme.name, chosen))
+    if known is not None:
+        return known
+    table = chosen.by_label()
+    paints = [paint for hue in range(HUES) for paint in theme.shades(hue)]
+    made = Colouring(
+        "holder",
+        _holder_names(chosen),
+        [*paints, theme.other],
+        lambda records, _: table[np.minimum(records["label"], len(table) - 1).astype(np.intp)],
+        chosen,
+    )
+    palette.made[theme.name, chosen] = made
+    return made
+
+
+def _holder_names(chosen: HolderClasses) -> list[str]:
+    """One name a hue: its shades are of holders inside."""
+    names = dict(chosen.names())
+    hues = [number for number in sorted(names) if number % SHADES == 0]
+    whole = [names[number] for number in hues]
+    short = dict(zip(hues, short_names(whole), strict=True))
+    if len({name.rpartition("/")[2] for name in whole}) < len(whole):  # the beginnings tell them apart
+        short = {number: harmless(names[number], LONGEST_SHORT_NAME) for number in hues}
+    return [*(short.get(number, "") for number in range(OTHER)), "other"]
+
+
 # -- named classes -------------------------------------------------------------------------------------------
 
 
 def _by_most_bytes(trace: Trace, pool: int, name: str, theme: Theme) -> Colouring:
     """The values of field `name` with the most bytes times steps in use; one class for all others."""
-    totals = _byte_steps(trace, pool, name)
+    totals = byte_steps(trace, pool, name)
     by_name: dict[str, float] = {}
     for number in np.flatnonzero(totals).tolist():
         text = _legend_name(trace, name, number)
@@ -243,20 +333,3 @@ def _legend_name(trace: Trace, name: str, number: int) -> str:
     if name == "label":
         return trace.labels.name(number) or "no label"
     return f"{name} {number}"
-
-
-def _byte_steps(trace: Trace, pool: int, name: str) -> NDArray[np.float64]:
-    """Bytes in use times steps in use, summed over the trace, by the value of field `name`."""
-    carried = in_use_at(trace, pool, trace.first)
-    remaining = float(len(trace) - trace.first)
-    carried_over = np.bincount(carried[name], weights=carried["size"] * remaining)
-    totals: NDArray[np.float64] = carried_over.astype(np.float64)
-    for block in trace.blocks():
-        kinds = np.where(block["pool"] == pool, block["kind"], 0)
-        at = np.flatnonzero((kinds == Kind.ALLOCATE) | (kinds == Kind.FREE))
-        left = (len(trace) - block["seq"][at].astype(np.float64)) * block["size"][at]
-        # An ALLOCATE counts up to the end of the trace; its FREE subtracts the rest.
-        signed = np.where(kinds[at] == Kind.FREE, -left, left)
-        found = np.bincount(block[name][at], weights=signed, minlength=len(totals))
-        totals = found.astype(np.float64) + np.pad(totals, (0, len(found) - len(totals)))
-    return totals

@@ -6,7 +6,8 @@ from typing import Literal
 from bfcviz.figures.style.theme import Theme, ThemeName, theme_of
 from bfcviz.model.holders.holder_choice import HolderChoice
 
-Axis = Literal["step", "time"]
+Axis = Literal["step", "time", "mark"]
+"""The x axis of timelines: the number of events applied; time; or events with the program's own steps as ticks."""
 
 Span = tuple[float, float]
 """Begin and end."""
@@ -40,7 +41,7 @@ class Look:
     Attributes:
         theme: `light` or `dark`.
         colour: the colouring of chunks, one of `colouring.COLOURINGS`.
-        axis: the x axis of timelines, `step` or `time`.
+        axis: the x axis of timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         map_window: the part of the region map to draw; None: all of it.
         steps: the steps [first, last] that the timelines draw; None: all.
         addresses: the positions that the address-time map draws, in bytes, gaps between regions left out; None: all.
@@ -49,6 +50,8 @@ class Look:
         hovered: the holder that the user points at: its chunks are drawn in full colour, the others faded; None: none.
         holder: the holder that every view and table is filtered by, drawn as `hovered` is; None: no filter.
         search: text in the labels of the chunks to outline in the colour of search; None: no search.
+        legend: whether a legend names the classes of chunks; not where a list beside the picture does.
+        map_pixels: width and height of the region map's plot: names are written where they have room.
     """
 
     theme: ThemeName = "light"
@@ -62,6 +65,8 @@ class Look:
     hovered: HolderChoice | None = None
     holder: HolderChoice | None = None
     search: str | None = None
+    legend: bool = True
+    map_pixels: tuple[int, int] = (1080, 400)
 
     @property
     def paints(self) -> Theme:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.style.theme import Theme
+from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis
 from bfcviz.figures.timelines.history import History, measure_history
@@ -36,8 +36,6 @@ _SERIES: Final = {
 
 _LINES: Final = {"external": 0, "internal": 0, "reserved_not_in_use": 1, TOO_SMALL: 1}
 """Measure -> its line of the legend; a line fits into 700 pixels."""
-
-_DASHES: Final = {"external": "solid", "internal": "dot", "reserved_not_in_use": "dash", TOO_SMALL: "dashdot"}
 
 
 def fragmentation_timeline(
@@ -99,7 +97,7 @@ def _measured(history: History) -> list[str]:
 
 def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any]:
     measured = name in _measured(history)
-    x, share = axis.both_ends(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
+    x, share = axis.envelope(history.series, _SERIES[name], history.step_axis) if measured else _NOTHING
     definition = _wrapped(DEFINITIONS.get(name, _TOO_SMALL_DEFINITION))
     return {
         "type": "scatter",
@@ -109,7 +107,10 @@ def _line(history: History, name: str, shown: str, colour: str) -> dict[str, Any
         "legend": _LINES[name],
         "x": x,
         "y": share * 100.0,
-        "line": {"color": colour, "width": 1.6, "shape": "hv", "dash": _DASHES[name]},
+        "line": {"color": colour, "width": 1.4, "shape": "hv"},
+        "fill": "none" if axis.is_exact(history.series) else "toself",
+        "fillcolor": translucent(colour, 0.35),
+        "hoveron": "points",
         "hovertemplate": f"<b>%{{y:.1f}} %</b> {history.step_axis.hover}<br>{definition}<extra></extra>",
     }
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.theme import Paint, Theme, mixed, translucent
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.event_markers import failures, marks
@@ -57,12 +57,19 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     """The timeline as a panel; only its last trace depends on `step`."""
     theme, scale = look.paints, _scale(history)
     traces = [
-        _line(history, scale, "pool", "pool_bytes", theme.pool.line, fill=theme.free.fill),
-        _line(history, scale, "in use", "bytes_in_use", theme.in_use.line, fill=theme.in_use.fill),
-        _line(history, scale, "requested", "requested_bytes_in_use", theme.waste.line, dash="dot"),
-        # A rim in the paper's colour keeps the line visible where it crosses the blue area.
-        _line(history, scale, "", "largest_free_chunk", theme.paper, width=4.5) | _UNNAMED,
-        _line(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=2.0),
+        _area(history, scale, "pool", ("pool_bytes", "max"), theme.pool.line, theme.free),
+        _area(history, scale, "", ("bytes_in_use", "min"), theme.in_use.line, theme.in_use) | _UNNAMED,
+        _band(history, scale, "in use", "bytes_in_use", theme.in_use.line),
+        _band(
+            history,
+            scale,
+            "requested",
+            "requested_bytes_in_use",
+            mixed(theme.in_use.fill, theme.paper, 0.6),
+        ),
+        # A rim in the paper's colour keeps the band visible where it crosses the blue area.
+        _band(history, scale, "", "largest_free_chunk", theme.paper, width=4.0) | _UNNAMED,
+        _band(history, scale, "largest free chunk", "largest_free_chunk", theme.free.line, width=1.8),
         _peak(history, scale, theme),
         _limit(history, scale, theme),
         marks(history, without_phases(history), scale.reach, theme) | {"legend": 1},
@@ -73,7 +80,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="stats",
         title=f"Stats ({scale.unit})",
-        caption="green: free bytes of the pool; blue: bytes in use",
+        caption="green: free bytes of the pool; blue: bytes in use; bands: least to greatest value",
         definition=_DEFINITION,
         traces=traces,
         xaxis=history.xaxis,
@@ -117,23 +124,25 @@ def _scale(history: History) -> _Scale:
     return _Scale(divisor, unit, 1.08 * max(top, float(drawn or 0)) / divisor, drawn)
 
 
-def _line(  # noqa: PLR0913  the options of a line
-    history: History,
-    scale: _Scale,
-    name: str,
-    field: str,
-    colour: str,
-    *,
-    fill: str | None = None,
-    width: float = 1.2,
-    dash: str = "solid",
+def _area(  # noqa: PLR0913, PLR0917  the options of an area
+    history: History, scale: _Scale, name: str, values: tuple[str, str], line: str, paint: Paint
 ) -> dict[str, Any]:
-    across, up = timelines.both_ends(history.series, field, history.step_axis)
+    """The area below the least (`min`) or the greatest (`max`) values of a field."""
+    across, up = timelines.upper_edge(history.series, values[0], history.step_axis, values[1])
     trace = _stepped(history, scale, name, across, up)
-    trace["line"] |= {"color": colour, "width": width, "dash": dash}
-    if fill is not None:
-        trace |= {"fill": "tozeroy", "fillcolor": translucent(fill, 0.85)}
-    return trace
+    trace["line"] |= {"color": line, "width": 1.2 if name else 0}
+    return trace | {"fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
+
+
+def _band(  # noqa: PLR0913  the options of a band
+    history: History, scale: _Scale, name: str, field: str, colour: str, *, width: float = 1.2
+) -> dict[str, Any]:
+    """The area between the least and the greatest values of a field; it is a line where they are equal."""
+    across, up = timelines.envelope(history.series, field, history.step_axis)
+    trace = _stepped(history, scale, name, across, up)
+    trace["line"] |= {"color": colour, "width": width}
+    fill = "none" if timelines.is_exact(history.series) else "toself"
+    return trace | {"fill": fill, "fillcolor": translucent(colour, 0.45), "hoveron": "points"}
 
 
 def _stepped(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.style.text import axis_unit
+from bfcviz.figures.style.text import axis_unit, harmless
 from bfcviz.figures.style.theme import Theme, translucent
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
@@ -22,7 +22,11 @@ from bfcviz.units import format_bytes
 WINDOW: Final = "shown window"
 """Name of the trace of the window's two ends; the page's script finds the strip and the window by it."""
 
-_LANES: Final = Lanes(count=2, share=0.26, width=12)
+_LANES: Final = Lanes(count=2, share=0.2, width=11)
+_ABOVE_PHASES: Final = 1.65  # of the most memory in use: the end of the y axis, so that they have room
+_ABOVE_MARKS: Final = 1.3
+_ABOVE: Final = 1.1
+_LETTER: Final = 0.008  # of the plot's width, on a page 880 pixels wide
 _VEIL: Final = 0.62  # opacity over the steps that the other timelines do not show
 
 
@@ -35,7 +39,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
     """
     theme, top = look.paints, _reach(history)
     divisor = axis_unit(_most(history))[0]
-    x, y = timelines.both_ends(history.series, "bytes_in_use", history.step_axis)
+    x, y = timelines.upper_edge(history.series, "bytes_in_use", history.step_axis)
     return [
         {
             "type": "scatter",
@@ -50,6 +54,7 @@ def strip_traces(history: History, look: Look) -> list[Mapping[str, Any]]:
             "<extra></extra>",
         },
         marks(history, without_phases(history), top, theme),
+        _mark_names(history, top, theme),
         phases(history, top, theme, _LANES),
         _failures(history, top, theme),
     ]
@@ -93,7 +98,34 @@ def _most(history: History) -> float:
 
 def _reach(history: History) -> float:
     """The end of the y axis in its units: marks and phases have room above the memory in use."""
-    return _most(history) / axis_unit(_most(history))[0] * (1.5 if len(history.marks.events) else 1.12)
+    plain = len(without_phases(history).events)
+    room = _ABOVE_MARKS if plain else _ABOVE
+    if plain < len(history.marks.events):
+        room = _ABOVE_PHASES
+    return _most(history) / axis_unit(_most(history))[0] * room
+
+
+def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
+    """The name of each mark right of its line, where there is room before the next mark."""
+    events = without_phases(history).events
+    across = positions_of(history, events)
+    left, right = history.step_axis.range(None)
+    room = np.diff(np.append(across, right)) / (right - left)
+    names = [history.trace.labels.name(number) for number in events["label"].tolist()]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "name": "mark names",
+        "x": across,
+        "y": np.full(len(across), 0.9 * top),
+        "text": [
+            harmless(name) if _LETTER * (len(name) + 2) < space else ""
+            for name, space in zip(names, room.tolist(), strict=True)
+        ],
+        "textposition": "middle right",
+        "textfont": {"size": 10, "color": theme.muted},
+        "hoverinfo": "skip",
+    }
 
 
 def _failures(history: History, top: float, theme: Theme) -> dict[str, Any]:

@@ -12,24 +12,17 @@ Texts are indexes of the string table, which comes late: so samples are read aft
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bfcviz.code_places import CodePlace
 from bfcviz.importers.limits import MAX_NAME_BYTES, PARTS, TEXT, Limits
 from bfcviz.importers.protobuf_wire import LENGTH, Field, Wire
 
 _READ = _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
 
 
-class PprofFrame(NamedTuple):
-    """A line of a stack; `line` is 0 if it is unknown."""
-
-    function: str
-    file: str
-    line: int
-
-
 class PprofSample(NamedTuple):
     """One sample; frames from the innermost out, values in the order of the sample types."""
 
-    frames: tuple[PprofFrame, ...]
+    frames: tuple[CodePlace, ...]
     values: list[int]
     labels: dict[str, str]
 
@@ -67,7 +60,7 @@ class PprofProfile:
 
     def samples(self) -> Iterator[PprofSample]:
         """All samples, in the order of the file."""
-        stacks: dict[tuple[int, ...], tuple[PprofFrame, ...]] = {}
+        stacks: dict[tuple[int, ...], tuple[CodePlace, ...]] = {}
         for field in self._parts[_SAMPLE]:
             numbers, labels = self._read(field, inner=3)
             places = tuple(numbers.get(1, ()))
@@ -75,7 +68,7 @@ class PprofProfile:
                 stacks[places] = self._stack(places)
             yield PprofSample(stacks[places], numbers.get(2, []), dict(map(self._label, labels)))
 
-    def _stack(self, places: tuple[int, ...]) -> tuple[PprofFrame, ...]:
+    def _stack(self, places: tuple[int, ...]) -> tuple[CodePlace, ...]:
         """The frames of these locations; samples of a small file may name the same long frames without end."""
         frames = [frame for place in places for frame in self._frames.get(place, ())]
         self._limits.count(TEXT, sum(len(frame.function) + len(frame.file) + 8 for frame in frames))
@@ -112,14 +105,14 @@ class PprofProfile:
         numbers, _ = self._read(field)
         return numbers.get(1, [0])[-1], (self._named(numbers, 2), self._named(numbers, 4))
 
-    def _location(self, field: Field) -> tuple[int, list[PprofFrame]]:
+    def _location(self, field: Field) -> tuple[int, list[CodePlace]]:
         """Number and frames; more than one where functions are inlined."""
         numbers, lines = self._read(field, inner=4)
         frames = []
         for each in lines:
             line, _ = self._read(each)
             function = self._functions.get(line.get(1, [0])[-1], ("", ""))
-            frames.append(PprofFrame(*function, line.get(2, [0])[-1]))
+            frames.append(CodePlace(*function, line.get(2, [0])[-1]))
         return numbers.get(1, [0])[-1], frames
 
     def _label(self, field: Field) -> tuple[str, str]:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bfcviz.code_places import CodePlace
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.importers.limits import TEXT
 from bfcviz.importers.torch.trace_rows import EntrySource, TraceRows, number_of, pool_words, words_in
 from bfcviz.live.torch.segments_and_blocks import with_frames
-from bfcviz.live.torch.stack_names import StackLine, stack_words
+from bfcviz.live.torch.stack_names import stack_words
 
 _LONGEST: Final = MAX_LABEL_BYTES // 8  # JSON escapes a character with up to 6 bytes
 
@@ -53,7 +54,7 @@ class StackLabels:
     def _intern(self, source: EntrySource) -> int:
         metadata, context = source.metadata, source.context
         lines = [
-            StackLine(frame.filename, frame.line, frame.name) for frame in self._rows.stacks[source.stack]
+            CodePlace(frame.name, frame.filename, frame.line) for frame in self._rows.stacks[source.stack]
         ]
         if not self._fits(lines, metadata, context):
             self.without_stack += 1
@@ -65,9 +66,9 @@ class StackLabels:
         details = {key: text for key, text in details.items() if text}
         return self._labels.intern(name, **details) if name or details else 0
 
-    def _fits(self, lines: list[StackLine], *texts: str) -> bool:
+    def _fits(self, lines: list[CodePlace], *texts: str) -> bool:
         """Count the characters of a label, if the limits allow them."""
-        length = sum(len(line.filename) + len(line.name) + 16 for line in lines) + sum(map(len, texts))
+        length = sum(len(line.file) + len(line.function) + 16 for line in lines) + sum(map(len, texts))
         if length > _LONGEST or self._characters + length > self._most:
             return False
         self._characters += length

@@ -9,15 +9,17 @@ table for yours): labels add no measurable cost. A stack adds 60 to 110 ns, and 
 walked before, 35 ns if its function was called again. A new stack costs 28 us once.
 """
 
+import sys
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Literal
 
+from bfcviz.code_places import CodePlace, own_place
 from bfcviz.errors import BfcvizError, LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live.capture import labels as names
 from bfcviz.live.capture.stack_walker import Walker
-from bfcviz.live.common.require_compiled import require_compiled
+from bfcviz.live.common.require_compiled import IS_COMPILED, require_compiled
 
 Chosen = Literal["nothing", "label", "stack"]
 
@@ -35,11 +37,16 @@ class Stacks:
     Attributes:
         hide: modules whose frames are left out, with their submodules. Frames of bfcviz and of Python's import system
             always are.
-        depth: frames to read, from the innermost, hidden ones included: at most 128.
+        depth: frames to read, from the innermost, hidden ones included: at most 128. Each costs: 30 frames make a
+            small network train 3 to 6 % slower, 12 at most 3 %.
     """
 
     hide: tuple[str, ...] = ("numpy",)
-    depth: int = 32
+    depth: int = 12
+
+
+Captured = Chosen | Stacks | None
+"""What is recorded with each allocation; None: the stack, or the label alone if bfcviz is not compiled."""
 
 
 class Capture:
@@ -48,17 +55,25 @@ class Capture:
     Args:
         labels: the table of names.
         what: `nothing`, `label`, `stack`, or options for stacks.
+        hide: modules that `stack` leaves out.
 
     Attributes:
         labels: the table.
         walker: walks the stacks; None: no stacks.
+        note: what is missing and why, as the end of a description; empty: nothing.
 
     Raises:
         LiveError: `what` is none of these, or stacks are requested and bfcviz is not compiled.
     """
 
-    def __init__(self, labels: Labels, what: Chosen | Stacks = "label") -> None:
-        stacks = Stacks() if what == "stack" else what
+    def __init__(self, labels: Labels, what: Captured = None, hide: tuple[str, ...] = Stacks.hide) -> None:
+        self.note = ""
+        if what is None and not IS_COMPILED:
+            what, self.note = (
+                "label",
+                ". Allocations without a label have no name: stacks need the compiled build",
+            )
+        stacks = Stacks(hide) if what in ("stack", None) else what
         self.labels = labels
         self.walker: Walker | None = None
         self._named = what != "nothing"
@@ -97,27 +112,31 @@ class _StackNamer:
             seen = self._visible(frame)
             if not seen:
                 return label
-            name = self._labels.name(label) or _function(seen[0])
-            return self._labels.intern(name, stack="\n".join(_line(each) for each in seen))
+            name = self._labels.name(label) or _name(seen)
+            return self._labels.intern(name, stack="\n".join(each.text for each in seen))
         except (BfcvizError, RecursionError, MemoryError):
             return 0
 
-    def _visible(self, innermost: FrameType) -> list[FrameType]:
+    def _visible(self, innermost: FrameType) -> list[CodePlace]:
         seen, frame = [], innermost
         for _ in range(self._depth):
             module = frame.f_globals.get("__name__", "")
             if module not in self._hidden and not str(module).startswith(self._inside):
-                seen.append(frame)
+                code = frame.f_code
+                seen.append(CodePlace(code.co_qualname, _file(code.co_filename), frame.f_lineno or 0))
             if frame.f_back is None:
                 break
             frame = frame.f_back
         return seen
 
 
-def _function(frame: FrameType) -> str:
-    code = frame.f_code
-    return f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]})"
+def _name(stack: list[CodePlace]) -> str:
+    return (own_place(stack) or stack[0]).name
 
 
-def _line(frame: FrameType) -> str:
-    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+def _file(path: str) -> str:
+    """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    cell = name_of(path)  # ("Cell", "In[5]"), or None
+    return path if cell is None else str(cell[1])

@@ -17,7 +17,7 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
 )
 from bfcviz.errors import LiveError, MissingExtra
 from bfcviz.events.labels import Labels
-from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
@@ -199,9 +199,9 @@ def handle_of(stream: int) -> int:
     return PER_THREAD if stream < 0 else stream
 
 
-def capture_of(labels: Labels, capture: Chosen | Stacks) -> Capture:
+def capture_of(labels: Labels, capture: Captured) -> Capture:
     """What to record with each allocation; stacks leave out the frames of CuPy and NumPy."""
-    return Capture(labels, Stacks(hide=("cupy", "cupyx", "numpy")) if capture == "stack" else capture)
+    return Capture(labels, capture, hide=("cupy", "cupyx", "numpy"))
 
 
 def _import(wish: str) -> Any:

@@ -12,7 +12,7 @@ from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import ObservedHeap, log_and_labels
 from bfcviz.live.common.thread_start import ThreadStartHook
@@ -52,6 +52,7 @@ class CupyObserved(HeapProvider):
         text = (
             "CuPy is observed: its own pool serves it; the allocations of this thread and of threads started here are "
             "recorded. Threads that ran before are not recorded, nor memory that the pool releases to the driver"
+            f"{self._capture.note}"
         )
         if self._cuda.has_pool():
             return text
@@ -165,7 +166,7 @@ def observe_cupy(
     *,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
-    capture: Chosen | Stacks = "label",
+    capture: Captured = None,
 ) -> CupyObserved:
     """Record what CuPy's own memory pools do, within a `with`, without changing anything; see `CupyObserved`.
 

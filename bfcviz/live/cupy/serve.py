@@ -20,7 +20,7 @@ from bfcviz.errors import LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
@@ -155,7 +155,7 @@ def serve_cupy(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
-    capture: Chosen | Stacks = "label",
+    capture: Captured = None,
     options: AllocatorOptions = OPTIONS,
 ) -> CupyServed:
     """Allocate CuPy's new arrays from instrumented heaps, within a `with`, in all threads.
@@ -171,6 +171,7 @@ def serve_cupy(
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
         capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+            Default: the stack; the label if bfcviz is not compiled.
         options: of the heaps.
 
     Raises:

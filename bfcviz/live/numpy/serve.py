@@ -15,7 +15,7 @@ from bfcviz.errors import InvalidRequest, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common import system_memory
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.require_compiled import require_compiled
@@ -132,7 +132,7 @@ def serve_numpy(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     small: int | str = 0,
-    capture: Chosen | Stacks = "label",
+    capture: Captured = None,
     options: AllocatorOptions = OPTIONS,
 ) -> NumpyServed:
     """Allocate NumPy's new arrays from an instrumented heap, within a `with`.
@@ -153,6 +153,7 @@ def serve_numpy(
         labels: interns the names of `labels.label`.
         small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
         capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+            Default: the stack; the label if bfcviz is not compiled.
         options: the options of the heap.
 
     Raises:

@@ -83,8 +83,6 @@ def begin(order: Order, framework: str) -> bool:
     """
     request = resolve(framework, order["way"], order["options"])
     way = way_of(request)
-    if way.option("capture") is not None and "capture" not in request.options:
-        request = request._replace(options={**request.options, "capture": "label"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `bfcviz record` prints the messages of bfcviz
         try:

@@ -7,7 +7,7 @@ The heaps hold the memory of all of them.
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from weakref import ref
 
 from bfcviz import _forks
@@ -18,7 +18,7 @@ from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
-from bfcviz.live.capture.stacks import Capture, Chosen, Stacks
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
@@ -169,10 +169,6 @@ class RmmServed(HeapProvider):
 
     way = "serve"
     title = "RMM"
-    description: Final = (
-        "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
-        "request runs some Python"
-    )
 
     def __init__(self, rmm: Rmm, make: Callable[[int, int], RmmHeap], capture: Capture) -> None:
         self.labels = capture.labels
@@ -187,6 +183,14 @@ class RmmServed(HeapProvider):
             self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
             _kept.append((device, self._resources[number]))
         self.devices[current].heap_of(0)
+
+    @property
+    def description(self) -> str:
+        """The way, and what it means."""
+        return (
+            "RMM is served: all memory that is allocated through RMM comes from bfcviz's heaps, one per stream; every "
+            f"request runs some Python{self._capture.note}"
+        )
 
     @property
     def heaps(self) -> list[RmmHeap]:
@@ -229,7 +233,7 @@ def serve_rmm(
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
     memory: Memory = "device",
-    capture: Chosen | Stacks = "label",
+    capture: Captured = None,
     options: AllocatorOptions = OPTIONS,
 ) -> RmmServed:
     """Allocate RMM's memory from instrumented heaps, one per stream, within a `with`.
@@ -247,6 +251,7 @@ def serve_rmm(
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
         capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
+            Default: the stack; the label if bfcviz is not compiled.
         options: the options of the heaps.
 
     Raises:
@@ -257,7 +262,6 @@ def serve_rmm(
     share = Share.parse(limit, fraction, headroom)
     rmm = Rmm("served")
     logs, table = log_and_labels(log, labels)
-    seen = Stacks(hide=("rmm", "cudf", "numpy")) if capture == "stack" else capture
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
         return cuda_sub_allocator(memory, device, handle_of(stream), budget=budget)
@@ -266,4 +270,4 @@ def serve_rmm(
         return share.of(device, rmm.room(device), memory)
 
     make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
-    return RmmServed(rmm, make, Capture(table, seen))
+    return RmmServed(rmm, make, Capture(table, capture, hide=("rmm", "cudf", "numpy")))

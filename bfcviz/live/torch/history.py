@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from bfcviz.code_places import CodePlace
 from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use
-from bfcviz.live.torch.stack_names import StackLine, StreamNumbers, stack_words
+from bfcviz.live.torch.stack_names import StreamNumbers, stack_words
 
 Entry = Mapping[str, Any]
 
@@ -148,7 +149,7 @@ class DeviceHistory:
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 
     def _label_of(self, entry: Entry) -> int:
-        """The label of an allocation: its metadata, or the innermost frame outside of PyTorch."""
+        """The label of an allocation: its metadata, or the innermost frame outside of libraries."""
         frames = entry.get("frames") or []
         metadata = entry.get("user_metadata") or ""
         key = (metadata, *((frame["filename"], frame["line"], frame["name"]) for frame in frames))
@@ -159,7 +160,7 @@ class DeviceHistory:
     def _intern(self, metadata: str, frames: Sequence[Entry]) -> int:
         if not self._named or not (frames or metadata):
             return 0
-        lines = [StackLine(frame["filename"], frame["line"], frame["name"]) for frame in frames]
+        lines = [CodePlace(frame["name"], frame["filename"], frame["line"]) for frame in frames]
         name, stack = stack_words(metadata, lines)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
 

@@ -1,21 +1,11 @@
 """Names of allocations from PyTorch's frames, and numbers of its streams."""
 
 from collections.abc import Sequence
-from pathlib import PureWindowsPath
 from typing import Final, NamedTuple
 
-_OWN: Final = ("/torch/", "\\torch\\", "<frozen ")
-"""Frames of these Python files do not name the caller of interest."""
+from bfcviz.code_places import UNKNOWN_FILE, CodePlace, own_place
 
 _LAST_STREAM: Final = 0xFFFF
-
-
-class StackLine(NamedTuple):
-    """One frame, as PyTorch records it."""
-
-    filename: str
-    line: int
-    name: str
 
 
 class StackWords(NamedTuple):
@@ -25,14 +15,11 @@ class StackWords(NamedTuple):
     stack: str
 
 
-def stack_words(metadata: str, frames: Sequence[StackLine]) -> StackWords:
-    """The name is the metadata that the user set, or the innermost frame outside of PyTorch."""
-    known = [frame for frame in frames if frame.filename != "??"]
-    python = [frame for frame in known if frame.filename.endswith((".py", ">"))]
-    theirs = [frame for frame in python if not any(part in frame.filename for part in _OWN)]
-    best = (theirs or python or known or frames)[:1]
-    name = metadata or "".join(f"{frame.name} ({PureWindowsPath(frame.filename).name})" for frame in best)
-    return StackWords(name, "\n".join(f"{frame.name} ({frame.filename}:{frame.line})" for frame in known))
+def stack_words(metadata: str, frames: Sequence[CodePlace]) -> StackWords:
+    """The name is the metadata that the user set, or the innermost frame outside of libraries."""
+    best = own_place(frames)
+    name = metadata or ("" if best is None else best.name)
+    return StackWords(name, "\n".join(frame.text for frame in frames if frame.file != UNKNOWN_FILE))
 
 
 class StreamNumbers:

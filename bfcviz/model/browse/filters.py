@@ -4,7 +4,7 @@ Events are read a block at a time: memory is bounded by a block and the result. 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -49,6 +49,19 @@ class LabelSearch:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition on the allocation of a chunk or of an event, such as who holds it.
+
+    Attributes:
+        reason: the condition in words.
+        holds: whether it holds for each record, with the fields label, thread, stream and born.
+    """
+
+    reason: str
+    holds: Callable[[NDArray[np.void]], NDArray[np.bool_]] = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Filter:
     """Conditions on events and chunks; a condition that is not set matches all.
 
@@ -57,12 +70,14 @@ class Filter:
         least_size: the smallest size in bytes.
         most_size: the largest size in bytes.
         thread: number of the thread that allocated the chunk or wrote the event.
+        also: other conditions; only chunks in use and events of allocations can match.
     """
 
     text: str = ""
     least_size: int | None = None
     most_size: int | None = None
     thread: int | None = None
+    also: tuple[Condition, ...] = ()
 
     @property
     def address(self) -> int | None:
@@ -86,7 +101,7 @@ class Filter:
             conditions.append(f"size at most {format_bytes(self.most_size)}")
         if self.thread is not None:
             conditions.append(f"thread {self.thread}")
-        return conditions
+        return [*conditions, *(each.reason for each in self.also)]
 
     def matches(
         self, rows: NDArray[np.void], sizes: NDArray[np.uint64], search: LabelSearch
@@ -110,6 +125,8 @@ class Filter:
             matching_rows &= sizes <= self.most_size
         if self.thread is not None:
             matching_rows &= rows["thread"] == self.thread
+        for each in self.also:
+            matching_rows &= each.holds(rows)
         return matching_rows
 
 
@@ -135,10 +152,11 @@ class EventFilter(Filter):
             return np.flatnonzero(matching_rows)
         at = np.flatnonzero(matching_rows)
         # Columns of the candidates, not whole records: copying records would cost more than all conditions.
-        names = ("address", "label", "thread", "kind", "size", "requested")
-        rows = np.empty(len(at), [(name, events.dtype[name]) for name in names])
+        names = ("address", "label", "thread", "stream", "kind", "size", "requested")
+        rows = np.empty(len(at), [*((name, events.dtype[name]) for name in names), ("born", "<u8")])
         for name in names:
             rows[name] = events[name][at]
+        rows["born"] = events["seq"][at]  # the phases of an event are those in which it happened
         sizes = np.where(rows["kind"] == Kind.OOM, rows["requested"], rows["size"])
         return at[self.matches(rows, sizes, search)]
 
@@ -148,6 +166,8 @@ class EventFilter(Filter):
             kinds -= {Kind.MARK}
         if self.address is not None:
             kinds -= {Kind.MARK, Kind.OOM}
+        if self.also:
+            kinds &= {Kind.ALLOCATE, Kind.FREE, Kind.OOM}
         return np.isin(np.arange(256), [int(kind) for kind in kinds])
 
 
@@ -172,7 +192,7 @@ class ChunkFilter(Filter):
         matching_rows = self.matches(chunks, chunks["size"], search)
         if self.state != "all":
             matching_rows &= chunks["in_use"] == (self.state == "in use")
-        if self.thread is not None:
+        if self.thread is not None or self.also:
             matching_rows &= chunks["in_use"]
         return np.flatnonzero(matching_rows)
 

@@ -95,6 +95,16 @@ def equal_steps(
     return EqualSteps(chosen, len(work), len(alike), skipped, every, left + 1, seqs[left + 1])
 
 
+def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
+    """The name of the marks, or of the phase, that separate the steps of the program; and the `seq` of each.
+
+    The name is empty if there are none.
+    """
+    marks = _boundaries(trace, pool)
+    chosen = _chosen(marks, None)
+    return ("", np.zeros(0, np.int64)) if chosen is None else (chosen, np.array(marks[chosen], np.int64))
+
+
 def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
     marks: Events = events_of(trace, [Kind.MARK], pool)

@@ -30,12 +30,20 @@ class HolderChoice:
 def members(how: Grouping, choice: HolderChoice) -> Callable[[NDArray[np.void]], NDArray[np.bool_]]:
     """A function that says for each record whether it belongs to `choice`; `how` groups by `choice.by`.
 
-    The records have the fields label, thread, stream and born; free chunks have to be left out by the caller.
+    The records have the fields label, thread, stream and born; free chunks have to be left out by the caller. Keep the
+    function for more records: it looks at each path once.
     """
+    held = np.zeros(0, np.int8)  # code -> 1: it belongs, 0: it does not, -1: not looked at yet
 
     def belongs(records: NDArray[np.void]) -> NDArray[np.bool_]:
-        numbers, paths = how.grouped(records)
-        held = np.array([choice.holds(path) for path in paths], bool)
-        return held[numbers] if len(paths) else np.zeros(len(records), bool)
+        nonlocal held
+        codes = how.codes(records).astype(np.intp)
+        highest = int(codes.max(initial=-1))
+        if highest >= len(held):
+            held = np.concatenate([held, np.full(highest + 1 - len(held), -1, np.int8)])
+        for code in np.unique(codes[held[codes] < 0]).tolist():
+            held[code] = choice.holds(how.path(code))
+        found: NDArray[np.bool_] = held[codes] == 1
+        return found
 
     return belongs

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from bfcviz.code_places import own_place, places_of
+
 Path = tuple[str | None, ...]
 """The names from the outermost holder to the innermost; None: memory that has no such name."""
 
@@ -10,10 +12,6 @@ DEEPEST: Final = 200
 """Parts of a path; of a longer one the middle is one part."""
 
 _PAREN: Final = re.compile(r"[/()]")
-_FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*):(?P<line>\d+)\)$")
-_OTHERS_CODE: Final = re.compile(
-    r"[/\\](?:site-packages|dist-packages|torch|tensorflow|jax|numpy|cupy|lib[/\\]python3)[/\\]|^<"
-)
 
 
 def op_path(name: str) -> Path:
@@ -29,14 +27,9 @@ def stack_path(stack: str) -> Path:
 
 
 def place_in_code(stack: str) -> str:
-    """`train.py:42`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
-    matches = [match for line in stack.split("\n") if (match := _FRAME.match(line))]
-    own = [match for match in matches if not _OTHERS_CODE.search(match["file"])]
-    if not matches:
-        return stack.split("\n", 1)[0].strip()
-    best = (own or matches)[0]
-    name = best["file"].replace("\\", "/").rpartition("/")[2]
-    return f"{name}:{best['line']}"
+    """`train.py:42 step`: the innermost frame outside of libraries, or else the innermost one; empty for no stack."""
+    place = own_place(places_of(stack))
+    return stack.split("\n", 1)[0].strip() if place is None else place.name
 
 
 def _split(name: str) -> list[str]:

@@ -22,7 +22,7 @@ def growth_lines(trace: Trace, found: Growth, most: int = _MOST) -> list[str]:
     count = found.growing
     if not count:
         return [*lines, "no holder grew every step"]
-    lines += [f"{growth_text(found, row)}{_place(trace, found, row)}" for row in range(min(count, most))]
+    lines += [_growth_line(trace, found, row) for row in range(min(count, most))]
     if count > most:
         left = sum(found.a_step(row)[1] for row in range(most, count))
         lines.append(f"{_signed(left)} every step: {count - most:,} more holders")
@@ -41,6 +41,10 @@ def compared_text(found: Growth) -> str:
     if steps.found > steps.equal:
         parts.append(f"without {steps.found - steps.equal:,} that did less or more")
     return f"{', '.join(parts)} (marks {steps.name!r})"
+
+
+def _growth_line(trace: Trace, found: Growth, row: int) -> str:
+    return f"{growth_text(found, row)}{_place(trace, int(found.rows['label'][row]), found.names[row])}"
 
 
 def growth_text(found: Growth, row: int) -> str:
@@ -71,8 +75,7 @@ def _holders(trace: Trace, found: Leaks, most: int) -> Iterator[str]:
     for row in range(min(len(found.rows), most)):
         each = found.rows[row]
         chunks = found.chunks_of(row)
-        place = place_in_code(trace.labels[int(chunks["label"][0])].details.get("stack", ""))
-        at = f", allocated at {place}" if place else ""
+        at = _place(trace, int(chunks["label"][0]), found.names[row])
         yield (
             f"{format_bytes(int(each['bytes']))} in {_count(int(each['chunks']), 'chunk')}: {found.names[row]}{at}; "
             f"the oldest at {int(chunks['address'][0]):#x}, {int(each['oldest_events']):,} events "
@@ -90,9 +93,10 @@ def duration(nanoseconds: int) -> str:
     return f"{value:.0f} ns" if unit == "ns" else f"{value:,.1f} {unit}"
 
 
-def _place(trace: Trace, found: Growth, row: int) -> str:
-    place = place_in_code(trace.labels[int(found.rows["label"][row])].details.get("stack", ""))
-    return f", allocated at {place}" if place else ""
+def _place(trace: Trace, label: int, name: str) -> str:
+    """The place in the code of a label, unless the holder's name says it."""
+    place = place_in_code(trace.labels[label].details.get("stack", ""))
+    return "" if place in ("", name) else f", allocated at {place}"
 
 
 def _signed(size: float) -> str:

@@ -17,13 +17,13 @@ VALUES = (
 
 ACTIONS = (
     *("theme", "width", "key", "click", "zoom", "whole", "step", "select", "sort", "scroll"),
-    *("views", "brush"),
+    *("views", "brush", "details", "hover", "holder", "holders_sort", "holders_by", "holders_as"),
 )
 
 
 FIELDS = (
     *("theme", "width", "key", "panel", "x", "y", "ranges", "step", "address", "born", "list", "rows"),
-    *("views", "from", "to"),
+    *("views", "from", "to", "row", "as"),
 )
 
 
@@ -80,10 +80,10 @@ def test_an_invalid_message_is_quoted_in_the_error():
     inspector = Inspector(busy_trace(20), 5)
     inspector.receive({"do": "step", "step": "<b>"})
     assert inspector.step == 5
-    assert "&lt;b&gt;" in inspector.summary.event.value
-    assert "whole number" in inspector.summary.event.value
+    assert "&lt;b&gt;" in inspector.header.step_line.value
+    assert "whole number" in inspector.header.step_line.value
     inspector.receive({"do": "explode"})
-    assert "explode" in inspector.summary.event.value
+    assert "explode" in inspector.header.step_line.value
 
 
 def test_hidden_axes_in_a_zoom_are_ignored():

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.panels.zoom_windows import whole, zoomed
+from bfcviz.dashboard.panels.zoom_windows import brushed, whole, zoomed
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.view_options import Look, MapWindow
 from bfcviz.figures.timelines.axis import StepAxis
@@ -32,6 +34,24 @@ def test_a_zoom_of_any_timeline_is_one_of_all(name):
     look = zoomed(Look(), {name: panel(name)}, {name: {"x": [3.0, 7.2], "y": [16.0, -0.2]}}, CLOCK)
     assert look.steps == (3, 7)
     assert look.addresses is None
+
+
+def test_no_window_goes_beyond_the_data_and_all_of_it_is_no_window():
+    limits = {"minallowed": 0.0, "maxallowed": 8.0}, {"minallowed": -0.2, "maxallowed": 16.0}
+    drawn = panel("region_map", x=(2.0, 4.0), y=(9.0, 3.0))
+    drawn = replace(drawn, xaxis=dict(drawn.xaxis) | limits[0], yaxis=dict(drawn.yaxis) | limits[1])
+    shown = {"region_map": drawn}
+    look = zoomed(Look(), shown, {"region_map": {"x": [-3.0, 5.0], "y": [99.0, 3.0]}}, CLOCK)
+    assert look.map_window == MapWindow((0.0, 5.0), (3.0, 16.0))
+    assert zoomed(look, shown, {"region_map": {"x": [-3.0, 9.0], "y": [99.0, -7.0]}}, CLOCK) == Look()
+    assert zoomed(look, shown, {"region_map": {"x": [20.0, 30.0], "y": [9.0, 3.0]}}, CLOCK) is look
+
+
+def test_a_brush_chooses_the_steps_and_none_shows_all():
+    look = brushed(Look(), (7.2, 3.0), CLOCK)
+    assert look.steps == (3, 7)
+    assert brushed(look, (-9e9, 9e9), CLOCK).steps == (CLOCK.first, CLOCK.last)
+    assert brushed(look, None, CLOCK) == Look()
 
 
 def test_a_zoom_of_the_address_time_map_chooses_addresses_too():

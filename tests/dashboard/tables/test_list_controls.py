@@ -1,7 +1,7 @@
-"""The filters and the scroll bar, in the list of events."""
+"""The filters, in the list of events."""
 
 import pytest
-from dashboard.pages import column, count, page
+from dashboard.pages import count, page
 from figures.synthetic import busy_trace
 
 from bfcviz.dashboard.tables.event_list import EventList
@@ -47,27 +47,3 @@ def test_threads_are_numbers(listed):
     type_into(listed.filters.thread, "99999999999")
     assert count(listed).startswith("0 of")
     assert page(listed).rows == []
-
-
-def test_scrolling_stops_at_both_ends(listed, trace):
-    listed.scroll(3)
-    assert column(listed, "step")[0] == "4"
-    listed.scroll(-100)
-    assert column(listed, "step")[0] == "1"
-    listed.scroll(10**9)
-    assert column(listed, "step")[-1] == f"{len(trace)}"
-    assert len(page(listed).rows) == 14
-
-
-def test_buttons_and_slider_scroll(listed, trace):
-    buttons, slider = listed.scroller.buttons, listed.scroller.slider
-    buttons["down"].click()
-    assert (column(listed, "step")[0], slider.value) == ("15", 14)
-    buttons["up"].click()
-    assert (column(listed, "step")[0], slider.value) == ("1", 0)
-    buttons["last"].click()
-    assert slider.value == slider.max == len(trace) - 14
-    slider.value = 100
-    assert column(listed, "step")[0] == "101"
-    buttons["first"].click()
-    assert slider.value == 0

@@ -63,9 +63,9 @@ def test_a_window_cuts_bands_at_its_edges(trace):
     assert every[:, 0].max() == 300
 
 
-def test_without_another_colouring_bands_are_coloured_by_label(trace):
+def test_without_another_colouring_bands_are_coloured_by_holder(trace):
     seen = active_memory_window(trace, 0, Look(), colouring(trace, 0, "state", LIGHT))
-    assert seen.colours.name == "label"
+    assert seen.colours.name == "holder"
     assert active_memory_window(trace, 0, Look(colour="size")).colours.name == "size"
 
 

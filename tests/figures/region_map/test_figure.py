@@ -59,7 +59,9 @@ def test_labels_cannot_inject_anything():
 
 def test_an_empty_heap_says_so():
     figure = region_map(Model(busy_trace()))
-    assert [list(trace.text) for trace in of_mode(figure, "text")] == [["no region at this step"]]
+    assert [list(trace.text) for trace in of_mode(figure, "text") if len(trace.text)] == [
+        ["no region at this step"]
+    ]
     assert region_map(Model(trace_of(np.zeros(0, busy_trace().read(0, 0).dtype)))).data
 
 
@@ -106,6 +108,8 @@ def test_a_window_is_the_range_and_only_what_is_in_it_is_there(sizes):
             y = np.asarray(trace["y"])
             assert np.nanmax(y, initial=1.1) < 4
             assert np.nanmin(y, initial=3.9) > 1
+            if not trace.get("name"):
+                continue  # the gaps between boxes are no rectangles
             left, right = ends({"fill": None, **trace}).T * panel.x_unit
             assert not np.any((right <= window.bytes[0]) | (left >= window.bytes[1]))
 

@@ -2,6 +2,7 @@
 
 import base64
 import sys
+from dataclasses import replace
 
 import pytest
 from figures.region_map.drawn_map import (
@@ -29,7 +30,7 @@ def test_the_legend_is_always_the_same():
 
 def test_few_traces_whatever_the_number_of_chunks():
     trace = busy_trace()
-    assert len(region_map(at_step(trace, 1)).data) == len(region_map(at_step(trace, 500)).data) <= 21
+    assert len(region_map(at_step(trace, 1)).data) == len(region_map(at_step(trace, 500)).data) <= 39
     names = [[each.name for each in region_map(at_step(trace, step)).data] for step in (1, 500)]
     assert names[0] == names[1]
 
@@ -87,7 +88,10 @@ def test_every_colouring_has_the_same_traces_and_names_its_classes(colour, exact
     panel = region_panel(model, last_event(model), look)
     assert [each["type"] for each in panel.traces] == ["image", *["scatter"] * (len(panel.traces) - 1)]
     assert len(panel.traces) == len(region_panel(Model(model.trace), None, Look()).traces)
-    made = colouring(model.trace, 0, colour, LIGHT)
+    made = colouring(model.trace, 0, colour, LIGHT, model.chunks())
     shown = [each["name"] for each in panel.traces if "name" in each and each.get("showlegend", True)]
-    assert [name for name in shown if name in made.names] == list(made.names)
-    assert ("waste (size - requested)" in shown) == (colour == "state")
+    classes = [name for name in made.names if name]
+    assert [name for name in shown if name in classes] == classes
+    assert ("waste (size - requested)" in shown) == (colour in {"state", "holder"})
+    listed = region_panel(model, None, replace(look, legend=False)).traces
+    assert not {each.get("name") for each in listed if each.get("showlegend", True)} & set(classes)

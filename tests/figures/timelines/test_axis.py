@@ -1,11 +1,14 @@
 """StepAxis: steps to positions on the axis and back."""
 
+import itertools
+
 import numpy as np
 import pytest
-from figures.synthetic import busy_trace, trace_of
+from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
 
 from bfcviz.events.schema import EVENT, Kind
-from bfcviz.figures.timelines.axis import StepAxis
+from bfcviz.figures.timelines.axis import StepAxis, envelope, upper_edge
+from bfcviz.model.timelines.timeline import timeline
 
 
 def marks_at(*times):
@@ -68,3 +71,59 @@ def test_a_range_is_never_empty(axis):
         for steps in (None, (0, 0), (0, len(trace))):
             left, right = step_axis.range(steps)
             assert left < right
+
+
+def at(x, y, where):
+    """The value of a line of shape `hv` at a position where it does not change; it runs in either direction."""
+    held = []
+    for (x0, y0), x1 in zip(zip(x, y, strict=True), x[1:], strict=False):
+        if min(x0, x1) < where < max(x0, x1):
+            held.append(y0)
+    return held
+
+
+@pytest.mark.parametrize("axis", ["step", "time"])
+def test_an_envelope_reaches_from_the_least_to_the_greatest_value_of_each_interval(axis):
+    trace = busy_trace()
+    series = timeline(trace, points=20)
+    step_axis = StepAxis.of(trace, axis)
+    x, y = envelope(series, "bytes_in_use", step_axis)
+    assert x[0] == x[-1]
+    ends = step_axis.positions(series["step"], series["time"])
+    for row, (left, right) in zip(series[1:], itertools.pairwise(ends), strict=True):
+        bounds = at(x, y, (left + right) / 2)
+        assert bounds == [row["bytes_in_use_max"], row["bytes_in_use_min"]]
+        for end, value in zip(("max", "min"), bounds, strict=True):
+            edge = upper_edge(series, "bytes_in_use", step_axis, end)
+            assert at(*edge, (left + right) / 2) == [value]
+
+
+def test_single_events_have_a_line_instead_of_an_envelope():
+    trace = busy_trace(10)
+    series = timeline(trace)
+    x, y = envelope(series, "bytes_in_use", StepAxis.of(trace))
+    assert x.tolist() == series["step"].tolist()
+    assert y.tolist() == series["bytes_in_use_last"].tolist()
+
+
+def test_ticks_count_the_steps_of_the_program():
+    heap = PlainHeap(64 * MiB)
+    for number in range(100):
+        heap.free(heap.allocate(1000))
+        heap.mark("epoch" if number % 10 == 0 else "step", number)
+    trace = heap.trace()
+    step_axis = StepAxis.of(trace, "mark")
+    assert "step" in step_axis.title
+    settings = step_axis.xaxis(None)
+    numbers = [int(text) for text in settings["ticktext"]]
+    assert numbers == list(range(10, 91, 10))
+    marks = [event["seq"] + 1 for event in heap.events if event["kind"] == Kind.MARK]
+    steps = [step for number, step in enumerate(marks) if number % 10]
+    assert settings["tickvals"].tolist() == [steps[number - 1] for number in numbers]
+    near = step_axis.xaxis((steps[40], steps[44]))
+    assert near["ticktext"] == ["41", "42", "43", "44", "45"]
+
+
+def test_without_marks_the_axis_shows_steps():
+    trace = busy_trace()
+    assert StepAxis.of(trace, "mark") == StepAxis.of(trace, "step")

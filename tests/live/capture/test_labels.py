@@ -28,7 +28,7 @@ def labels_of(service):
 
 @needs_compiled
 def test_allocations_carry_the_innermost_label():
-    with serve_numpy("1MiB") as service:
+    with serve_numpy("1MiB", capture="label") as service:
         np.empty(1)
         with label("encoder"):
             np.empty(1)
@@ -46,7 +46,7 @@ def test_it_decorates_and_gives_way_to_errors():
         np.empty(1)
         raise KeyError
 
-    with serve_numpy("1MiB") as service:
+    with serve_numpy("1MiB", capture="label") as service:
         for _ in range(2):
             try:
                 step()
@@ -62,7 +62,7 @@ def test_each_thread_has_its_own():
         with label("theirs"):
             np.empty(1)
 
-    with serve_numpy("1MiB") as service, label("mine"):
+    with serve_numpy("1MiB", capture="label") as service, label("mine"):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -72,9 +72,9 @@ def test_each_thread_has_its_own():
 
 @needs_compiled
 def test_a_label_around_the_with_counts_too():
-    with label("run"), serve_numpy("1MiB") as first:
+    with label("run"), serve_numpy("1MiB", capture="label") as first:
         np.empty(1)
-    with serve_numpy("1MiB") as second, label("other"):
+    with serve_numpy("1MiB", capture="label") as second, label("other"):
         np.empty(1)
     assert (labels_of(first), labels_of(second)) == (["run"], ["other"])
 
@@ -84,7 +84,7 @@ def test_a_label_of_another_table_is_not_written():
     labels = Labels()
     first = serve_numpy("1MiB", labels=labels)
     with label("of the first"):
-        second = serve_numpy("1MiB")
+        second = serve_numpy("1MiB", capture="label")
         with first:
             np.empty(1)
         with second:
@@ -105,7 +105,7 @@ def test_a_recording_brings_its_table(tmp_path):
 
 @needs_compiled
 def test_a_name_that_is_no_text_is_refused_and_harms_no_other():
-    with serve_numpy("1MiB") as service:
+    with serve_numpy("1MiB", capture="label") as service:
         with label("layers"), pytest.raises(LiveError, match=r"3 .* give text"):
             label(3)
         with label("later"):
@@ -123,7 +123,7 @@ def test_a_label_that_is_interrupted_is_in_force_for_nothing():
     def begin():
         label("interrupted").__enter__()
 
-    with serve_numpy("1MiB") as service:
+    with serve_numpy("1MiB", capture="label") as service:
         for at in count(1):
             more = interrupted(at, begin, live_labels, labels_module, guarded=("intern",))
             with label("next"):

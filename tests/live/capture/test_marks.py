@@ -58,7 +58,7 @@ def test_marks_go_into_every_heap_that_is_watched():
 
 @needs_compiled
 def test_a_phase_is_a_pair_of_marks_and_labels_what_is_inside():
-    with serve_numpy("1MiB") as service:
+    with serve_numpy("1MiB", capture="label") as service:
         with phase("forward"):
             np.empty(1)
             with phase("layer"):

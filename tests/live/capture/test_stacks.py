@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from processes import needs_compiled, run_code
 
+import bfcviz
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture import stacks
 from bfcviz.live.capture.labels import label
 from bfcviz.live.capture.stacks import Capture, Stacks
 from bfcviz.live.numpy.serve import serve_numpy, unserved
@@ -48,9 +50,9 @@ def test_an_allocation_tells_who_asked_for_it():
     with serve_numpy("1MiB", capture="stack") as service:
         network()
     (told,) = labels_of(service)
-    assert told.name == "layer (test_stacks.py)"
     assert functions(told)[:3] == ["layer", "network", "test_an_allocation_tells_who_asked_for_it"]
     line = layer.__code__.co_firstlineno + 1
+    assert told.name == f"test_stacks.py:{line} layer"
     assert told.details["stack"].split("\n")[0] == f"layer ({__file__}:{line})"
 
 
@@ -105,6 +107,32 @@ def test_modules_are_hidden_with_what_is_inside_them():
     assert all(stack[0] == "test_modules_are_hidden_with_what_is_inside_them" for stack in padding)
 
 
+def test_a_recording_by_default_names_its_holders(tmp_path):
+    """Without a label the innermost own frame is the name, also where a library allocates."""
+    with bfcviz.watch(numpy=True, path=tmp_path / "run", dashboard=False):
+        first, second = layer(1000), np.pad(np.empty(3000), 2)
+        held = [network(depth) for depth in range(20)]
+    assert len(held) == 20
+    found = bfcviz.holders(tmp_path / "run")
+    named = {name for name in found.names if name.startswith("test_stacks.py:")}
+    unnamed = sum(
+        int(row["bytes"]) for row, name in zip(found.rows, found.names, strict=True) if name == "no label"
+    )
+    assert (len(named), unnamed) == (2, 0)
+    assert "<module>" not in " ".join(found.names)
+    assert first.nbytes + second.nbytes < found.bytes_in_use
+
+
+def test_uncompiled_labels_alone_are_recorded_and_the_reason_is_said(monkeypatch):
+    monkeypatch.setattr(stacks, "IS_COMPILED", False)
+    capture = Capture(Labels())
+    assert capture.walker is None
+    assert "compiled" in capture.note
+    with label("forward"):
+        assert capture.labels.name(capture.number()) == "forward"
+    assert Capture(Labels(), "label").note == ""
+
+
 def test_where_all_is_hidden_there_is_no_stack():
     with serve_numpy("1MiB", capture=Stacks(hide=(__name__,), depth=2)) as service, label("forward"):
         network()
@@ -122,7 +150,7 @@ def test_a_stack_is_as_deep_as_wanted():
     assert deep == deeper
 
 
-@pytest.mark.parametrize("what", ["everything", None, Stacks(depth=0), Stacks(depth=1000)])
+@pytest.mark.parametrize("what", ["everything", 3, Stacks(depth=0), Stacks(depth=1000)])
 def test_what_cannot_be_captured_is_said(what):
     with pytest.raises(LiveError, match=r"choose nothing, label, stack|give a depth from 1 to 128"):
         serve_numpy("1MiB", capture=what)
@@ -250,7 +278,7 @@ def test_heaps_in_python_ask_for_the_number():
 
     with label("copy"):
         told = labels[allocate()]
-        assert labels[Capture(labels).number()] == ("copy", {})
+        assert labels[Capture(labels, "label").number()] == ("copy", {})
     assert told.name == "copy"
     assert functions(told)[:2] == ["allocate", "test_heaps_in_python_ask_for_the_number"]
 

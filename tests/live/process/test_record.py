@@ -36,14 +36,14 @@ def stand_in(framework, **functions):
     ("framework", "more", "options"),
     [
         ("cupy", {"options": {"capture": "stack"}}, {"capture": "stack"}),
-        ("cupy", {"way": "observe"}, {"capture": "label"}),
-        ("torch", {"way": "observe", "options": {"devices": [1]}}, {"devices": [1], "capture": "label"}),
+        ("cupy", {"way": "observe"}, {}),
+        ("torch", {"way": "observe", "options": {"devices": [1]}}, {"devices": [1]}),
         (
             "torch",
             {"way": "serve", "options": {"mechanism": "replace"}},
-            {"mechanism": "replace", "capture": "label"},
+            {"mechanism": "replace"},
         ),
-        ("rmm", {"way": "serve", "options": {"limit": 4096}}, {"limit": 4096, "capture": "label"}),
+        ("rmm", {"way": "serve", "options": {"limit": 4096}}, {"limit": 4096}),
         ("rmm", {"way": "observe", "options": {"devices": [0, 1]}}, {"devices": [0, 1]}),
         ("jax", {"way": "observe"}, {}),
     ],

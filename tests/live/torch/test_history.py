@@ -96,5 +96,5 @@ def test_a_failure_is_an_event_with_its_numbers():
     (event,) = events[events["kind"] == Kind.OOM]
     assert event["requested"] == error.requested
     label = taken.heap.labels[event["label"]]
-    assert label.name == "update_nodes (models.py)"
+    assert label.name == "models.py:181 update_nodes"
     assert "/torch/nn/modules/module.py:" in label.details["stack"]

@@ -33,7 +33,7 @@ def test_it_observes_from_the_state_it_finds(torch):
         assert [size for _, size, _ in chunks(heap)] == [512, 1024]
     assert torch.history is None
     label = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
-    assert label == ("step (train.py)", {"stack": "step (/home/me/train.py:9)"})
+    assert label == ("train.py:9 step", {"stack": "step (/home/me/train.py:9)"})
     assert "PyTorch is observed" in source.description
     assert source.out_of_memory is None
     assert (source.devices[0].lost, source.devices[0].mended) == (0, 0)

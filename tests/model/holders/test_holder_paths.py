@@ -33,10 +33,10 @@ def test_a_stack_begins_at_its_outermost_frame():
         ("", ""),
         (
             "relu (/usr/lib/python3.11/site-packages/torch/nn.py:7)\nstep (/home/me/train.py:42)",
-            "train.py:42",
+            "train.py:42 step",
         ),
-        ("relu (C:\\py\\site-packages\\torch\\nn.py:7)\nstep (C:\\me\\train.py:42)", "train.py:42"),
-        ("relu (/opt/site-packages/torch/nn.py:7)", "nn.py:7"),
+        ("relu (C:\\py\\site-packages\\torch\\nn.py:7)\nstep (C:\\me\\train.py:42)", "train.py:42 step"),
+        ("relu (/opt/site-packages/torch/nn.py:7)", "nn.py:7 relu"),
         ("tensorflow::Tensor::Tensor()\nmain", "tensorflow::Tensor::Tensor()"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_leak_is_found_with_its_place_and_a_cache_is_not_one(as_phase, name):
     assert np.diff(grown.chunks[0]).tolist() == [3] * grown.intervals
     assert grown.steps.name == name.partition("#")[0]
     lines = growth_lines(trace, grown)
-    assert lines[1] == "+3 chunks, +12.0 KiB every step: history/append, allocated at model.py:42"
+    assert lines[1] == "+3 chunks, +12.0 KiB every step: history/append, allocated at model.py:42 forward"
     assert "after 3 of warm-up" in lines[0]
     row = found.names.index("history/append")
     assert found.chunks_of(row)["address"].tolist() == program.leaked
