@@ -102,7 +102,7 @@ class FigureView:
         narrow = width < NARROW_PX
         panels = dict(self.panels)
         for name in names_in(layout):
-            panels[name] = slim(panels[name], look)
+            panels[name] = slim(panels[name])
         for name, place in arrange(layout, panels, narrow=narrow).places.items():
             panels[name] = fitted(panels[name], (place.right - place.left) * (width - MARGINS.beside))
         stage = arrange(layout, panels, narrow=narrow)  # again: the height of each legend is known now

@@ -8,20 +8,16 @@ from typing import Any, Final
 
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.view_options import Look
 
 _UNIT_IN_TITLE: Final = frozenset({"lifetimes", "stats", "fragmentation", "rate", "bin_bytes", "bin_chunks"})
 """Panels whose title also names what their y axis shows."""
 
-_SAME_COLOURS: Final = frozenset({"lifetimes", "address_time"})
-"""Panels coloured as the region map is, whose legend serves them too."""
-
-_NOT_CLASSES: Final = frozenset({"free", "region", "touched by this step", "selected"})
-"""The map's lines of the legend that are no class of the colouring."""
+_LISTED_ELSEWHERE: Final = frozenset({"lifetimes", "address_time"})
+"""Panels whose colours the side pane or the legend of the region map names."""
 
 
-def slim(panel: Panel, look: Look) -> Panel:
-    """`panel` on a stage: without titles of axes and lines of legends that another part of the stage shows."""
+def slim(panel: Panel) -> Panel:
+    """`panel` on a stage: without the titles of axes and the legends that another part of the stage shows."""
     if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
         panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
     if panel.name in _UNIT_IN_TITLE:  # what they draw fills their height
@@ -29,17 +25,8 @@ def slim(panel: Panel, look: Look) -> Panel:
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
         xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
-        traces = panel.traces if look.colour != "holder" else [_unlisted(trace) for trace in panel.traces]
-        return replace(panel, xaxis=xaxis, traces=traces)
-    return replace(
-        panel, legend=panel.legend and not (panel.name in _SAME_COLOURS and look.colour != "state")
-    )
-
-
-def _unlisted(trace: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A class of the map without its line of the legend: the side pane names the holders."""
-    named = trace.get("showlegend", True) and trace.get("name", "") not in _NOT_CLASSES
-    return {**trace, "showlegend": False, "legend": 0} if named else trace
+        return replace(panel, xaxis=xaxis)
+    return replace(panel, legend=panel.legend and panel.name not in _LISTED_ELSEWHERE)
 
 
 # Pixels of the widest usual font: the kernel does not know which font the page uses.

@@ -150,6 +150,12 @@ def _end(place: Place, name: str) -> int:
     return place.top + place.height + _BELOW.get(name, _BELOW_OTHERS)
 
 
+def map_pixels(width: int) -> tuple[int, int]:
+    """Width and height of the region map's plot on a page of this width."""
+    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
+    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
+
+
 def css_room(place: Place) -> dict[str, str]:
     """The room as values of an ipywidgets Layout, in a box of the figure's size.
 
