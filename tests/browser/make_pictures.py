@@ -118,7 +118,7 @@ def _take(browser, place, shot, picture):
         board = Board(lab, "view")
         if "live" in shot.cells:
             lab.page.locator(LIVELY).wait_for()
-            board.view.locator(".bfcviz-numbers :text-matches('in use [2-5][0-9]')").wait_for()
+            board.view.locator(".bfcviz-numbers .tile:text-matches('in use *[2-5][0-9]')").wait_for()
         else:
             board.wait_until_drawn()
         board.wait_for(f"return plot._fullLayout.paper_bgcolor === '{'#111111' if shot.dark else '#FFFFFF'}'")
