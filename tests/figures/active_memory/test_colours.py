@@ -56,12 +56,15 @@ def test_a_figure_with_a_step_has_the_colours_of_the_map_there():
     step = bfcviz.peak(trace)
     model = Model(trace)
     model.seek(step)
-    in_map = {
-        each.name: each.fillcolor for each in region_map(model, None, Look(colour="holder")).data if each.fill
-    }
+    shown = region_map(model, None, Look(colour="holder")).select_traces({"type": "scatter"})
+    in_map = {each.name: each.fillcolor for each in shown}
     for draw in (active_memory, address_time):
         figure = draw(trace, step, look=Look(colour="holder", steps=(step - 50, step + 50)))
-        drawn = {each.name: each.fillcolor for each in figure.data if each.fill == "toself" and each.name}
+        drawn = {
+            each.name: each.fillcolor
+            for each in figure.select_traces({"fill": "toself"})
+            if each.fill == "toself" and each.name
+        }
         drawn.pop("free", None)
         assert len(drawn) > 5
         assert drawn.items() <= in_map.items()
