@@ -1,4 +1,4 @@
-"""What the README says is so: its Python runs and prints what it shows, its commands work, its links lead somewhere."""
+"""What README and guide say is so: their Python runs and prints what they show, commands work, links lead somewhere."""
 
 import contextlib
 import gzip
@@ -15,15 +15,18 @@ import pytest
 from shared import ROOT
 
 import bfcviz
+from bfcviz.cli.command import COMMANDS
 from bfcviz.figures import FIGURES
+from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
 
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+GUIDE = (ROOT / "notebooks" / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README + GUIDE, re.DOTALL | re.MULTILINE)
 SETS_UP = "python3 -m venv "
 
 
 def fake_tensorflow():
-    """As much of TensorFlow as the README uses: its profiler leaves a real profile where the real one does."""
+    """As much of TensorFlow as the guide uses: its profiler leaves a real profile where the real one does."""
 
     def start(logdir, options):
         assert (options.host_tracer_level, options.python_tracer_level) == (2, 0)
@@ -62,9 +65,9 @@ def printed(place):
 
 
 def test_every_snippet_runs_and_leaves_what_it_promises(printed, place):
-    assert sum(language == "python" for language, _ in BLOCKS) == 6
+    assert sum(language == "python" for language, _ in BLOCKS) == 5
     made = {path.name for path in place.iterdir()}
-    assert made == {"first_run", "map.html", "fragmentation.csv", "first_run.parquet", "watched", "logs"}
+    assert made == {"first_run", "map.html", "fragmentation.csv", "watched.parquet", "watched", "logs"}
     assert len(printed) == len(BLOCKS)
 
 
@@ -90,21 +93,31 @@ def test_the_commands_work_on_what_the_snippets_made(printed, place):
 
 def test_the_commands_work_on_the_log_of_a_failure(tmp_path):
     (tmp_path / "train.log").write_bytes(gzip.decompress(bfcviz.sample("oom_log").read_bytes()))
-    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz why" in text]
+    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz why train.log" in text]
     printed = run(block, tmp_path).stdout
     assert all(f"bfcviz {command} train.log" in block for command in ("why", "holders", "info"))
     for fact in ("failed to allocate 828.1 KiB", "10.1 MiB 100.0 %", "tensorflow-log"):
         assert fact in printed
 
 
-def test_a_program_is_recorded_by_the_command(tmp_path):
-    (tmp_path / "train.py").write_text(
-        "import numpy, sys; held = [numpy.ones(1000) for _ in range(int(sys.argv[2]))]"
-    )
-    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz record" in text]
-    (record,) = [line for line in block.splitlines() if line.startswith("bfcviz record")]
+@pytest.mark.parametrize("page", [README, GUIDE], ids=["README", "guide"])
+def test_a_program_is_recorded_by_the_command(page, tmp_path):
+    (tmp_path / "train.py").write_text("import numpy; held = [numpy.ones(1000) for _ in range(3)]")
+    (record,) = [line for line in page.splitlines() if line.startswith("bfcviz record")]
     assert "run.bfc" in run(record.replace("python", sys.executable), tmp_path).stderr
-    assert len(bfcviz.open(tmp_path / "run.bfc")) > 3
+    trace = bfcviz.open(tmp_path / "run.bfc")
+    assert len(trace) > 3
+    assert bfcviz.holders(trace, bfcviz.peak(trace)).names == ["in use", "train.py:1"]
+
+
+def test_the_first_commands_open_what_they_made():
+    (block,) = [text for language, text in BLOCKS if language == "bash" and "bfcviz view run.bfc" in text]
+    commands = [line.partition("#")[0].split() for line in block.splitlines()]
+    assert [command[:2] for command in commands] == [["bfcviz", word] for word in ("record", "view", "why")]
+
+
+def test_the_readme_is_short():
+    assert 120 <= len(README.splitlines()) <= 150
 
 
 def run(commands, place):
@@ -131,18 +144,31 @@ def test_two_commands_set_everything_up():
     ]
 
 
-def test_links_and_the_picture_lead_somewhere():
-    targets = re.findall(r"\]\(([^)#]+)", README)
-    assert len(targets) >= 4
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+@pytest.mark.parametrize("page", ["README.md", "notebooks/README.md", "bfcviz/README.md", "tests/README.md"])
+def test_links_and_the_pictures_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text)
+    files = [(ROOT / page).parent / (target or Path(page).name) for target, _ in links]
+    assert [file.as_posix() for file in files if not file.exists()] == []
+    for file, (_, part) in zip(files, links, strict=True):
+        titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE) if part else []
+        assert part in [
+            "",
+            *(re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles),
+        ]
 
 
-def test_the_tree_names_what_there_is():
-    (tree,) = [text for language, text in BLOCKS if language == "text" and text.startswith("bfcviz/")]
-    inside = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.startswith("  ")}
-    rooms = {path.parent.name for path in (ROOT / "bfcviz").glob("*/__init__.py")}
-    assert rooms <= inside
-    assert [name for name in inside if not (ROOT / "bfcviz" / name).exists()] == []
+def test_the_list_of_notebooks_is_complete():
+    listed = re.findall(r"^\| \[\w+\]\((\w+\.ipynb)\)", GUIDE, re.MULTILINE)
+    assert listed == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_every_command_and_framework_has_a_row():
+    rows = set(re.findall(r"^\| (\w+) \|", README, re.MULTILINE))
+    assert {framework.title for framework in FRAMEWORKS.values()} <= rows
+    assert [
+        name for name in COMMANDS if f"`bfcviz {name} " not in README and f"`bfcviz {name}`" not in README
+    ] == []
 
 
 def test_the_house_names_every_folder():
@@ -177,4 +203,4 @@ def test_the_recipes_name_files_that_exist():
 
 
 def test_the_figures_it_names_are_those_there_are():
-    assert all(f"`{name}`" in README or f" {name}`" in README for name in FIGURES)
+    assert all(f"`{name}`" in GUIDE or f" {name}`" in GUIDE for name in FIGURES)

@@ -30,6 +30,7 @@ from bfcviz.dashboard.view_state import ViewState
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
+from bfcviz.figures.panel import Panel
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
@@ -118,7 +119,7 @@ class Inspector(ViewState):
         self.add_class("bfcviz-dashboard")
         self.panel_data.model.seek(self.step)
         self._update_look()
-        self.view = FigureView(self.panel_data.panels(names_in(self.views), self.look), self.views, self.look)
+        self.view = FigureView(self._panels(), self.views, self.look)
         self._lay_out()
         self._show()
         self._listen()
@@ -164,10 +165,8 @@ class Inspector(ViewState):
         """Show `step` and `look` everywhere."""
         model = self.panel_data.model
         model.seek(self.step)
-        look = replace(self.look, map_pixels=map_pixels(self.width))
-        panels = self.panel_data.panels(names_in(self.views), look)
         # First, since the page takes longest for it.
-        self.view.show(panels, self.views, self.look, self.width)
+        self.view.show(self._panels(), self.views, self.look, self.width)
         self.stage.show(self.view.stage, self.views)
         self._show_controls()
         search = self.panel_data.search()
@@ -175,6 +174,11 @@ class Inspector(ViewState):
         self.holders.show(model, self.look, self.panel_data.colours(self.look))
         self.chunk.show(model, self.look)
         self._show_table()
+
+    def _panels(self) -> dict[str, Panel]:
+        """The panels of the layout, with names in the map where they have room."""
+        look = replace(self.look, map_pixels=map_pixels(self.width))
+        return self.panel_data.panels(names_in(self.views), look)
 
     def _show_controls(self) -> None:
         first, controls = self._trace.first, self.controls

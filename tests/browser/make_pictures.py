@@ -2,6 +2,7 @@
 
     python tests/browser/make_pictures.py [NAME ...]
 
+hero           notebook 02's failed request, coloured by holder
 stepping       a real run where its heap is fragmented the worst, and what that step did
 live           the same run's requests, served by a heap at this moment
 zoomed         three training steps, chunk by chunk: which operation used which addresses at which time
@@ -13,6 +14,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
@@ -21,7 +24,8 @@ from browser.lab import Lab, find_browser, serve  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 PICTURES = ROOT / "notebooks" / "pictures"
-SIZE = (1480, 1900)
+SIZE = (1400, 1000)
+HERO = ROOT / "notebooks" / "02_watch_live.ipynb"
 
 OPEN = """
 import time
@@ -75,6 +79,11 @@ view.look = replace(view.look, steps=(32_800, 36_200))
 view
 """
 
+SHOW_FAILURE = """
+view = bfcviz.Inspector(folder)
+view
+"""
+
 LIVELY = ".bfcviz-live :text-matches('live: ([5-9]|[1-9][0-9]),[0-9]+ events, [1-9].* [1-9][0-9.]* frames')"
 
 
@@ -86,7 +95,16 @@ class Shot:
     dark: bool = False
 
 
+def _failure_of_notebook_02():
+    """The cells of the notebook that train a network until memory runs out, and its dashboard."""
+    cells = [cell.source for cell in nbformat.read(HERO, as_version=4).cells if cell.cell_type == "code"]
+    failing = next(number for number, cell in enumerate(cells) if "MemoryError" in cell)
+    watched = next(number for number, cell in enumerate(cells) if "with bfcviz.watch" in cell)
+    return "----".join([*cells[:watched], cells[failing], SHOW_FAILURE])
+
+
 SHOTS = {
+    "hero": Shot(_failure_of_notebook_02()),
     "stepping": Shot(STEPPING),
     "live": Shot(LIVE),
     "zoomed": Shot(ZOOMED),
@@ -118,38 +136,22 @@ def _take(browser, place, shot, picture):
         board = Board(lab, "view")
         if "live" in shot.cells:
             lab.page.locator(LIVELY).wait_for()
-            board.view.locator(".bfcviz-numbers :text-matches('in use [2-5][0-9]')").wait_for()
-        else:
-            board.wait_until_drawn()
+        board.view.locator(".js-plotly-plot .nsewdrag").first.wait_for(state="attached")
+        board.view.locator(".bfcviz-headline :text-matches('.')").first.wait_for()
         board.wait_for(f"return plot._fullLayout.paper_bgcolor === '{'#111111' if shot.dark else '#FFFFFF'}'")
         whole = lab.page.locator(
             ".jp-OutputArea-output:has(> .bfcviz-dashboard), .widget-vbox:has(> .bfcviz-dashboard)"
         )
-        (whole if whole.count() else board.view).first.scroll_into_view_if_needed()
+        shown = (whole if whole.count() else board.view).first
+        shown.scroll_into_view_if_needed()
         board.wait_for(
             "const width = element => element.getBoundingClientRect().width;"
             "return Math.abs(width(plot.querySelector('.main-svg')) - width(args[0])) < 40",
             board.view.element_handle(),
         )
-        _shoot(board, picture)
+        lab.page.mouse.move(0, 0)
+        shown.screenshot(path=picture)
         lab.close()
-
-
-def _shoot(board, picture):
-    """Take the controls, the text and the figure, without the lists below."""
-    box = board.view.bounding_box()
-    foot = board.view.locator(".jupyter-widget-tab, .widget-tab").first.bounding_box()
-    above = 34 if board.page.locator(".bfcviz-live").count() else 0
-    board.page.screenshot(
-        path=picture,
-        clip={
-            "x": box["x"],
-            "y": box["y"] - above,
-            "width": box["width"],
-            "height": foot["y"] - box["y"] + above,
-        },
-        full_page=True,
-    )
 
 
 if __name__ == "__main__":

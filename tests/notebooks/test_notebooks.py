@@ -10,6 +10,7 @@ from nbclient import NotebookClient
 from shared import ROOT
 
 import bfcviz
+from bfcviz.figures import FIGURES
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 IN_THE_BROWSER = ("01_step_through", "02_watch_live", "05_read_an_oom")
@@ -74,6 +75,12 @@ def test_its_cells_are_short_and_each_is_introduced(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "code":
             assert len(cell.source.splitlines()) <= 15
+
+
+def test_the_gallery_draws_every_figure():
+    gallery = nbformat.read(ROOT / "notebooks" / "06_gallery.ipynb", as_version=4)
+    code = "\n".join(cell.source for cell in gallery.cells if cell.cell_type == "code")
+    assert set(re.findall(r'show\("(\w+)"', code)) == set(FIGURES)
 
 
 def test_the_tests_it_names_are_there(notebook):

@@ -66,7 +66,7 @@ _POINTS: Final = 1500
 _PIXELS: Final = 400  # about half of a plot's width: band outlines keep one corner per such pixel
 _NAMED: Final = 12  # bands that carry their name, at most
 _SHORTEST: Final = 0.12  # of the window's width: a shorter band carries no name
-_LOWEST: Final = 0.04  # of the plot's height: a thinner band carries no name
+_LOWEST: Final = 0.05  # of the plot's height: a thinner band carries no name
 _LONGEST_NAME: Final = 26
 
 Floats = NDArray[np.float64]

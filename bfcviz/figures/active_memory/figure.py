@@ -124,20 +124,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     first, last = window_of(step_axis, look)
     if series is None:
         series = timeline(trace, pool, first, last, timelines.intervals(last - first))
-    if before is not None and _continues(before, trace, pool, (first, last)):
-        reader = before.reader
-    else:
-        reader = LifetimeReader(trace, pool, first, largest=LARGEST, model=model)
-    if (
-        before is not None
-        and before.reader is reader
-        and reader.stop == last
-        and before.look.axis == look.axis
-    ):
-        bands, others = before.bands, before.others
-    else:
-        found = reader.read_to(last)
-        bands, others = bands_of(found.lifetimes, step_axis, (first, last)), found.seen - len(found.lifetimes)
+    reader, bands, others = _read(trace, pool, step_axis, (first, last), model, before)
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
@@ -154,6 +141,25 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         reader=reader,
     )
     return replace(window, static_traces=_static_traces(window, look.paints))
+
+
+def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
+    trace: Trace,
+    pool: int,
+    step_axis: StepAxis,
+    steps: tuple[int, int],
+    model: Model | None,
+    before: ActiveMemoryWindow | None,
+) -> tuple[LifetimeReader, Bands, int]:
+    """The bands of these steps, and the number of other allocations; those of `before` if they are the same."""
+    if before is not None and _continues(before, trace, pool, steps):
+        reader = before.reader
+        if before.steps == steps and before.step_axis.axis == step_axis.axis:
+            return reader, before.bands, before.others
+    else:
+        reader = LifetimeReader(trace, pool, steps[0], largest=LARGEST, model=model)
+    found = reader.read_to(steps[1])
+    return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
 
 
 def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]) -> bool:

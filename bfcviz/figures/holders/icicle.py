@@ -7,7 +7,7 @@
     |     MatMul     |   Relu   |
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -15,10 +15,14 @@ import numpy as np
 
 from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.colouring import colouring
+from bfcviz.figures.style.fading import grouping_of
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import Paint, Theme, contrasting, mixed
+from bfcviz.figures.style.theme import Theme, contrasting
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
+from bfcviz.model.holders.grouping import Grouping
+from bfcviz.model.holders.holder_index import HolderIndex
 from bfcviz.model.holders.holders import Holders, holders
 from bfcviz.model.holders.summary import HolderPart, summary
 from bfcviz.units import format_bytes
@@ -36,7 +40,6 @@ _ROW: Final = 44  # pixels
 _PLOT: Final = 1080  # pixels of a plot's width in an image
 _LETTER: Final = 7.2  # pixels of a letter, and of the space beside a name
 _FEWEST: Final = 4  # letters of a shortened name; a shorter one is left out
-_FADE: Final = 0.13  # towards the paper, for each row below the coloured one
 _DEFINITION: Final = (
     "The width of a rectangle is the bytes of its chunks in use, with those of the rectangles below it.<br>"
     "Where nothing lies below, its own chunks are; a name with a slash is a holder with only one below it.<br>"
@@ -59,14 +62,30 @@ def holders_icicle(
         The figure; its table has one row for every holder, also for those that are not drawn.
     """
     del highlight
-    found = holders(model, by)
-    panel = icicle_panel(found, look.paints)
+    how = grouping_of(model.trace, model.pool, by)
+    found = holders(model, by, how)
+    panel = icicle_panel(found, _fills(model, how, look), look.paints)
     rows = round(panel.yaxis["range"][0])
     return single(panel, max(rows, 3) * _ROW, look.paints).with_table(found.to_arrow())
 
 
-def icicle_panel(found: Holders, theme: Theme) -> Panel:
-    """The rectangles of a tree of holders."""
+def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
+    """The colour of most bytes of each holder in the map coloured by holder, by its path in one line."""
+    chunks = model.in_use()
+    made = colouring(model.trace, model.pool, "holder", look.paints, chunks)
+    index = HolderIndex(how)
+    main = index.count(chunks, made.classes(chunks, model.step), len(made.paints)).main_class
+    return {index.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
+
+
+def icicle_panel(found: Holders, fills: Mapping[str, str], theme: Theme) -> Panel:
+    """The rectangles of a tree of holders.
+
+    Args:
+        found: the tree.
+        fills: the colour of each holder, by its path in one line.
+        theme: all other colours.
+    """
     parts = [part for part in summary(found, MOST, _LEAST_SHARE) if part.depth < _DEEPEST]
     divisor, unit = axis_unit(found.bytes_in_use)
     rows = max(part.depth for part in parts) + 1
@@ -74,7 +93,7 @@ def icicle_panel(found: Holders, theme: Theme) -> Panel:
         name="holders",
         title="Memory in use",
         caption=f"who holds it at step {found.step:,}, by {found.by.replace('_', ' ')}",
-        traces=[_bars(parts, found, divisor, theme)],
+        traces=[_bars(parts, found, fills, divisor, theme)],
         xaxis={
             "title": {"text": f"bytes in use ({unit})"},
             "range": [0, max(found.bytes_in_use, 1) / divisor],
@@ -93,9 +112,11 @@ def icicle_panel(found: Holders, theme: Theme) -> Panel:
     )
 
 
-def _bars(parts: Sequence[HolderPart], found: Holders, divisor: int, theme: Theme) -> dict[str, Any]:
+def _bars(
+    parts: Sequence[HolderPart], found: Holders, fills: Mapping[str, str], divisor: int, theme: Theme
+) -> dict[str, Any]:
     left, width = _across(parts, divisor)
-    paints = _paints(parts, theme)
+    coloured = [_fill(part, found, fills, theme) for part in parts]
     return {
         "type": "bar",
         "orientation": "h",
@@ -105,13 +126,13 @@ def _bars(parts: Sequence[HolderPart], found: Holders, divisor: int, theme: Them
         "base": left,
         "y": np.array([part.depth + 0.5 for part in parts]),
         "width": 0.96,
-        "marker": {"color": [paint.fill for paint in paints], "line": {"color": theme.paper, "width": 1}},
+        "marker": {"color": coloured, "line": {"color": theme.paper, "width": 1}},
         "text": _texts(parts, width * divisor, found),
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
         "constraintext": "none",
-        "insidetextfont": {"size": 12, "color": [contrasting(paint.fill) for paint in paints]},
+        "insidetextfont": {"size": 12, "color": [contrasting(fill) for fill in coloured]},
         "hovertext": [_hover(part, parts, found) for part in parts],
         "hoverinfo": "text",
     }
@@ -128,23 +149,11 @@ def _across(parts: Sequence[HolderPart], divisor: int) -> tuple[np.ndarray[Any, 
     return np.array(lefts, np.float64) / divisor, widths / divisor
 
 
-def _paints(parts: Sequence[HolderPart], theme: Theme) -> list[Paint]:
-    """The colour of each part: one for each of the largest, and for all that lies below it a paler one."""
-    classes = iter(theme.classes)
-    coloured: dict[int, Paint] = {}
-    for number, part in enumerate(parts):
-        if part.depth == 0:
-            coloured[number] = theme.pool
-        elif part.depth == 1:
-            coloured[number] = theme.other if part.row < 0 else next(classes, theme.other)
-        else:
-            coloured[number] = coloured[part.parent]
-    found = []
-    for number, part in enumerate(parts):
-        fill = theme.other.fill if part.row < 0 else coloured[number].fill
-        fade = min(_FADE * max(part.depth - 1, 0), 0.6)
-        found.append(Paint(mixed(fill, theme.paper, fade), theme.paper))
-    return found
+def _fill(part: HolderPart, found: Holders, fills: Mapping[str, str], theme: Theme) -> str:
+    """The colour of a part: that of the map; all memory, and small holders together, have none there."""
+    if part.row < 0:
+        return theme.other.fill
+    return theme.pool.fill if part.depth == 0 else fills[found.path(part.row)]
 
 
 def _texts(parts: Sequence[HolderPart], widths: np.ndarray[Any, Any], found: Holders) -> list[str]:

@@ -16,7 +16,6 @@ ALONE: Final = 0.012
 _NARROW = 0.03  # of the screen's width: a narrower touched or selected chunk also gets a marker
 _INVISIBLE = 0.002  # the same: a narrower lone chunk is invisible
 _MOST_LONE = 60
-_MOST_FOUND = 300  # matches of a search, the widest
 
 
 def lone_pieces(visible: VisibleChunks) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -59,7 +58,7 @@ def outlines(
         found: records of the chunks that match the search, with address and size.
     """
     theme, divisor = visible.theme, visible.divisor
-    matches = _widest(visible.cut(found["address"], found["size"]))
+    matches = visible.cut(found["address"], found["size"])
     pieces = visible.cut(touched["address"], touched["size"])
     clicked = visible.cut(chosen["address"], chosen["size"])
     colours = (theme.search, theme.highlight, theme.selection)
@@ -88,15 +87,6 @@ def outlines(
         marker,
         {**chosen_trace, "showlegend": len(clicked) > 0},
     ]
-
-
-def _widest(pieces: Pieces) -> Pieces:
-    """The pieces that are outlined, if a search finds many."""
-    if len(pieces) <= _MOST_FOUND:
-        return pieces
-    chosen = np.zeros(len(pieces), bool)
-    chosen[np.argsort(pieces.left - pieces.right, kind="stable")[:_MOST_FOUND]] = True
-    return pieces.only(chosen)
 
 
 def _narrow(visible: VisibleChunks, pieces: Pieces) -> Pieces:

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 
+MOST_FOUND: Final = 300
+"""Matches that are outlined; more of them cannot be told apart."""
+
 _known: Final[WeakKeyDictionary[Labels, tuple[str, int, NDArray[np.bool_]]]] = WeakKeyDictionary()
 
 
@@ -23,9 +26,12 @@ def matching_labels(labels: Labels, search: str) -> NDArray[np.bool_]:
 
 
 def matches(chunks: NDArray[np.void], labels: Labels, search: str | None) -> NDArray[np.void]:
-    """The chunks in use whose labels contain the text; none for no text."""
+    """The chunks in use whose labels contain the text, `MOST_FOUND` at most, the largest; none for no text."""
     if not search or not search.strip():
         return chunks[:0]
     table = matching_labels(labels, search.strip())
-    found: NDArray[np.void] = chunks[chunks["in_use"] & table[np.minimum(chunks["label"], len(table) - 1)]]
+    at = np.flatnonzero(chunks["in_use"] & table[np.minimum(chunks["label"], len(table) - 1)])
+    if len(at) > MOST_FOUND:
+        at = np.sort(at[np.argpartition(~chunks["size"][at], MOST_FOUND)[:MOST_FOUND]])
+    found: NDArray[np.void] = chunks[at]
     return found

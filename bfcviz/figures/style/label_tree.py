@@ -69,22 +69,22 @@ class LabelTree:
             node = int(self.parent[node])
 
 
-class _Node:
+class _Branch:
     """A node while the tree is made."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.labels: list[int] = []
-        self.below: dict[str | None, _Node] = {}
+        self.below: dict[str | None, _Branch] = {}
 
 
 def label_tree(labels: Labels, numbers: Iterable[int]) -> LabelTree:
     """The tree of the labels with these numbers."""
-    root = _Node(())
+    root = _Branch(())
     for number in numbers:
         node = root
         for part in colour_path(labels, number):
-            node = node.below.setdefault(part, _Node((*node.path, part)))
+            node = node.below.setdefault(part, _Branch((*node.path, part)))
         node.labels.append(number)
     return _Builder(root).tree()
 
@@ -101,7 +101,7 @@ def colour_path(labels: Labels, number: int) -> Path:
 class _Builder:
     """Numbers the nodes: each before those below it, which take neighbouring places."""
 
-    def __init__(self, root: _Node) -> None:
+    def __init__(self, root: _Branch) -> None:
         self._order: list[int] = []
         self._start: list[int] = []
         self._stop: list[int] = []
@@ -119,9 +119,9 @@ class _Builder:
             np.array(self._order, np.intp), start, stop, parent, children, self._paths, self._nodes
         )
 
-    def _walk(self, root: _Node) -> None:
+    def _walk(self, root: _Branch) -> None:
         # Without recursion: a path of a hostile file is 200 parts deep. None ends the node before it.
-        stack: list[tuple[_Node, int] | None] = [(root, -1)]
+        stack: list[tuple[_Branch, int] | None] = [(root, -1)]
         opened: list[int] = []
         while stack:
             item = stack.pop()
@@ -134,14 +134,14 @@ class _Builder:
             stack.append(None)
             stack += [(child, number) for child in reversed(_grouped(node))]
 
-    def _single(self, node: _Node, parent: int) -> tuple[_Node, int]:
+    def _single(self, node: _Branch, parent: int) -> tuple[_Branch, int]:
         """The node, or the first one below it that has a label or several children."""
         while parent >= 0 and not node.labels and len(node.below) == 1:
             self._nodes[node.path] = len(self._start)
             (node,) = node.below.values()
         return node, parent
 
-    def _add(self, node: _Node, parent: int) -> int:
+    def _add(self, node: _Branch, parent: int) -> int:
         number = len(self._start)
         self._start.append(len(self._order))
         self._stop.append(len(self._order))
@@ -155,12 +155,12 @@ class _Builder:
         return number
 
 
-def _grouped(node: _Node) -> list[_Node]:
+def _grouped(node: _Branch) -> list[_Branch]:
     """The children of a node; those of a crowd share a parent if only the number at the end of their names differs."""
     children = list(node.below.values())
     if len(children) <= _CROWD:
         return children
-    groups: dict[str, list[_Node]] = {}
+    groups: dict[str, list[_Branch]] = {}
     for child in children:
         groups.setdefault(_NUMBER.sub("", child.path[-1] or ""), []).append(child)
     found = []
@@ -168,7 +168,7 @@ def _grouped(node: _Node) -> list[_Node]:
         if len(members) == 1 or len(groups) == 1:
             found += members
             continue
-        group = _Node((*node.path, f"{stem}*"))
+        group = _Branch((*node.path, f"{stem}*"))
         group.below = {member.path[-1]: member for member in members}
         found.append(group)
     return found

@@ -12,9 +12,11 @@ from bfcviz.figures.address_time.figure import (
     address_time_panel,
     address_time_window,
 )
-from bfcviz.figures.style.theme import LIGHT, rgb
+from bfcviz.figures.style.fading import FADE
+from bfcviz.figures.style.theme import LIGHT, rgb, translucent
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
+from bfcviz.model.holders.holder_choice import HolderChoice
 from bfcviz.model.lifetimes.lifetimes import find
 from bfcviz.model.lifetimes.occupancy import occupancy
 
@@ -133,7 +135,7 @@ def test_only_the_last_two_traces_follow_step_and_selection(trace):
 def test_hover_texts_show_the_allocation_there(trace, colour):
     look = Look(colour=colour)
     seen = address_time_window(trace, 0, look)
-    (points,) = [t for t in seen.static_traces if t.get("mode") == "none"]
+    (points,) = [t for t in seen.static_traces if t.get("mode") == "none" and "fill" not in t]
     model = Model(trace)
     for x, y, text in list(zip(points["x"], points["y"], points["hovertext"], strict=True))[::9]:
         model.seek(int(x))
@@ -145,7 +147,9 @@ def test_hover_texts_show_the_allocation_there(trace, colour):
 
 
 def test_hover_texts_of_an_image_show_the_share_in_use(trace, as_image):
-    (points,) = [t for t in address_time_window(trace).static_traces if t.get("mode") == "none"]
+    (points,) = [
+        t for t in address_time_window(trace).static_traces if t.get("mode") == "none" and "fill" not in t
+    ]
     assert len(points["x"]) == len(points["hovertext"]) > 100
     assert all("% in use" in text for text in points["hovertext"])
 
@@ -190,3 +194,28 @@ def test_the_table_has_a_row_for_each_allocation_or_pixel(trace, monkeypatch):
     monkeypatch.setattr(module, "EXACT_LIFETIMES", 20)
     image = address_time(trace).table
     assert image.num_rows == len(trace) * module.PIXELS[1]  # so few steps have a column each
+
+
+def test_rectangles_outside_of_the_holder_are_faded(trace):
+    label = next(name for name in trace.labels.names if "/" in name)
+    choice = HolderChoice("op", tuple(label.split("/")))
+    seen = address_time_window(trace, 0, Look(hovered=choice))
+    (faded,) = [t for t in seen.static_traces if t.get("fillcolor") == translucent(LIGHT.paper, FADE)]
+    lives = find(trace).lifetimes
+    outside = [trace.labels.name(number) != label for number in lives["label"].tolist()]
+    assert 0 < len(boxes(faded)) == np.count_nonzero(outside) < len(lives)
+
+
+def test_an_image_has_faded_colours_outside_of_the_holder(trace, as_image):
+    choice = HolderChoice("op", ("nothing",))
+    plain, pale = (
+        pixels(address_time_panel(address_time_window(trace, 0, look), None, look)).astype(int)
+        for look in (Look(colour="holder"), Look(colour="holder", hovered=choice))
+    )
+    drawn = plain[..., 3] > 0
+    paper = np.array(rgb(LIGHT.paper))
+    away = [np.abs(each[drawn][:, :3] - paper).sum(axis=1).mean() for each in (plain, pale)]
+    assert away[1] < away[0]
+    every = Look(colour="holder", hovered=HolderChoice("op", ()))
+    same = pixels(address_time_panel(address_time_window(trace, 0, every), None, every))
+    assert (same == plain).all()

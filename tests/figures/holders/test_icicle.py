@@ -6,7 +6,10 @@ from figures.synthetic import MiB, PlainHeap, busy_trace
 
 import bfcviz
 from bfcviz.figures import draw
-from bfcviz.figures.holders.icicle import MOST
+from bfcviz.figures.holders.icicle import MOST, holders_icicle
+from bfcviz.figures.style.colouring import colouring
+from bfcviz.figures.style.theme import THEMES, contrasting
+from bfcviz.figures.style.view_options import Look
 from bfcviz.model import Model
 
 
@@ -58,15 +61,28 @@ def test_many_holders_are_few_rectangles_and_all_rows_of_the_table():
     assert "<b>other: 200 small holders together</b>" in others[0]
 
 
-def test_what_lies_below_a_holder_has_its_hue_and_others_are_grey():
-    _, light = drawn(nested(), theme="light")
-    _, dark = drawn(nested(), theme="dark")
-    for bars in (light, dark):
-        colours = bars.marker.color
-        assert len({colours[1], colours[4], colours[5]}) == 3
-        assert colours[2] == colours[3] != colours[1]
-        assert set(bars.insidetextfont.color) <= {"#000000", "#FFFFFF"}
-    assert light.marker.color[1] != dark.marker.color[1]
+@pytest.mark.parametrize("by", ["op", "thread"])
+@pytest.mark.parametrize("theme", THEMES.values(), ids=lambda theme: theme.name)
+def test_a_holder_has_the_colour_that_most_of_its_bytes_have_in_the_map(theme, by):
+    trace = nested().trace()
+    model = Model(trace)
+    model.seek(len(trace))
+    (bars,) = holders_icicle(model, None, Look(theme=theme.name), by).data
+    chunks = model.in_use()
+    made = colouring(trace, 0, "holder", theme, chunks)
+    by_label = {
+        trace.labels.name(int(chunk["label"])) or "no label": made.paints[number].fill
+        for chunk, number in zip(chunks, made.classes(chunks, model.step), strict=True)
+    }
+    colours = list(bars.marker.color)
+    assert colours[0] == theme.pool.fill
+    if by == "op":
+        names = ["layer_1/MatMul", "layer_1/MatMul", "layer_1/Relu", "x/y", "no label"]
+        assert colours[1:] == [by_label[name] for name in names]
+        assert len(set(colours[2:])) == 4
+    else:
+        assert colours[1:] == [by_label["layer_1/MatMul"]]
+    assert list(bars.insidetextfont.color) == [contrasting(colour) for colour in colours]
 
 
 @pytest.mark.parametrize("place", ["peak", "last"])
