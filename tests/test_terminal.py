@@ -117,4 +117,6 @@ def test_reports_and_failures_are_harmless_as_text(evil_file):
     text = str(report(bfcviz.open(evil_file), says=EVIL))
     assert_quiet(text)
     assert "owned" in text
-    assert_quiet(str(OomReport(1, EVIL, [(EVIL, EVIL)], [EVIL])))
+    failure = OomReport(1, EVIL, EVIL, [EVIL], "")
+    assert_quiet(str(failure))
+    assert_quiet(failure.note)

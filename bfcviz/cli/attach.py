@@ -58,7 +58,11 @@ def run(arguments: argparse.Namespace) -> None:
     if not _has_begun(path):
         say(f"Waiting for a recording in {path}; press Ctrl-C to stop.", file=sys.stderr)
     await_recording(path, arguments.wait, _has_begun)
-    view.serve_page(view.page_code(arguments.file, arguments.theme, __name__), arguments)
+    view.serve_page(arguments, __name__)
+
+
+def prepare(_file: str) -> None:
+    """Nothing: the recording grows until the page shows it."""
 
 
 def dashboard(file: str, theme: str) -> Any:

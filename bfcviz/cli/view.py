@@ -2,16 +2,18 @@
 
 import argparse
 import ipaddress
+import os
 import secrets
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bfcviz.errors import BfcvizError, MissingExtra
-from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.opening import opening
 from bfcviz.terminal import say
+
+if TYPE_CHECKING:
+    from bfcviz.events.trace import Trace
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE_HOME = str(Path(__file__).parents[2])
@@ -54,12 +56,10 @@ def run(arguments: argparse.Namespace) -> None:
 
     Raises:
         MissingExtra: Voila is not installed.
-        FileError: the file cannot be read.
-        BfcvizError: the server cannot listen at that address.
+        BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
     need_voila("bfcviz view")
-    open_trace(arguments.file)  # raise the errors of the file here, not in a page
-    serve_page(page_code(arguments.file, arguments.theme), arguments)
+    serve_page(arguments)
 
 
 def need_voila(feature: str) -> None:
@@ -68,25 +68,37 @@ def need_voila(feature: str) -> None:
         raise MissingExtra(feature, "Voila", "view")
 
 
-def serve_page(code: str, arguments: argparse.Namespace) -> None:
-    """Serve the page that `code` shows until Ctrl-C, with the arguments of a page.
+def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -> None:
+    """Serve the page that `module` shows of the file until Ctrl-C.
+
+    Args:
+        arguments: the file, and the arguments of a page.
+        module: has `prepare` and `dashboard` of a file, as this module has.
 
     Raises:
-        BfcvizError: the server cannot listen at that address.
+        BfcvizError: the file cannot be read, or the server cannot listen at that address.
     """
-    # jsonschema's optional parser of IRIs takes seconds to import, and no schema of the server has an IRI.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    from bfcviz.cli.page_server import Address, serve  # noqa: PLC0415  an extra
+    from bfcviz.cli.page.standby import Standby  # noqa: PLC0415  before the server, which takes long to import
 
-    token = "" if arguments.no_token else secrets.token_hex(16)
-    if not token and not is_loopback(arguments.ip):
-        say(f"Anyone who can reach {arguments.ip} can open this page: it needs no token.", file=sys.stderr)
-    serve(
-        code,
-        Address(arguments.ip, arguments.port, token),
-        theme=arguments.theme,
-        browser=not arguments.no_browser,
-    )
+    standby = Standby(module, arguments.file)
+    try:
+        from bfcviz.cli.page.server import Address, serve  # noqa: PLC0415  an extra
+
+        standby.check()
+        token = "" if arguments.no_token else secrets.token_hex(16)
+        if not token and not is_loopback(arguments.ip):
+            say(
+                f"Anyone who can reach {arguments.ip} can open this page: it needs no token.", file=sys.stderr
+            )
+        serve(
+            page_code(arguments.file, arguments.theme, module),
+            Address(arguments.ip, arguments.port, token),
+            standby,
+            theme=arguments.theme,
+            browser=not arguments.no_browser,
+        )
+    finally:
+        standby.end()
 
 
 def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
@@ -102,20 +114,49 @@ def page_code(file: str, theme: str, module: str = "bfcviz.cli.view") -> str:
     )
 
 
+_prepared: dict[str, "tuple[os.stat_result, Trace]"] = {}
+
+
+def prepare(file: str) -> None:
+    """Read the file for the `dashboard` that this process may show later.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415  the server needs no traces
+
+    trace = open_trace(file)
+    if Path(file).is_file():  # a folder may grow until then
+        _prepared[file] = Path(file).stat(), trace
+
+
 def dashboard(file: str, theme: str) -> Any:
     """Make the page: an Inspector of `file` at its first failed request, else at its state or peak.
 
     None after an error, which is printed: the file may have changed since it was checked.
     """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.model.explain.failure.opening import opening  # noqa: PLC0415
 
     try:
-        trace = open_trace(file)
+        trace = _open(file)
         pool, step = opening(trace)
         return Inspector(trace, step=step, pool=pool, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None
+
+
+def _open(file: str) -> "Trace":
+    """The trace that `prepare` read, if the file did not change since then."""
+    from bfcviz.importers.open_trace import open_trace  # noqa: PLC0415
+
+    before, trace = _prepared.pop(file, (None, None))
+    if before is not None and trace is not None and Path(file).exists():
+        now = Path(file).stat()
+        if (now.st_mtime_ns, now.st_size, now.st_ino) == (before.st_mtime_ns, before.st_size, before.st_ino):
+            return trace
+    return open_trace(file)
 
 
 def is_loopback(ip: str) -> bool:

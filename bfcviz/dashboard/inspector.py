@@ -18,7 +18,7 @@ from bfcviz.dashboard.header.header import Header
 from bfcviz.dashboard.page.messages import dispatch
 from bfcviz.dashboard.page.widget import Message, PageWidget
 from bfcviz.dashboard.panels.figure_view import FigureView
-from bfcviz.dashboard.panels.layouts import map_size, names_in
+from bfcviz.dashboard.panels.layouts import map_pixels, names_in
 from bfcviz.dashboard.panels.panel_data import PanelData
 from bfcviz.dashboard.panels.stage_box import StageBox
 from bfcviz.dashboard.panels.zoom_windows import unmarked, whole, with_step
@@ -35,6 +35,7 @@ from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model.explain.failure.opening import opening
+from bfcviz.model.timelines.busy_window import busy_window
 
 _ALL: Final = "everything"
 
@@ -60,7 +61,7 @@ class Inspector(ViewState):
         theme: `auto`, `light` or `dark`.
         views: what is shown below the region map, one of `LAYOUTS`, such as `memory`.
         colour: the property that sets the colour of chunks, one of `bfcviz.figures.style.colouring.COLOURINGS`.
-        axis: the x axis of the timelines: `step` or `time`.
+        axis: the x axis of the timelines: `step` (events applied), `time`, or `mark` (the steps of the program).
         wanted: size of a request, in bytes or as text; draws the share of free memory it cannot use. 0: none.
         follow: whether to show the newest event as the trace grows; a move by the user ends it.
         look: the other view options, such as the zoom and the selected chunk.
@@ -110,6 +111,9 @@ class Inspector(ViewState):
         self._open()
         self.step = step_of_pool(self._trace, self.pool, self._last) if step is None else step
         self.follow = follow
+        window = None if follow or self._trace.following else busy_window(self._trace, self.pool)
+        if self.look.steps is None and window is not None and window[0] <= self.step <= window[1]:
+            self.look = replace(self.look, steps=window)
 
     def _build(self) -> None:
         self.add_class("bfcviz-dashboard")
@@ -173,7 +177,7 @@ class Inspector(ViewState):
 
     def _panels(self) -> dict[str, Panel]:
         """The panels of the layout, with names in the map where they have room."""
-        look = replace(self.look, map_pixels=map_size(self.width))
+        look = replace(self.look, map_pixels=map_pixels(self.width))
         return self.panel_data.panels(names_in(self.views), look)
 
     def _show_controls(self) -> None:

@@ -39,8 +39,8 @@ class ViewState(widgets.VBox):  # type: ignore[misc]
     pool = traitlets.Int(0, help="the heap shown, an index into the origin's pools")
     theme = traitlets.Enum(["auto", "light", "dark"], "auto")
     views = traitlets.Enum(list(LAYOUTS), "memory")
-    colour = traitlets.Enum(list(COLOURINGS), "state")
-    axis = traitlets.Enum(["step", "time"], "step")
+    colour = traitlets.Enum(list(COLOURINGS), "holder")
+    axis = traitlets.Enum(["step", "time", "mark"], "step")
     wanted = Size(0, min=0)
     follow = traitlets.Bool(False)  # noqa: FBT003  its initial value
     look = traitlets.Instance(Look, ())

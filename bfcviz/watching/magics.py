@@ -11,7 +11,6 @@ from IPython.core.error import UsageError
 from bfcviz.dashboard import notebook
 from bfcviz.errors import LiveError
 from bfcviz.events.trace import Trace
-from bfcviz.figures import draw
 from bfcviz.frameworks.option_types import CAPTURE
 from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE
 from bfcviz.live.numpy.serve import unserved
@@ -166,9 +165,7 @@ def _watch(arguments: argparse.Namespace, *, dashboard: bool) -> Watch:
 
 def _show_report(watched: Watch, trace: Trace) -> None:
     found = report(trace, says=watched.says)
-    if not notebook.has_kernel():
+    if notebook.has_kernel():
+        notebook.show(found)
+    else:
         print(found)  # noqa: T201  a terminal cannot show HTML
-        return
-    notebook.show(found)
-    if found.stats.bytes_in_use:
-        notebook.show(draw("region_map", trace, found.step))

@@ -1,24 +1,22 @@
 """Reports of a watched heap: its peak and the labels that held the memory (Report), a failed request (OomReport)."""
 
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from bfcviz.dashboard import notebook
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.figures import draw
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak, previous_step
 from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.event import explain
-from bfcviz.model.explain.text.short_names import short_address, short_name
+from bfcviz.model.explain.text.headline import failure_headline
+from bfcviz.model.explain.text.short_names import short_name
 from bfcviz.model.holders.holder_paths import place_in_code
 from bfcviz.model.state.views import ModelStats
 from bfcviz.model.timelines.fragmentation import external, internal, reserved_not_in_use
+from bfcviz.report.card.card import failure_card, peak_card
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
@@ -44,7 +42,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """One heap at its peak; a table in a notebook, else text.
+    """One heap at its peak; a card in a notebook, else text.
 
     Attributes:
         says: how the framework was watched, as text.
@@ -52,6 +50,7 @@ class Report:
         step: the first step with the most bytes in use.
         stats: the totals at that step.
         holders: the labels that held the bytes in use, the largest first.
+        card: the card, as HTML.
     """
 
     says: str
@@ -59,6 +58,7 @@ class Report:
     step: int
     stats: ModelStats
     holders: list[Holder]
+    card: str = field(repr=False, compare=False)
 
     @property
     def words(self) -> list[str]:
@@ -87,24 +87,15 @@ class Report:
         return "\n".join(map(printable, [*self.words, *lines]))
 
     def _repr_html_(self) -> str:
-        words = "".join(f"<div>{escape(line)}</div>" for line in self.words)
-        if not self.holders:
-            return f"<div class='bfcviz-report'>{words}</div>"
-        names = ("held at the peak by", "bytes", "share", "chunks")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        rows = "".join(
-            f"<tr><td style='text-align: left'>{escape(each.name)}</td><td>{format_bytes(each.num_bytes)}</td>"
-            f"<td>{each.share:.1%}</td><td>{each.chunks:,}</td></tr>"
-            for each in self.holders
-        )
-        return f"<div class='bfcviz-report'>{words}<table><tr>{head}</tr>{rows}</table></div>"
+        return self.card
 
 
 def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
     """The report of one heap of a trace, over the steps that are still kept."""
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
-    return Report(says, trace.origin.pools[pool].name, model.step, model.stats(), _holders(model))
+    name, card = trace.origin.pools[pool].name, peak_card(model, says)
+    return Report(says, name, model.step, model.stats(), _holders(model), card)
 
 
 def _holders(model: Model) -> list[Holder]:
@@ -130,40 +121,34 @@ def _holder_name(trace: Trace, label: int) -> str:
 
 @dataclass(frozen=True)
 class OomReport:
-    """A failed request and why it failed; a table in a notebook, else text.
+    """A failed request and why it failed; a card in a notebook, else text.
 
     Attributes:
         step: the step just after the request.
-        words: why it failed, as text.
-        rows: the numbers at that step: name and value.
+        headline: why it failed, in one line.
+        words: the same at length.
         advice: what would have helped, as sentences.
+        card: the card, as HTML.
     """
 
     step: int
+    headline: str
     words: str
-    rows: list[tuple[str, str]]
     advice: list[str]
+    card: str = field(repr=False, compare=False)
 
-    def show(self, trace: Trace) -> None:
-        """Display the report, and below it the heap at that step."""
-        notebook.show(self, draw("region_map", trace, self.step))
+    @property
+    def note(self) -> str:
+        """One line for a traceback."""
+        return printable(f"bfcviz: {self.headline} (step {self.step:,})")
 
     def __str__(self) -> str:
-        rows = [f"  {name}: {value}" for name, value in self.rows]
-        return "\n".join(map(printable, [self.words, *rows, *(f"  - {text}" for text in self.advice)]))
+        return "\n".join(
+            map(printable, [self.headline, self.words, *(f"  - {text}" for text in self.advice[:1])])
+        )
 
     def _repr_html_(self) -> str:
-        left = "style='text-align: left'"
-        rows = [f"<th {left}>{escape(name)}</th><td {left}>{escape(value)}</td>" for name, value in self.rows]
-        cells = "".join(f"<tr>{row}</tr>" for row in rows)
-        items = "".join(f"<li>{escape(text)}</li>" for text in self.advice)
-        advice = f"What would help:<ul>{items}</ul>" if items else ""
-        return (
-            "<div class='bfcviz-failure'><b>Out of memory.</b> "
-            f"{escape(self.words)}<table>{cells}</table>{advice}"
-            f"The map shows the heap at step {self.step:,}; "
-            "the largest free chunk is outlined.</div>"
-        )
+        return self.card
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -183,35 +168,13 @@ def last_failure(trace: Trace) -> OomReport | None:
     step = end if is_last else previous_step(trace, end, [Kind.OOM])
     if step is None:
         return None
-    found = diagnose(trace, step - 1)
+    model = Model(trace, int(trace.read(step - 1, step)[0]["pool"]))
+    model.seek(step - 1)
+    found = diagnose(trace, step - 1, model)
     return OomReport(
-        step, explain(trace, step - 1), _rows(trace, found), [each.text for each in found.advice]
+        step,
+        failure_headline(found),
+        explain(trace, step - 1, model),
+        [each.text for each in found.advice],
+        failure_card(model, found),
     )
-
-
-def _rows(trace: Trace, found: Diagnosis) -> list[tuple[str, str]]:
-    limit = "" if found.bytes_limit is None else f" of at most {format_bytes(found.bytes_limit)}"
-    rows = [
-        ("requested", f"{format_bytes(found.requested)} ({found.rounded:,} bytes when rounded up)"),
-        ("pool", f"{format_bytes(found.pool_bytes)}{limit}"),
-        ("free", f"{format_bytes(found.free_bytes)} in {found.free_chunks:,} chunks"),
-    ]
-    if found.hole.chunk is None:
-        return rows
-    return [
-        *rows,
-        ("largest free chunk", _chunk(found.hole.chunk)),
-        ("before it", _neighbour(trace, found.hole.before, "the region begins")),
-        ("after it", _neighbour(trace, found.hole.after, "the region ends")),
-    ]
-
-
-def _neighbour(trace: Trace, chunk: np.void | None, edge: str) -> str:
-    if chunk is None:
-        return edge
-    holder = short_name(trace, int(chunk["label"])) if chunk["in_use"] else "free, not merged"
-    return f"{_chunk(chunk)}, {holder}"
-
-
-def _chunk(chunk: np.void) -> str:
-    return f"{format_bytes(int(chunk['size']))} at {short_address(int(chunk['address']))}"

@@ -77,7 +77,7 @@ class Watch:
         return self._dashboard
 
     def report(self) -> Report:
-        """The peak of the first heap: its bytes, fragmentation and holders; a table in a notebook."""
+        """The peak of the first heap: its bytes, fragmentation and holders; a card in a notebook."""
         return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: int = 0) -> None:
@@ -236,11 +236,11 @@ class Watch:
             if found is None or found == self.failure:
                 continue
             self.failure = found
-            self._notice(found.words)
+            self._notice(found.headline)
             if notebook.has_kernel():
-                found.show(trace)
+                notebook.show(found)
             else:
-                error.add_note(str(found))
+                error.add_note(found.note)
 
 
 def _forget_parents_watch() -> None:

@@ -107,11 +107,13 @@ def test_exercise_coalescing(make):
     a.free(first)
     assert_stats(a, 1, 0, chunk_size(a, 4096), chunk_size(a, 4096))
     requests = [("f4", 1024), ("i8", 1_048_576), ("f8", 2048), ("f4", 10_485_760)]
-    for _ in range(1024):
+    # 1024 as theirs. Some wrappers write to all the memory each time.
+    rounds = 64 if getattr(a, "layers", ()) else 1024
+    for _ in range(rounds):
         for address in [a.allocate_elements(dtype, count) for dtype, count in requests]:
             a.free(address)
     sizes = [chunk_size(a, num_bytes) for num_bytes in (4096, 8 << 20, 16_384, 40 << 20)]
-    assert_stats(a, 4097, 0, sum(sizes), max(sizes))
+    assert_stats(a, 1 + 4 * rounds, 0, sum(sizes), max(sizes))
     assert len(heap_of(a).memory_map()) == 1  # all merged into one chunk
     assert a.allocate_elements("f4", 1024) == first
 

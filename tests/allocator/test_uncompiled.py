@@ -24,7 +24,7 @@ SAMPLE = {
     ),
     "events": ("test_labels.py", "test_log.py", "test_log_reader.py", "test_schema.py", "test_trace.py"),
     "model": ("state", "timelines", "seeking"),
-    "figures": ("region_map/test_live_map.py", "region_map/raster"),
+    "figures": ("region_map/raster",),
     "live": ("common/test_require_compiled.py", "capture"),
 }
 

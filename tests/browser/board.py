@@ -41,7 +41,7 @@ class Board:
         self.wait_for_step(step)
 
     def wait_for_step(self, step):
-        self.view.locator(f".bfcviz-words:has-text('step {step:,} of')").wait_for()
+        self.view.locator(f".bfcviz-step-line:has-text('step {step:,} of')").wait_for()
         self.page.wait_for_function(
             "([plot, step]) => plot.data.filter(t => t.name === 'this step' && t.visible === true && t.mode === 'lines'"
             " && t.x.length === 2).every(t => t.x[0] === step)",
@@ -52,10 +52,10 @@ class Board:
         return self.view.locator(".js-plotly-plot").element_handle()
 
     def words(self):
-        return self.view.locator(".bfcviz-words").inner_text()
+        return self.view.locator(".bfcviz-step-line").inner_text()
 
-    def life(self):
-        return self.view.locator(".bfcviz-life").inner_text()
+    def chunk(self):
+        return self.view.locator(".bfcviz-chunk").inner_text()
 
     def press(self, button):
         self.view.locator(f".bfcviz-{button}").click()

@@ -279,7 +279,7 @@ _ALL_RUN = """() => {
 }"""
 
 _DRAWN = """number => [...document.querySelectorAll('.bfcviz-dashboard')].filter(
-  one => one.querySelectorAll('.js-plotly-plot .nsewdrag').length >= 5).length === number"""
+  one => one.querySelectorAll('.js-plotly-plot .nsewdrag').length >= 3).length === number"""
 
 _CELL_ERRORS = """() => {
   const found = [];

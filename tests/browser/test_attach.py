@@ -68,7 +68,7 @@ def test_a_recorded_program_is_seen_at_work_and_killed(tmp_path, browser):
             program.stdin.write(f"{count}\n")
             program.stdin.flush()
             assert program.stdout.readline() == "made\n"
-            view.locator(".bfcviz-words", has_text=re.compile(steps)).wait_for()
+            view.locator(".bfcviz-step-line", has_text=re.compile(steps)).wait_for()
         page.locator(".bfcviz-live", has_text=re.compile(r"live: \d,\d{3} events")).wait_for()
         os.kill(number, signal.SIGKILL)
         page.locator(".bfcviz-live", has_text=f"process {number} was killed").wait_for()
@@ -86,7 +86,7 @@ def test_tensorflows_windows_come_into_the_page(tmp_path, browser):
         page = browser.new_page()
         page.set_default_timeout(PAGE_LIMIT_MS)
         page.goto(address_in(log))
-        words = page.locator(".bfcviz-dashboard .bfcviz-words")
+        words = page.locator(".bfcviz-dashboard .bfcviz-step-line")
         words.filter(has_text="of 32,001").wait_for()
         land(folder, 2, "conv")
         words.filter(has_text=f"of {len(bfcviz.open(bfcviz.sample('conv'))):,}").wait_for()

@@ -65,13 +65,14 @@ def test_every_view_is_drawn(small):
         "Fragmentation",
         "Bytes by bin",
         "Chunks by bin",
+        "Free chunks",
         "Active memory",
         "Event rate (events/s)",
     )
     for title in titles:
         assert title in shown
-    small.set(views="heap")
-    small.wait_for("return plot.querySelectorAll('.annotation-text').length === 5")
+    small.set(views="memory")
+    small.wait_for("return plot.querySelectorAll('.annotation-text').length === 2")
 
 
 def test_two_dashboards_move_on_their_own(small, many):
@@ -124,37 +125,42 @@ def test_a_click_selects_a_chunk_in_every_view(small):
     small.go_to(20000)
     x, y = small.at("region_map", 0.5, 0.4)
     small.page.mouse.click(x, y)
-    small.view.locator(".bfcviz-life:has-text('0x')").wait_for()
+    small.view.locator(".bfcviz-chunk:has-text('0x')").wait_for()
     chosen = small.get("look.selected.address")
-    assert f"{chosen & 0xFFFF:x}" in small.life()
+    assert f"{chosen & 0xFFFF:x}" in small.chunk()
     small.wait_for(
         "return plot.data.some(t => t.name === 'selected' && t.visible !== false && t.x.length > 4)"
     )
+    small.view.get_by_role("tab", name="chunk table").click()
     small.view.locator("tr[aria-current=true]").first.wait_for()
     small.key("Escape")
-    small.view.locator(".bfcviz-life:has-text('Click a chunk')").wait_for()
+    small.view.locator(".bfcviz-chunk:has-text('Click a chunk')").wait_for()
+    small.view.get_by_role("tab", name="active memory").click()
 
 
 def test_a_click_on_a_timeline_goes_there(small):
     small.go_to(100)
-    small.page.mouse.click(*small.at("stats", 0.5, 0.5))
-    small.view.locator(".bfcviz-words:not(:has-text('step 100 of'))").wait_for()
+    small.page.mouse.click(*small.at("lifetimes", 0.5, 0.5))
+    small.view.locator(".bfcviz-step-line:not(:has-text('step 100 of'))").wait_for()
     assert 0.4 < small.step() / small.lab.python("len(run)") < 0.6
     small.wait_for_step(small.step())
 
 
 def test_a_zoom_of_one_timeline_zooms_all(small):
     small.go_to(1000)
+    small.set(views="fragmentation")
+    small.wait_for("return plot.querySelectorAll('.annotation-text').length === 4")
     whole = small.trace("in use", "x")
     small.drag("stats", (0.2, 0.2), (0.4, 0.8))
-    other = small.number("fragmentation")
-    same = f"const [a, b] = [plot._fullLayout.xaxis2.range, plot._fullLayout.xaxis{other}.range];"
+    one, other = (f"plot._fullLayout.xaxis{small.number(name)}.range" for name in ("stats", "fragmentation"))
+    same = f"const [a, b] = [{one}, {other}];"
     small.wait_for(f"{same} return a[0] > 0 && Math.abs(a[0] - b[0]) < 1e-6 && Math.abs(a[1] - b[1]) < 1e-6")
     first, last = small.get("look.steps")
     assert 0 < first < last < small.lab.python("len(run)")
-    small.press("whole")
-    small.wait_for("return plot._fullLayout.xaxis2.range[0] === 0")
+    small.key("z")
+    small.wait_for(f"return {one}[0] === 0")
     assert small.trace("in use", "x") == whole
+    small.set(views="memory")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_the_code_of_a_picture_is_shown(small):
 
 
 def test_the_event_list_follows_and_leads(small):
-    small.view.get_by_role("tab", name="events").click()
+    small.view.get_by_role("tab", name="event table").click()
     small.go_to(500)
     row = small.view.locator("tr[aria-current=true]")
     row.wait_for()

@@ -53,7 +53,7 @@ job
 RUNNING = (
     "number => jupyterapp.shell.currentWidget.content.widgets[number].model.executionState === 'running'"
 )
-STEP_TEXT = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-words').innerText)"
+STEP_TEXT = "/step ([0-9,]+) of ([0-9,]+)/.exec(board.querySelector('.bfcviz-step-line').innerText)"
 NEWER = f"([board, before]) => Number({STEP_TEXT}[1].replaceAll(',', '')) > before"
 LONGER = f"([board, before]) => Number({STEP_TEXT}[2].replaceAll(',', '')) > before"
 

@@ -32,13 +32,13 @@ def real(lab):
     return Board(lab, "real", 1)
 
 
-def test_the_inspector_renders_its_four_pictures(small):
+def test_the_inspector_renders_map_strip_and_active_memory(small):
     small.go_to(20)
     titles = small.view.locator(".js-plotly-plot .annotation-text").all_text_contents()
     shown = " ".join(titles)
-    for title in ("Region map", "Stats (MiB)", "Fragmentation (%)", "Bytes by bin", "Chunks by bin"):
+    for title in ("Region map", "Active memory"):
         assert title in shown
-    assert small.drawing("in use").count("M") >= 7
+    assert small.drawing("memory in use").count("M") == 1
 
 
 def test_the_pictures_are_as_wide_as_their_place(small, real):
@@ -79,41 +79,24 @@ def test_next_goes_to_the_chosen_kind_and_next_oom_jumps(small):
     assert small.view.locator(".bfcviz-forward").is_disabled()
 
 
-def test_the_slider_moves_through_a_real_run(real):
+def test_the_strip_leads_through_a_real_run(real):
     real.go_to(1000)
-    before = real.drawing("in use")
-    handle = real.view.locator(".bfcviz-slider .noUi-handle")
-    handle.focus()
-    handle.press("End")
-    real.wait_for_step(real.lab.python("len(run)"))
-    assert real.drawing("in use") != before
-    handle.press("Home")
+    before = real.drawing("touched by this step")
+    real.page.mouse.click(*real.at("strip", 0.9, 0.5))
+    real.view.locator(".bfcviz-step-line:not(:has-text('step 1,000 of'))").wait_for()
+    real.wait_for_step(real.step())
+    assert 0.8 < real.step() / real.lab.python("len(run)") < 1
+    assert real.drawing("touched by this step") != before
+    real.key("Home")
     real.wait_for_step(0)
     assert real.view.locator(".js-plotly-plot :text('no region at this step')").count() == 1
-
-
-def test_dragging_the_slider_ends_where_it_is_let_go(real):
-    real.go_to(1000)
-    box = real.view.locator(".bfcviz-slider .slider-container").bounding_box()
-    mouse = real.page.mouse
-    handle = real.view.locator(".bfcviz-slider .noUi-handle").bounding_box()
-    y = handle["y"] + handle["height"] / 2
-    mouse.move(handle["x"] + handle["width"] / 2, y)
-    mouse.down()
-    for part in range(1, 11):
-        mouse.move(box["x"] + box["width"] * (0.1 + 0.04 * part), y)
-    mouse.up()
-    at = real.view.locator(".bfcviz-slider .noUi-handle").get_attribute("aria-valuenow")
-    step = round(float(at))
-    assert 0.3 < step / real.lab.python("len(run)") < 0.7
-    real.wait_for_step(step)
 
 
 def test_play_runs_until_paused(small):
     small.go_to(0)
     small.press("play")
     small.view.locator(".bfcviz-play .fa-pause").wait_for()
-    small.view.locator(".bfcviz-words :text-matches('step ([3-9]|[12][0-9]) of')").first.wait_for()
+    small.view.locator(".bfcviz-step-line :text-matches('step ([3-9]|[12][0-9]) of')").first.wait_for()
     small.press("play")
     small.view.locator(".bfcviz-play .fa-play").wait_for()
     assert 3 <= small.step() < 23
@@ -122,7 +105,7 @@ def test_play_runs_until_paused(small):
 
 def test_nothing_offers_to_send_a_figure_away(lab):
     offered = lab.page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
-    assert offered.count("Zoom") == 4  # three Inspectors and the figure at the end
+    assert offered.count("Zoom") == 1  # the figure at the end
     assert "Share chart..." not in offered
 
 

@@ -112,10 +112,10 @@ def test_the_notebook_shows_the_heap_while_it_trains_and_where_it_breaks(noteboo
     notices = page.locator(".bfcviz-notices").inner_text()
     assert ", above 30.0 MiB" in notices
     report = page.locator(".bfcviz-report").first.inner_text()
-    assert "Peak of numpy" in report
+    assert "Peak" in report
     assert "forward" in report
     failure = page.locator(".bfcviz-failure").inner_text()
-    assert "The free memory is fragmented" in failure
-    assert "largest free chunk" in failure
+    for fact in ("OOM", "largest free chunk", "fragmented by", "failed to allocate"):
+        assert fact in failure
     board = Board(notebook, "w.dashboard.inspector")
     board.wait_for_step(notebook.python("bfcviz.peak(w.trace)"))

@@ -98,15 +98,17 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     refused = page.goto(f"{viewer.server}?token=wrong")
     assert refused.url.startswith(f"{viewer.server}login")
     assert page.locator(".js-plotly-plot").count() == 0
-    assert children_of(viewer.process.pid) == []
+    assert [*viewer.temporary.rglob("kernel-*.json")] == []
 
     page.goto(f"{viewer.server}?token={viewer.token}")
     view = page.locator(".bfcviz-dashboard")
-    view.locator(".bfcviz-words:has-text(' of 32,001')").wait_for()  # at its fullest
-    assert view.locator(".bfcviz-words:has-text('step 0 of')").count() == 0
-    view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(4).wait_for(state="attached")
+    view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
+    assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0
+    view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
+    page.keyboard.press("ArrowLeft")  # nothing was clicked: the page has the keyboard from the start
+    view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()
     view.locator(".bfcviz-last").click()
-    view.locator(".bfcviz-words:has-text('step 32,001 of')").wait_for()
+    view.locator(".bfcviz-step-line:has-text('step 32,001 of')").wait_for()
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"
     assert "bfcviz.cli" not in page.content()
     page.wait_for_function(

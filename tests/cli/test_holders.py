@@ -9,17 +9,33 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.model.holders.grouping import UNNAMED
 
-SAMPLE = bfcviz.sample("transformer")
+
+@pytest.fixture(scope="module")
+def trace():
+    return bfcviz.open(bfcviz.sample("transformer"))
 
 
-def said(capsys, *words):
-    assert main(["holders", str(SAMPLE), *map(str, words)]) == 0
-    return capsys.readouterr().out
+@pytest.fixture(scope="module")
+def file(trace, tmp_path_factory):
+    """The trace as Parquet, which is opened faster as the profile."""
+    path = tmp_path_factory.mktemp("holders") / "transformer.parquet"
+    trace.save(path)
+    return str(path)
 
 
-def test_the_text_is_a_tree_at_the_peak(capsys):
-    trace = bfcviz.open(SAMPLE)
-    head, titles, whole, first, *_ = said(capsys).splitlines()
+@pytest.fixture
+def said(file, capsys):
+    """What the command prints with these words."""
+
+    def said(*words):
+        assert main(["holders", file, *map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    return said
+
+
+def test_the_text_is_a_tree_at_the_peak(trace, said):
+    head, titles, whole, first, *_ = said().splitlines()
     assert head.endswith(f"at step {bfcviz.peak(trace):,} of {len(trace):,}, by op")
     assert titles.split() == ["bytes", "share", "chunks"]
     assert whole.split() == ["11.7", "MiB", "100.0", "%", "1,127", "in", "use"]
@@ -29,9 +45,9 @@ def test_the_text_is_a_tree_at_the_peak(capsys):
 @pytest.mark.parametrize(
     ("by", "step"), [*zip(UNNAMED, cycle(["peak", "end", "worst", "1,234"]), strict=False)]
 )
-def test_the_object_has_all_rows(by, step, capsys):
-    found = json.loads(said(capsys, "--by", by.replace("_", "-"), "--step", step, "--json"))
-    model = bfcviz.Model(bfcviz.open(SAMPLE))
+def test_the_object_has_all_rows(by, step, trace, said):
+    found = json.loads(said("--by", by.replace("_", "-"), "--step", step, "--json"))
+    model = bfcviz.Model(trace)
     model.seek(found["step"])
     stats = model.stats()
     assert (found["bytes_in_use"], found["chunks_in_use"]) == (stats.bytes_in_use, stats.chunks_in_use)
@@ -40,20 +56,20 @@ def test_the_object_has_all_rows(by, step, capsys):
     assert found["holders"][0]["parent"] is None
 
 
-def test_leaks_as_text_and_as_an_object(capsys):
-    text = said(capsys, "--leaks")
+def test_leaks_as_text_and_as_an_object(said):
+    text = said("--leaks")
     assert "compared the ends of 5 equal steps" in text
     assert "not freed by step" in text
-    found = json.loads(said(capsys, "--leaks", "--json", "--events", "0", "55638"))
+    found = json.loads(said("--leaks", "--json", "--events", "0", "55638"))
     assert (found["events"], found["growth"]["compared"]) == ([0, 55638], [315, 316, 317, 318, 319])
     assert sum(row["bytes"] for row in found["holders"]) == found["bytes"]
     first = found["holders"][0]
     assert sum(chunk["size"] for chunk in first["listed"]) == first["bytes"]
 
 
-def test_an_unknown_phase_and_an_unknown_grouping(capsys):
-    assert main(["holders", str(SAMPLE), "--leaks", "--phase", "forward"]) == 1
+def test_an_unknown_phase_and_an_unknown_grouping(file, capsys):
+    assert main(["holders", file, "--leaks", "--phase", "forward"]) == 1
     assert "has no phase 'forward'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["holders", str(SAMPLE), "--by", "colour"])
+        main(["holders", file, "--by", "colour"])
     assert "data_type" in capsys.readouterr().err

@@ -124,8 +124,10 @@ def test_the_page_needs_the_token(tmp_path):
             "kernels": ask(f"{server}api/kernels/00000000-0000-0000-0000-000000000000"),
             "other host": ask(f"{server}?token={token}", Host="evil.example"),
         }
-        assert children_of(process.pid) == []
+        standby = children_of(process.pid)
+        assert not kernels_in(tmp_path)
         page = ask(f"{server}?token={token}&template=classic&theme=dark")
+        assert (len(standby), children_of(process.pid), len(kernels_in(tmp_path))) == (1, standby, 1)
     finally:
         process.send_signal(signal.SIGINT)
         status = process.wait(timeout=LIMIT_S)
@@ -187,6 +189,11 @@ def test_with_nohup_it_outlives_its_terminal_and_sigterm_leaves_nothing(tmp_path
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=LIMIT_S) == 0
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("bfcviz-view")] == []
+
+
+def kernels_in(folder):
+    """The connection files of all kernels that were started."""
+    return [*folder.rglob("kernel-*.json")]
 
 
 def raw_status(server, path):

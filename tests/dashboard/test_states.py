@@ -5,7 +5,7 @@ from dataclasses import replace
 from model.explain.failure.built import state
 
 from bfcviz.dashboard import Inspector
-from bfcviz.dashboard.header.numbers import totals_line
+from bfcviz.dashboard.header.numbers import numbers_of, totals_line
 from bfcviz.dashboard.panels.panel_data import TIMELINES
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
@@ -86,10 +86,10 @@ def test_the_life_of_a_chunk_tells_no_age():
 
 def test_numbers_that_the_file_does_not_know_are_unknown():
     facts = {"requested_bytes_in_use": None, "peak_bytes_in_use": 12 << 20, "bytes_limit": None}
-    text = totals_line(Model(state([[4, -4]], facts=facts)))
+    text = totals_line(numbers_of(Model(state([[4, -4]], facts=facts))))
     assert "internal unknown" in text
     facts = {"free_bytes": None, "largest_free_chunk": None, "chunks_free": None}
-    text = totals_line(Model(state([[4, -4]], facts=facts)))
+    text = totals_line(numbers_of(Model(state([[4, -4]], facts=facts))))
     assert "free unknown, largest unknown" in text
     assert "external fragmentation unknown" in text
 
@@ -98,7 +98,7 @@ def test_the_peak_that_the_file_states_is_shown():
     trace = state([[4, -4]], facts={"peak_bytes_in_use": 12 << 20})
     model = Model(trace)
     model.seek(len(trace))
-    assert "(peak 12.0 MiB)" in totals_line(model)
+    assert "(peak 12.0 MiB)" in totals_line(numbers_of(model))
 
 
 def test_a_view_opens_at_the_pool_that_failed():

@@ -22,6 +22,7 @@ HEAVY = (
     "google.protobuf",
     "nbformat",
     "jsonschema",
+    "rfc3987_syntax.syntax_helpers",
 )
 
 
@@ -52,6 +53,11 @@ def test_an_inspector_needs_neither_nbformat_nor_pandas():
     assert not loaded_by(shown) & {"nbformat", "jsonschema", "pandas"}
     used = f"{shown}; from plotly.io import _renderers; _renderers.nbformat.__version__.split('.')"
     assert loaded_by(used) >= {"nbformat"}
+
+
+def test_the_server_of_a_page_needs_no_numbers_and_no_grammar():
+    code = "import bfcviz.cli.view, bfcviz.cli.page.server"
+    assert not loaded_by(code) & {"numpy", "plotly", "pyarrow", "pandas", "rfc3987_syntax.syntax_helpers"}
 
 
 def test_every_public_name_is_there():

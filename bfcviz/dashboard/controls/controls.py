@@ -18,6 +18,9 @@ SPEEDS: Final = {
     "1,000 events per frame": 1000,
 }
 
+AXES: Final = {"events": "step", "seconds": "time", "steps": "mark"}
+"""Text in the menu -> the x axis of the timelines."""
+
 _ICONS: Final[dict[str, tuple[str, str]]] = {
     "first": ("fast-backward", ""),
     "back": ("step-backward", ""),
@@ -88,7 +91,7 @@ class Controls:
             "the property that sets the colour of chunks",
             148,
         )
-        self.axis = _menu("over", ["step", "time"], "the x axis of the timelines", 100)
+        self.axis = _menu("over", AXES, "the x axis of the timelines", 140)
         self.search = widgets.Text(
             placeholder="search labels",
             tooltip="mark the chunks whose label contains this text",

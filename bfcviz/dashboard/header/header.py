@@ -7,7 +7,7 @@ import ipywidgets as widgets
 
 from bfcviz.dashboard.header.details import details
 from bfcviz.dashboard.header.headline_finder import Headline, HeadlineFinder
-from bfcviz.dashboard.header.numbers import bars, numbers_of, tiles
+from bfcviz.dashboard.header.numbers import Numbers, bars, numbers_of, tiles
 from bfcviz.dashboard.header.status import notice
 from bfcviz.dashboard.header.style import STYLE
 from bfcviz.events.trace import Trace
@@ -36,22 +36,22 @@ class Header:
         self.headline, self.notice, self.numbers, self.step_line = parts.values()
         self.notice.layout.display = "none"
         style = widgets.HTML(STYLE, layout={"display": "none"})
-        self.widget = widgets.VBox([style, *parts.values()], layout={"grid_gap": "4px"})
+        self.widget = widgets.VBox([style, *parts.values()], layout={"grid_gap": "2px"})
         self.widget.add_class("bfcviz-header")
         self._finder: HeadlineFinder | None = None
-        self._shown: tuple[Model, Search | None] | None = None
+        self._shown: tuple[Model, Search | None, Numbers] | None = None
         self._is_open = False
         self._error = ""
 
     def show(self, model: Model, look: Look, search: Search | None) -> None:
         """Show the model's step."""
-        self._shown = (model, search)
         self._show_notice(*notice(model.trace.origin))
         headline = self._headline_of(model)
         self.headline.value = _headline(headline, model.step)
         failed = headline.failed if headline.step == model.step else None
         asked = look.wanted if failed is None or not failed.rounded else failed.rounded
         numbers = numbers_of(model, failed)
+        self._shown = (model, search, numbers)
         self.numbers.value = (
             f'<div class="all"><div class="tiles">{tiles(numbers)}</div>'
             f"{bars(numbers, asked, failed=failed is not None)}</div>"
@@ -103,10 +103,10 @@ def _headline(found: Headline, step: int) -> str:
     return f'<div class="{kind}" role="status">{harmless(found.text, _LONGEST)}{link}</div>'
 
 
-def _step_line(model: Model, search: Search | None, is_open: bool) -> str:  # noqa: FBT001
+def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: bool) -> str:  # noqa: FBT001
     trace = model.trace
     line = harmless(step_line(trace, model.step, model.pool), _LONGEST)
-    long = details(model, search) if is_open else []
+    long = details(model, search, numbers) if is_open else []
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
         f"<details{' open' * is_open}><summary data-bfcviz='{{\"do\":\"details\"}}' role='status'>"

@@ -7,7 +7,6 @@ from typing import Final
 from bfcviz.events.origin_details import facts_of, holds_only_states
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.timelines.fragmentation import external, internal
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
 
@@ -38,7 +37,7 @@ def numbers_of(model: Model, failed: Diagnosis | None = None) -> Numbers:
 
 def tiles(numbers: Numbers) -> str:
     """In use, free, largest free chunk and waste, each with a second number below it and its definition."""
-    free, largest = numbers["free_bytes"], numbers["largest_free_chunk"]
+    free, largest = _free(numbers)
     apart = None if free is None or largest is None else free - largest
     shown = [
         (
@@ -81,14 +80,11 @@ def bars(numbers: Numbers, asked: int | None, *, failed: bool) -> str:
     )
 
 
-def totals_line(model: Model) -> str:
-    """The totals at the model's step with their definitions; those that the file cannot know are unknown."""
-    stats, numbers = model.stats(), numbers_of(model)
-    fragmentation, waste = f"{external(stats):.1%}", f"{internal(stats):.1%}"
-    if None in (numbers["free_bytes"], numbers["largest_free_chunk"]):
-        fragmentation = _UNKNOWN
-    if _wasted(numbers) is None:
-        waste = _UNKNOWN
+def totals_line(numbers: Numbers) -> str:
+    """The totals in one line, with their definitions; those that the file cannot know are unknown."""
+    free, largest, used, wasted = *_free(numbers), numbers["bytes_in_use"], _wasted(numbers)
+    apart = None if free is None or largest is None else free - largest
+    fragmentation, waste = _ratio(apart, free), _ratio(wasted, used)
     return (
         f"in use {_size(numbers['bytes_in_use'])}{_chunks(numbers['chunks_in_use'])} "
         f"(peak {_size(numbers['peak_bytes_in_use'])}) · "
@@ -98,6 +94,18 @@ def totals_line(model: Model) -> str:
         f"external fragmentation {fragmentation} (1 - largest free chunk / free) · "
         f"internal {waste} (1 - requested / in use)"
     )
+
+
+def _free(numbers: Numbers) -> tuple[int | None, int | None]:
+    """The free bytes, and those of the largest free chunk."""
+    return numbers["free_bytes"], numbers["largest_free_chunk"]
+
+
+def _ratio(part: int | None, whole: int | None) -> str:
+    """As in `timelines.fragmentation`: 0 of nothing."""
+    if part is None or whole is None:
+        return _UNKNOWN
+    return f"{part / whole if whole else 0.0:.1%}"
 
 
 def _wasted(numbers: Numbers) -> int | None:

@@ -10,7 +10,7 @@ _RULES: Final = """
   font-family:var(--jp-ui-font-family,system-ui,sans-serif)}
 .bfcviz-header .widget-html,.bfcviz-header .widget-html-content{margin:0;height:auto;line-height:1.35;
   font-size:13px;overflow:visible}
-.bfcviz-headline .text{font-size:16px;font-weight:600;line-height:21px;padding:1px 0 1px 10px;
+.bfcviz-headline .text{font-size:15px;font-weight:600;line-height:20px;padding:1px 0 1px 10px;
   border-left:4px solid var(--free-line);overflow-wrap:anywhere}
 .bfcviz-headline .failed{border-color:var(--oom);color:var(--oom)}
 .bfcviz-headline a{font-weight:400;font-size:13px;white-space:nowrap;margin-left:6px;cursor:pointer;

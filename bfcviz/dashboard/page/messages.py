@@ -181,8 +181,12 @@ def _hover(view: "Inspector", message: PageMessage) -> None:
 
 
 def _holder(view: "Inspector", message: PageMessage) -> None:
-    choice = _holder_of(view, message)
+    choice = _holder_of(view, message) if message.has("row") else None
     view.look = replace(view.look, holder=None if choice == view.look.holder else choice)
+
+
+def _search(view: "Inspector", message: PageMessage) -> None:
+    view.look = replace(view.look, search=message.text("text") if message.has("text") else None)
 
 
 def _holder_of(view: "Inspector", message: PageMessage) -> HolderChoice | None:
@@ -235,6 +239,7 @@ HANDLERS: Final[Mapping[str, Callable[["Inspector", PageMessage], None]]] = {
     "details": _details,
     "hover": _hover,
     "holder": _holder,
+    "search": _search,
     "holders_sort": _holders_sort,
     "holders_by": _holders_by,
     "holders_as": _holders_as,

@@ -12,12 +12,12 @@ from bfcviz.figures.style.text import axis_unit
 _UNIT_IN_TITLE: Final = frozenset({"lifetimes", "stats", "fragmentation", "rate", "bin_bytes", "bin_chunks"})
 """Panels whose title also names what their y axis shows."""
 
-_SAME_COLOURS: Final = frozenset({"lifetimes", "address_time"})
-"""Panels coloured as the region map is: its legend, or the list of holders, serves them too."""
+_LISTED_ELSEWHERE: Final = frozenset({"lifetimes", "address_time"})
+"""Panels whose colours the side pane or the legend of the region map names."""
 
 
 def slim(panel: Panel) -> Panel:
-    """`panel` on a stage: without titles of axes and lines of legends that another part of the stage shows."""
+    """`panel` on a stage: without the titles of axes and the legends that another part of the stage shows."""
     if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
         panel = replace(panel, yaxis={**panel.yaxis, "title": {"text": ""}})
     if panel.name in _UNIT_IN_TITLE:  # what they draw fills their height
@@ -26,7 +26,7 @@ def slim(panel: Panel) -> Panel:
         unit = axis_unit(1024 * panel.x_unit)[1]
         xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
         return replace(panel, xaxis=xaxis)
-    return replace(panel, legend=panel.legend and panel.name not in _SAME_COLOURS)
+    return replace(panel, legend=panel.legend and panel.name not in _LISTED_ELSEWHERE)
 
 
 # Pixels of the widest usual font: the kernel does not know which font the page uses.

@@ -93,12 +93,6 @@ def names_in(layout: str) -> list[str]:
     return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
 
 
-def map_size(width: int) -> tuple[int, int]:
-    """Width and height of the region map's plot on a page of this width, in pixels."""
-    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
-    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
-
-
 def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False) -> Stage:
     """Where everything lies: pixels from the top, shares of the plots' width.
 
@@ -154,6 +148,12 @@ def _place(panels: Mapping[str, Panel], name: str, top: int, left: float, right:
 
 def _end(place: Place, name: str) -> int:
     return place.top + place.height + _BELOW.get(name, _BELOW_OTHERS)
+
+
+def map_pixels(width: int) -> tuple[int, int]:
+    """Width and height of the region map's plot on a page of this width."""
+    share = 1.0 if width < NARROW_PX else 1.0 - _SIDE_SHARE
+    return round(share * (width - MARGINS.beside)), _HEIGHTS[_MAP]
 
 
 def css_room(place: Place) -> dict[str, str]:

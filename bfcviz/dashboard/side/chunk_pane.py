@@ -130,7 +130,7 @@ def _history(facts: ChunkFacts) -> Iterator[Fact]:
     if facts.allocated is not None:
         yield "from", harmless(source_words(facts.life), _LONGEST)
     if facts.freed is not None:
-        yield "at its free", harmless(merge_words(facts.life, facts.freed), _LONGEST)
+        yield "then", harmless(merge_words(facts.life, facts.freed), _LONGEST)
 
 
 def _step(event: np.void) -> str:

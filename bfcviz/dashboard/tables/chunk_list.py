@@ -150,7 +150,7 @@ class ChunkList:
             for chunk in self.listed.page(view.made.start, view.made.stop)
         ]
         self.page.value = _TABLE.draw(rows, view, self._order)
-        self.count.value = status_html(self._count()) + self._view_filter.html
+        self.count.value = status_html(self._count(), self._view_filter.links)
 
     def _count(self) -> str:
         total, reasons = len(self._chunks), self._filter.reasons()

@@ -14,9 +14,9 @@ from bfcviz.model.explain.text.short_event import short_words
 CHUNK_COLUMNS: Final = (
     Column("label", 0, "left", "the operation that allocated it"),
     Column("size", 9, "right", "allocated size, including waste"),
-    Column("requested", 9, "right", "the size that the caller requested"),
+    Column("requested", 11, "right", "the size that the caller requested"),
     Column("waste", 9, "right", "size - requested"),
-    Column("state", 8, "left", "in use or free"),
+    Column("state", 9, "left", "in use or free"),
     Column("address", 15, "right", "its first byte"),
     Column("born", 9, "right", "the step at which it was allocated"),
     Column("age", 9, "right", "steps since it was allocated"),
@@ -79,7 +79,7 @@ EVENT_COLUMNS: Final = (
     Column("kind", 9, "left", "what happened"),
     Column("label", 0, "left", "the operation that allocated the chunk"),
     Column("size", 9, "right", "size of the memory at the address"),
-    Column("requested", 9, "right", "the size that the caller requested"),
+    Column("requested", 11, "right", "the size that the caller requested"),
     Column("what happened", 26, "left", "a short description"),
     Column(
         "address",

@@ -174,7 +174,7 @@ class EventList:
             for place, event in zip(made, events, strict=True)
         ]
         self.page.value = _TABLE.draw(rows, self._view)
-        self.count.value = status_html(self._count(listed=listed)) + self._view_filter.html
+        self.count.value = status_html(self._count(listed=listed), self._view_filter.links)
 
     def _row(self, event: dict[str, Any], *, here: bool, after: bool) -> Row:
         mark: Literal["here", "after-here", ""] = (
@@ -229,7 +229,7 @@ class EventList:
         self.filters = FilterControls("events", self._search)
         self.count, self.page = widgets.HTML(), widgets.HTML(layout={"width": "100%"})
         everything = show_all("events of every kind, label, size and thread", self.clear)
-        controls = [row(list(self.kinds.values())), row([*self.filters.inputs, everything])]
+        controls = [row([*self.kinds.values(), everything]), row(self.filters.inputs)]
         self.widget = list_box("bfcviz-events", controls, self.count, self.page)
 
     def _kind(self, kind: Kind) -> widgets.ToggleButton:

@@ -44,7 +44,7 @@ class FilterBox(Generic[T]):
             tooltip=tooltip,
             placeholder=placeholder,
             continuous_update=False,  # on Enter, or when the box loses the focus
-            layout={"width": "auto", "flex": "1 1 90px", "max_width": "220px"},
+            layout={"width": "auto", "flex": "1 1 60px", "max_width": "150px"},
             style={"description_width": "initial"},
         )
         self.error = widgets.HTML()
@@ -142,12 +142,11 @@ def list_box(
     return box
 
 
-def status_html(sentence: str, *, alert: bool = False) -> str:
-    """HTML of a line above a table; a screen reader reads it when it changes."""
+def status_html(sentence: str, links: str = "", *, alert: bool = False) -> str:
+    """HTML of a line above a table, and of links in it; a screen reader reads it when it changes."""
     css, role = ("bfcviz-wrong", "alert") if alert else ("bfcviz-count", "status")
-    return (
-        f"<div class='{css}' role='{role}' aria-live='polite'>{harmless(sentence, _LONGEST_SENTENCE)}</div>"
-    )
+    text = harmless(sentence, _LONGEST_SENTENCE)
+    return f"<div class='{css}' role='{role}' aria-live='polite'>{text}{links}</div>"
 
 
 _LONGEST_SENTENCE: Final = 400

@@ -93,8 +93,7 @@ STYLE: Final = f"""<style>
   background: var(--bfcviz-free);
 }}
 .bfcviz-list u.in-use {{ background: var(--bfcviz-in-use); border-color: var(--bfcviz-in-use) }}
-.bfcviz-only {{ line-height: 1.4 }}
-.bfcviz-only button {{
+.bfcviz-count button {{
   all: unset; cursor: pointer; text-decoration: underline dotted; text-underline-offset: 3px;
 }}
 .bfcviz-count {{ line-height: 1.4; color: var(--jp-ui-font-color2, inherit) }}
@@ -213,10 +212,11 @@ class ListHtml:
 
     def _gap(self, pixels: int) -> str:
         """A row as high as rows that are not made."""
-        style = f"style='height:{pixels}px'"
         if not pixels:
             return ""
-        return f"<tr class='gap' aria-hidden='true'><td colspan='{len(self.columns)}' {style}></td></tr>"
+        # Hidden columns must not be spanned: they would get room.
+        span = sum(not column.wide for column in self.columns)
+        return f"<tr class='gap' aria-hidden='true'><td colspan='{span}' style='height:{pixels}px'></td></tr>"
 
 
 def button(does: Message, text: str, hint: str) -> str:

@@ -73,7 +73,7 @@ def order_chunks(  # noqa: PLR0913  the chunks, the filter and the order
     """
     at = wanted.among(chunks, search or LabelSearch(labels, wanted.text))
     picked = chunks if len(at) == len(chunks) else chunks[at]
-    keys = SORTS[by](picked, labels).astype(np.uint64)
+    keys = SORTS[by](picked, labels).astype(np.uint64, copy=False)
     if descending:
         keys = keys.max(initial=0) - keys
     if by in _IN_USE_ONLY:

@@ -27,8 +27,8 @@ class SizeBar(NamedTuple):
 SIZE_BAR_STYLE: Final = """
 .bfcviz-bars{display:grid;grid-template-columns:max-content minmax(60px,1fr) max-content;gap:2px 8px;
   align-items:center;font-size:11px;line-height:12px;font-variant-numeric:tabular-nums}
-.bfcviz-bars .track{display:flex;height:9px;min-width:0}
-.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:1px;flex:none}
+.bfcviz-bars .track{display:flex;height:9px}
+.bfcviz-bars .track span{box-sizing:border-box;height:100%;min-width:0;flex:1 1 0}
 .bfcviz-bars .free{background:var(--free);border:1px solid var(--free-line)}
 .bfcviz-bars .free+.free{border-left-width:0}
 .bfcviz-bars .waste{background:var(--waste)}
@@ -46,8 +46,7 @@ def size_bars(bars: Sequence[SizeBar]) -> str:
 
 def _row(bar: SizeBar, most: int) -> str:
     sizes = bar.parts or ([bar.size] if bar.size else [])
-    parts = "".join(
-        f'<span class="{bar.kind}" style="width:{100 * size / most:.2f}%"></span>' for size in sizes
-    )
+    parts = "".join(f'<span class="{bar.kind}" style="flex-grow:{size}"></span>' for size in sizes)
+    track = f'<span class="track" style="width:{100 * (bar.size or 0) / most:.2f}%">{parts}</span>'
     value = _UNKNOWN if bar.size is None else format_bytes(bar.size)
-    return f'<span>{bar.name}</span><span class="track">{parts}</span><span class="value">{value}</span>'
+    return f'<span>{bar.name}</span><span>{track}</span><span class="value">{value}</span>'

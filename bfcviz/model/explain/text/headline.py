@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import numpy as np
+
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.text.short_names import counted, path_end
@@ -39,13 +41,24 @@ def peak_headline(model: Model) -> str:
 
 def largest_holder(model: Model) -> tuple[str, float]:
     """The name of the holder to name first, and its share (0..1) of the bytes in use; "" if none has a name."""
-    for by in ("op", "stack"):
-        found = holders(model, by)
-        row = _heaviest(found)
-        if row and found.names[row] != UNNAMED[by]:
-            name = found.path(row) if by == "op" else place_in_code(found.names[row])
-            return path_end(name, _LONGEST), int(found.rows["bytes"][row]) / max(found.bytes_in_use, 1)
-    return "", 0.0
+    found = holders(model, "op")
+    row, total = _heaviest(found), max(found.bytes_in_use, 1)
+    name, size = found.path(row), int(found.rows["bytes"][row])
+    if found.names[row] == UNNAMED["op"]:
+        name, size = _largest_place(model)
+    return path_end(name, _LONGEST), size / total
+
+
+def _largest_place(model: Model) -> tuple[str, int]:
+    """The line of code that allocated most of the memory in use, and its bytes; "" where no stack says it."""
+    chunks, labels = model.in_use(), model.trace.labels
+    sizes = np.bincount(chunks["label"], chunks["size"])
+    places: dict[str, int] = {}
+    for label in np.flatnonzero(sizes).tolist():
+        place = place_in_code(labels[label].details.get("stack", ""))
+        places[place] = places.get(place, 0) + int(sizes[label])
+    best = max(places, key=lambda place: (places[place], place))
+    return best, places[best]
 
 
 def _heaviest(found: Holders) -> int:

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -17,15 +18,22 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-from jupyter_server.auth.decorator import allow_unauthenticated
-from jupyter_server.auth.logout import LogoutHandler
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 from traitlets.config import Config
-from voila.app import Voila
 
+from bfcviz.cli.page import provisioner
+from bfcviz.cli.page.standby import Standby
 from bfcviz.cli.view import is_loopback
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
+
+_GRAMMAR: Final = "rfc3987_syntax"
+# jsonschema can check internationalised addresses with this module, which builds a grammar at import: a quarter of all
+# that the server imports. Nothing here checks one, and jsonschema works without it.
+sys.modules.setdefault(_GRAMMAR, None)  # type: ignore[arg-type]  # Python then refuses to import it
+from jupyter_server.auth.decorator import allow_unauthenticated  # noqa: E402
+from jupyter_server.auth.logout import LogoutHandler  # noqa: E402
+from voila.app import Voila  # noqa: E402
 
 FIRST_PORT: Final = 8866
 """Voila's default; other ports are tried if it is taken and no port was given."""
@@ -160,12 +168,13 @@ class Address:
     token: str
 
 
-def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
+def serve(code: str, address: Address, standby: Standby, *, theme: str, browser: bool) -> None:
     """Serve the page that `code` shows until Ctrl-C, SIGTERM or SIGHUP; leaves no process and no file.
 
     Args:
         code: the Python code of the one cell.
         address: the address to serve at.
+        standby: becomes the first kernel.
         theme: `light` or `dark`.
         browser: whether to open a browser on the page.
 
@@ -179,6 +188,7 @@ def serve(code: str, address: Address, *, theme: str, browser: bool) -> None:
         templates.mkdir()
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
         config = settings(home, address, theme)
+        provisioner.use(standby)
         server = PageServer(templates, config, browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
@@ -216,6 +226,12 @@ def settings(home: Path, address: Address, theme: str) -> Config:
                 "allow_template_override": "NO",
                 "allow_theme_override": "NO",
                 "file_allowlist": [],
+                # Those that the page shows, of all that are installed: plotly's alone has 5 MB of script.
+                "extension_allowlist": [
+                    "@voila-dashboards/widgets-manager8",
+                    "@jupyter-widgets/jupyterlab-manager",
+                    "anywidget",
+                ],
             },
             # The kernel of this Python, even if others are installed under the same name.
             "KernelSpecManager": {"kernel_dirs": []},

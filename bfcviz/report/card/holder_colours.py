@@ -1,0 +1,91 @@
+"""HolderColours: who holds the memory of a heap, each with a colour, the same as in the dashboard."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.theme import DARK, LIGHT, Theme
+from bfcviz.model import Model
+
+_MOST: Final = 8
+"""Holders that are listed; the rest is one row."""
+
+
+class HolderRow(NamedTuple):
+    """A holder: the CSS class of its colour, its bytes, and their share (0..1) of all in use."""
+
+    name: str
+    kind: str
+    size: int
+    share: float
+
+
+@dataclass(frozen=True)
+class HolderColours:
+    """The holders at one step.
+
+    Attributes:
+        chunks: every chunk by ascending address, of CHUNK.
+        numbers: the colour of each, an index into `kinds`; of free chunks any.
+        kinds: CSS classes; `colour_rules` has their colours.
+        rows: the largest holders, then all others.
+    """
+
+    chunks: NDArray[np.void]
+    numbers: NDArray[np.intp]
+    kinds: Sequence[str]
+    rows: Sequence[HolderRow]
+
+
+def holder_colours(model: Model) -> HolderColours:
+    """The holders of the memory at the model's step."""
+    chunks = model.chunks()
+    used = chunks["in_use"]
+    colours = colouring(model.trace, model.pool, "holder", LIGHT, chunks)
+    numbers = np.where(used, colours.classes(chunks, model.step), 0).astype(np.intp)
+    kinds = [f"holder-{number}" for number in range(len(colours.paints))]
+    held = np.where(used, chunks["size"], 0)
+    sizes = np.bincount(numbers, held, minlength=len(kinds)).astype(np.float64)
+    return HolderColours(chunks, numbers, kinds, _rows(colours, sizes, kinds))
+
+
+def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[HolderRow]:
+    names = {} if colours.holders is None else dict(colours.holders.names())
+    total = max(float(sizes.sum()), 1.0)
+    named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
+    rows = [
+        HolderRow(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
+        for number in named[:_MOST]
+        if sizes[number]
+    ]
+    rest = int(sizes.sum()) - sum(row.size for row in rows)
+    return [*rows, HolderRow("other", kinds[-1], rest, rest / total)] if rest else rows
+
+
+def colour_rules(selector: str) -> str:
+    """The colours of all `HolderColours.kinds` inside an element, light and dark."""
+    light, dark = _fills(LIGHT), _fills(DARK)
+    kinds = "".join(
+        f"{selector} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(light))
+    )
+    return (
+        f"{selector}{{{_variables(light)}}}"
+        f'[data-jp-theme-light="false"] {selector}{{{_variables(dark)}}}'
+        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{_variables(dark)}}}}}"
+        f"{kinds}"
+    )
+
+
+def _fills(theme: Theme) -> list[str]:
+    """The colours of the classes of the colouring by holder, in its order."""
+    hues = range(len(theme.classes))
+    return [*(paint.fill for hue in hues for paint in theme.shades(hue)), theme.other.fill]
+
+
+def _variables(fills: Sequence[str]) -> str:
+    return "".join(f"--holder-{number}:{fill};" for number, fill in enumerate(fills))

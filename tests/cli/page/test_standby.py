@@ -1,0 +1,61 @@
+import os
+import shutil
+
+import pytest
+from processes import children_of
+
+import bfcviz
+from bfcviz.cli import view
+from bfcviz.cli.page.standby import Standby
+from bfcviz.errors import BfcvizError
+
+VIEW = "bfcviz.cli.view"
+
+
+def test_it_says_what_is_wrong_with_the_file(tmp_path):
+    standby = Standby(VIEW, str(tmp_path / "gone.parquet"))
+    with pytest.raises(BfcvizError, match=r"gone\.parquet"):
+        standby.check()
+    standby.end()
+
+
+def test_it_says_that_it_ended(tmp_path):
+    (tmp_path / "ends.py").write_text("import os\ndef prepare(_): os._exit(3)\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        standby = Standby("ends", "any")
+    with pytest.raises(BfcvizError, match="3"):
+        standby.check()
+    assert standby.become_kernel([], os.environ, None) is None
+
+
+def test_it_ends_with_its_server_and_is_no_kernel_then():
+    before = children_of(os.getpid())
+    standby = Standby(VIEW, str(bfcviz.sample("lstm")))
+    standby.check()
+    standby.check()  # the report is there once
+    assert len(children_of(os.getpid())) == len(before) + 1
+    standby.end()
+    assert children_of(os.getpid()) == before
+    assert standby.become_kernel([], os.environ, None) is None
+
+
+def test_it_becomes_a_kernel_once(tmp_path):
+    standby = Standby(VIEW, str(bfcviz.sample("lstm")))
+    standby.check()
+    kernel = standby.become_kernel(["--version"], os.environ, str(tmp_path))
+    assert kernel is not None
+    assert kernel.wait(timeout=60) == 0
+    assert standby.become_kernel(["--version"], os.environ, None) is None
+
+
+def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):
+    file = tmp_path / "a.pb.gz"
+    shutil.copy(bfcviz.sample("lstm"), file)
+    view.prepare(str(file))
+    (prepared,) = [trace for _, trace in view._prepared.values()]
+    assert view._open(str(file)) is prepared
+    view.prepare(str(file))
+    shutil.copy(bfcviz.sample("conv"), file)
+    assert view._open(str(file)).path == file
+    assert view._prepared == {}
