@@ -1,7 +1,7 @@
 """Reads the events of the address-time map, each only once while the trace grows."""
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +90,7 @@ class EventReader:
         columns, lines = COARSER if count > 1 else PIXELS
 
         def begin() -> OccupancyReader:
-            along: Literal["step", "time"] = "step" if look.axis == "step" else "time"
-            grid = OccupancyGrid(start, stop, *positions, columns, lines, along)
+            grid = OccupancyGrid(start, stop, *positions, columns, lines, look.scale)
             classes = Classes(count, lambda lives: colours.classes(lives, stop)) if count > 1 else None
             return OccupancyReader(self.trace, self.pool, grid, layout, classes, self.model)
 
