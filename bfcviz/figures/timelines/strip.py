@@ -115,7 +115,7 @@ def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
         name = history.trace.labels.name(number)
         last = place + _LETTER * (len(name) + 2) * (right - left)
         is_shown = end <= place and last <= right
-        names.append(f"\u2002{harmless(name)}" if is_shown else "")  # the space: beside the triangle
+        names.append(f"  {harmless(name)}" if is_shown else "")  # the spaces: beside the triangle
         end = last if is_shown else end
     return {
         "type": "scatter",
