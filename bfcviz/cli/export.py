@@ -5,14 +5,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bfcviz.errors import FileError
+from bfcviz.errors import FileError, TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, FORMATS, draw, export
+from bfcviz.figures.paper.layout import COLUMN_MM, PAGE_MM
+from bfcviz.figures.style.colouring import COLOURINGS
+from bfcviz.figures.style.view_options import PLAIN
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.browse.navigation import peak, worst_fragmentation
+from bfcviz.model.explain.failure.diagnose import failed_steps
 from bfcviz.terminal import say
 
+
+def _oom(trace: Trace, pool: int) -> int:
+    steps = failed_steps(trace, pool)
+    if not steps:
+        raise TraceError(
+            f"no request of pool {pool} failed in this file; give --step peak, worst, last or a number"
+        )
+    return steps[0]
+
+
 NAMED_STEPS: Final[dict[str, Callable[[Trace, int], int]]] = {
+    "oom": _oom,
     "worst": worst_fragmentation,
     "peak": peak,
     "last": lambda trace, _: len(trace),
@@ -44,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="worst",
         metavar="N",
         help="how many events have happened, from 0; or `worst` (highest external fragmentation; the default), "
-        "`peak` (most bytes in use) or `last`",
+        "`oom` (just after the first request that failed), `peak` (most bytes in use) or `last`",
     )
     step.add_argument(
         "--event",
@@ -56,7 +71,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
     )
+    parser.add_argument(
+        "--colour",
+        choices=COLOURINGS,
+        default=PLAIN.colour,
+        metavar="BY",
+        help=f"what chunks are coloured by, where the figure shows chunks: {', '.join(COLOURINGS)}; "
+        f"default: {PLAIN.colour}",
+    )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
+    parser.add_argument(
+        "--style",
+        choices=("screen", "paper"),
+        default="screen",
+        help="`paper`: .svg or .pdf for print, in greys and patterns, with the definitions as a caption below; "
+        "default: screen",
+    )
+    parser.add_argument(
+        "--width",
+        type=float,
+        default=PAGE_MM,
+        metavar="MM",
+        help=f"with --style paper: {COLUMN_MM} for one column, {PAGE_MM} for the page (the default)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -72,8 +109,9 @@ def run(arguments: argparse.Namespace) -> None:
     step = arguments.step
     if step in NAMED_STEPS:
         step = NAMED_STEPS[step](trace, arguments.pool)
-    figure = draw(arguments.figure, trace, step, pool=arguments.pool, theme=arguments.theme)
-    path = export(figure, arguments.out)
+    look = {"theme": arguments.theme, "colour": arguments.colour}
+    figure = draw(arguments.figure, trace, step, pool=arguments.pool, **look)
+    path = export(figure, arguments.out, style=arguments.style, width_mm=arguments.width)
     say(f"{FIGURES[arguments.figure].title} at step {step:,} of {len(trace):,}: {path}")
 
 

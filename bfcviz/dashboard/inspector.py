@@ -30,6 +30,7 @@ from bfcviz.dashboard.view_state import ViewState
 from bfcviz.errors import BfcvizError
 from bfcviz.events.trace import Trace
 from bfcviz.figures import FIGURES, Picture
+from bfcviz.figures.facts import facts_of
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
@@ -212,10 +213,13 @@ class Inspector(ViewState):
     def draw_for_export(self, name: str) -> tuple[Picture, str]:
         """The figure of this name at the current step, and its file name without suffix."""
         with self.lock:
-            if name == _ALL:
-                return self.view.as_picture(self.views, self.look), f"bfcviz-step{self.step}"
             model = self.panel_data.model
-            figure = FIGURES[name].draw(model, last_event(model), self.look)
+            facts = facts_of(model)
+            if name == _ALL:
+                return self.view.as_picture(self.views, self.look).with_facts(
+                    facts
+                ), f"bfcviz-step{self.step}"
+            figure = FIGURES[name].draw(model, last_event(model), self.look).with_facts(facts)
         return figure, f"bfcviz-{name}-step{self.step}"
 
     def _code(self, name: str) -> str:

@@ -20,6 +20,7 @@ from bfcviz.figures.address_time.figure import address_time
 from bfcviz.figures.bins.histogram import bin_histogram
 from bfcviz.figures.bins.ladder import ladder
 from bfcviz.figures.export import FORMATS, export
+from bfcviz.figures.facts import facts_of
 from bfcviz.figures.failure.figure import failure
 from bfcviz.figures.holders.icicle import holders_icicle
 from bfcviz.figures.panel import Picture
@@ -122,4 +123,4 @@ def draw(name: str, trace: Trace, step: int | None = None, *, pool: int = 0, **l
         look["wanted"] = parse_bytes(wanted, "wanted")
     model = Model(trace, pool)
     model.seek(len(trace) if step is None else step)
-    return FIGURES[name].draw(model, last_event(model), Look(**look))
+    return FIGURES[name].draw(model, last_event(model), Look(**look)).with_facts(facts_of(model))

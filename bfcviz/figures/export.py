@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import plotly.graph_objects as go
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
 from bfcviz.figures.panel import CONFIG, Picture
+from bfcviz.figures.paper.layout import MM, PAGE_MM, paper
 
 WIDTH: Final = 1200
 """Width in pixels of an image whose figure sets none."""
@@ -21,32 +22,59 @@ WIDTH: Final = 1200
 HEIGHT: Final = 700
 """Height in pixels of an image whose figure sets none."""
 
-_RIM: Final = 40
-"""Pixels added to a PDF page: 20 that kaleido's fixed margins (0.1 inch a side) cut off, 20 for long ticks."""
+_CUT: Final = 20
+"""Pixels of a PDF page that kaleido's fixed margins (0.1 inch a side) cut off."""
+
+_RIM: Final = _CUT + 20
+"""Pixels added to a PDF page: those, and 20 for long ticks."""
+
+_LINE: Final = 22
+"""Pixels of the line of facts below a figure."""
 
 SCALE: Final = 2
 """Device pixels of a PNG per pixel of the figure."""
 
 
-def export(figure: go.Figure, path: str | os.PathLike[str]) -> Path:
+def export(
+    figure: go.Figure,
+    path: str | os.PathLike[str],
+    *,
+    style: Literal["screen", "paper"] = "screen",
+    width_mm: float = PAGE_MM,
+) -> Path:
     """Write `figure` to `path` in the format of its suffix, and return the path.
 
     `.html` works offline; `.png`, `.svg` and `.pdf` need kaleido and a Chromium or Chrome; `.csv` and `.parquet`
-    hold the numbers that the figure shows. The file is written atomically.
+    hold the numbers that the figure shows. The file is written atomically. Pages and images name the file, the step
+    and the totals below a figure that `bfcviz.draw` made.
+
+    Args:
+        figure: what `bfcviz.draw` returns, or any plotly figure.
+        path: the file to write.
+        style: `paper`: an `.svg` or `.pdf` for print, in greys and patterns, its definitions as a caption below.
+        width_mm: the width of a `paper` picture: 84 for one column, 174 for the page.
 
     Raises:
-        BfcvizError: the suffix is unknown, there is no browser, the figure has no numbers, or the path cannot be
-            written.
+        BfcvizError: the suffix is unknown, there is no browser, the figure has no numbers, the path cannot be
+            written, or the style is not one for this format or figure.
         MissingExtra: kaleido is not installed.
     """
     target = Path(path)
-    render = _FORMATS.get(target.suffix.lower())
-    if render is None:
+    suffix = target.suffix.lower()
+    if suffix not in _FORMATS:
         raise BfcvizError(
             f"cannot export to {target.name!r}: its suffix names no known format; "
             f"use one of {', '.join(_FORMATS)}"
         )
-    _write(target, render(figure))
+    if style == "paper":
+        if suffix not in VECTOR:
+            raise BfcvizError(
+                f"style paper makes vector pictures, and {target.name!r} is none: its suffix must be one of "
+                f"{', '.join(VECTOR)}"
+            )
+        _write(target, _printed(paper(figure, width_mm), suffix[1:]))
+    else:
+        _write(target, rendered(figure, suffix))
     return target
 
 
@@ -56,17 +84,56 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
 
 
 def _html(figure: go.Figure) -> bytes:
-    text: str = figure.to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
-    return text.encode()
+    text: str = with_facts_below(figure).to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
+    facts = figure.facts if isinstance(figure, Picture) else ""
+    return text.replace("<head>", f"<head><title>{facts}</title>", 1).encode()
+
+
+def with_facts_below(figure: go.Figure) -> go.Figure:
+    """The figure with its line of facts at its lower edge; the figure itself where it has none."""
+    facts = figure.facts if isinstance(figure, Picture) else ""
+    if not facts:
+        return figure
+    below = figure.layout.margin.b
+    return go.Figure(figure).update_layout(
+        height=(figure.layout.height or HEIGHT) + _LINE,
+        margin={"b": (80 if below is None else below) + _LINE},
+        title={
+            "text": facts,
+            "font": {"size": 11, "weight": "normal"},
+            "xref": "container",
+            "x": 0,
+            "xanchor": "left",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "pad": {"l": 12, "b": 8},
+        },
+    )
+
+
+def _printed(figure: go.Figure, form: str) -> bytes:
+    """A figure for paper; its layout's width and height are its size at 96 pixels an inch."""
+    width, height = figure.layout.width, figure.layout.height
+    if form == "pdf":
+        narrower = go.Figure(figure).update_layout(width=width - _CUT)
+        return _rendered_by_browser(_with_rim(narrower, _CUT), form)
+    made = _rendered_by_browser(figure, form)
+    size = f'width="{width}" height="{height}"'.encode()
+    return made.replace(size, f'width="{width * MM:g}mm" height="{height * MM:g}mm"'.encode(), 1)
 
 
 def _image(figure: go.Figure, form: str) -> bytes:
+    figure = with_facts_below(figure)
+    return _rendered_by_browser(_with_rim(figure, _RIM) if form == "pdf" else figure, form)
+
+
+def _rendered_by_browser(drawn: go.Figure, form: str) -> bytes:
     try:
         import kaleido  # noqa: PLC0415  an extra
         from kaleido.errors import ChromeNotFoundError  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(f"export to .{form}", "kaleido", "lab") from error
-    drawn = _with_rim(figure) if form == "pdf" else figure
     width, height = drawn.layout.width or WIDTH, drawn.layout.height or HEIGHT
     options = {"format": form, "width": width, "height": height, "scale": SCALE if form == "png" else 1}
     with warnings.catch_warnings():
@@ -84,15 +151,15 @@ def _image(figure: go.Figure, form: str) -> bytes:
     return made
 
 
-def _with_rim(figure: go.Figure) -> go.Figure:
-    """The figure with an empty rim at its right and bottom, where kaleido cuts off a PDF page."""
+def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
+    """The figure with an empty rim of so many pixels at its right and bottom, where kaleido cuts off a PDF page."""
     layout = figure.layout
     margins = (layout.margin.r, layout.margin.b)
     right, below = (80 if margin is None else margin for margin in margins)  # 80: plotly's default
     return go.Figure(figure).update_layout(
-        width=(layout.width or WIDTH) + _RIM,
-        height=(layout.height or HEIGHT) + _RIM,
-        margin={"r": right + _RIM, "b": below + _RIM},
+        width=(layout.width or WIDTH) + rim,
+        height=(layout.height or HEIGHT) + rim,
+        margin={"r": right + rim, "b": below + rim},
     )
 
 
@@ -123,6 +190,9 @@ _FORMATS: Final[dict[str, Callable[[go.Figure], bytes]]] = {
     ".csv": _csv,
     ".parquet": _parquet,
 }
+VECTOR: Final = (".svg", ".pdf")
+"""The suffixes of style `paper`."""
+
 IMAGES: Final = frozenset({".png", ".svg", ".pdf"})
 """The suffixes that need a browser; its start takes seconds."""
 

@@ -6,7 +6,7 @@ own or as one of several in a dashboard, and an update is the difference between
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import plotly.graph_objects as go
 import pyarrow as pa
@@ -43,7 +43,8 @@ class Panel:
         name: its name in code, unique on a page.
         title: its title, with the unit if all traces share one.
         caption: how to read it, in one line.
-        definition: the exact definitions, shown on hover over the title; lines separated by `<br>`.
+        definition: the exact definitions, shown on hover over the title; lines separated by `<br>`. A line that
+            begins with a space continues the one before.
         traces: plotly traces, without axes; a kind of panel always has the same number in the same order.
             `legend` is the trace's line of the legend, from 0 (the default).
         xaxis: plotly's settings of the x axis.
@@ -107,10 +108,40 @@ class Place:
     height: int
 
 
+class Note(NamedTuple):
+    """What a panel shows, as text: its title, how to read it, and its definitions (lines separated by `<br>`)."""
+
+    title: str
+    caption: str
+    definition: str
+
+
 class Picture(go.Figure):  # type: ignore[misc]
     """A figure with the table of numbers that it shows."""
 
     _table: pa.Table | None = None
+    _facts: str = ""
+    _notes: tuple[Note, ...] = ()
+
+    def with_facts(self, facts: str) -> "Picture":
+        """Set the line that exported pages and images show below the figure; return the figure."""
+        self._facts = facts
+        return self
+
+    def with_notes(self, panels: Sequence["Panel"]) -> "Picture":
+        """Set the notes to those of the figure's panels; return the figure."""
+        self._notes = tuple(Note(panel.title, panel.caption, panel.definition) for panel in panels)
+        return self
+
+    @property
+    def facts(self) -> str:
+        """File, step and totals, escaped; empty if unknown."""
+        return self._facts
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The notes of its panels, in their order."""
+        return self._notes
 
     def with_table(self, table: pa.Table) -> "Picture":
         """Set the table that `export` writes to `.csv` and `.parquet`; return the figure."""
@@ -191,7 +222,7 @@ def compose(
 ) -> Picture:
     """The page with each panel in its place, as a figure."""
     page = lay(panels, places, theme, margins)
-    return Picture(data=page.data, layout=page.layout)
+    return Picture(data=page.data, layout=page.layout).with_notes(panels)
 
 
 def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:

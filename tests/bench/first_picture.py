@@ -43,7 +43,6 @@ STAGES = ("listening", "page", "complete", "picture")
 PAINTED = "performance.getEntriesByType('paint').length > 0"
 
 
-
 def processor_time(pid: int) -> float:
     """Seconds that a process and all its descendants have used; those that ended count with their parents."""
     try:
@@ -125,14 +124,49 @@ KERNEL = "import ipykernel.kernelapp, bfcviz; bfcviz.Inspector"
 WHERE = {
     "plotly": ("plotly", "_plotly_utils", "narwhals", "kaleido", "choreographer"),
     "nbformat and jsonschema": (
-        *("nbformat", "jsonschema", "rfc3987_syntax", "lark", "jsonschema_specifications", "referencing", "rpds"),
-        *("arrow", "dateutil", "isoduration", "fqdn", "webcolors", "uri_template", "rfc3986_validator", "fastjsonschema"),
+        *(
+            "nbformat",
+            "jsonschema",
+            "rfc3987_syntax",
+            "lark",
+            "jsonschema_specifications",
+            "referencing",
+            "rpds",
+        ),
+        *(
+            "arrow",
+            "dateutil",
+            "isoduration",
+            "fqdn",
+            "webcolors",
+            "uri_template",
+            "rfc3986_validator",
+            "fastjsonschema",
+        ),
     ),
     "pandas": ("pandas",),
-    "IPython, ipykernel, ipywidgets": ("IPython", "ipykernel", "ipywidgets", "jupyter_client", "debugpy", "zmq", "jedi"),
+    "IPython, ipykernel, ipywidgets": (
+        "IPython",
+        "ipykernel",
+        "ipywidgets",
+        "jupyter_client",
+        "debugpy",
+        "zmq",
+        "jedi",
+    ),
     "Voila, Jupyter's server, nbconvert": (
         *("voila", "jupyter_server", "jupyterlab_server", "nbconvert", "nbclient", "jupyter_events", "bs4"),
-        *("requests", "tornado", "mistune", "jinja2", "jupyter_core", "urllib3", "pygments", "html5lib", "lxml"),
+        *(
+            "requests",
+            "tornado",
+            "mistune",
+            "jinja2",
+            "jupyter_core",
+            "urllib3",
+            "pygments",
+            "html5lib",
+            "lxml",
+        ),
     ),
     "numpy and pyarrow": ("numpy", "pyarrow"),
     "bfcviz": ("bfcviz",),
@@ -145,7 +179,9 @@ def shares(checkouts: dict[str, Path]) -> None:
         found = {name: imports(code, checkout) for name, checkout in checkouts.items()}
         print(f"\n| imports of the {what}, ms | {' | '.join(checkouts)} |\n|---|{'---:|' * len(checkouts)}")
         for group, packages in WHERE.items():
-            print(f"| {group} | {' | '.join(f'{sum(own[p] for p in packages):.0f}' for _, own in found.values())} |")
+            print(
+                f"| {group} | {' | '.join(f'{sum(own[p] for p in packages):.0f}' for _, own in found.values())} |"
+            )
         listed = {package for packages in WHERE.values() for package in packages}
         rest = [sum(ms for name, ms in own.items() if name not in listed) for _, own in found.values()]
         print(f"| all others | {' | '.join(f'{ms:.0f}' for ms in rest)} |")

@@ -8,6 +8,7 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.export import NAMED_STEPS
 from bfcviz.figures import FIGURES
+from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.model.browse.navigation import peak, worst_fragmentation
 
 SAMPLE = bfcviz.sample("lstm")
@@ -51,6 +52,33 @@ def test_it_draws_the_given_step(asked, meant, trace, tmp_path, capsys):
     assert export("--figure", "region_map", *asked, "--out", path) == 0
     assert heap_in(path) == heap_at(trace, meant(trace))
     assert capsys.readouterr().out == f"region map at step {meant(trace):,} of {len(trace):,}: {path}\n"
+
+
+def test_oom_is_the_step_after_the_first_failed_request(tmp_path, capsys):
+    words = ["export", str(bfcviz.sample("oom_log")), "--figure", "ladder", "--step", "oom"]
+    assert main([*words, "--out", str(tmp_path / "ladder.csv")]) == 0
+    failed = bfcviz.why(bfcviz.sample("oom_log"))
+    assert f"at step {failed.event + 1:,} of" in capsys.readouterr().out
+    rows = list(csv.DictReader((tmp_path / "ladder.csv").read_text().splitlines()))
+    assert sum(int(row["size"]) for row in rows) == failed.free_bytes
+    assert {row["takes"] for row in rows} == {"false"}
+
+
+def test_chunks_have_the_asked_colouring(tmp_path):
+    pages = {}
+    for colour in ("state", "label"):
+        path = tmp_path / f"{colour}.html"
+        assert export("--figure", "region_map", "--colour", colour, "--out", path) == 0
+        pages[colour] = path.read_text()
+    assert "waste (size - requested)" in pages["state"]
+    assert COLOURINGS["label"] in pages["label"]
+
+
+def test_paper_needs_a_vector_and_a_width(tmp_path, capsys):
+    for words, fact in (((tmp_path / "map.png",), ".svg"), ((tmp_path / "map.svg", "--width", 7), "84")):
+        assert export("--figure", "region_map", "--style", "paper", "--out", *words) == 1
+        assert fact in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
@@ -98,6 +126,7 @@ def test_a_step_is_a_number_or_a_name(step, tmp_path, capsys):
         (("--step", "-1", "--out", "map.csv"), "step -1 "),
         (("--pool", "1", "--out", "map.csv"), "pool 1 "),
         (("--step", "0", "--pool", "-1", "--out", "map.csv"), "pool -1 "),
+        (("--step", "oom", "--out", "map.csv"), "--step peak"),
         (("--out", "map.txt"), ".html, .png, .svg, .pdf, .csv, .parquet"),
         (("--out", "nowhere/map.csv"), "cannot write"),
     ],

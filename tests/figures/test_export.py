@@ -68,6 +68,46 @@ def test_png_and_svg_are_pictures(figure, tmp_path):
     assert root.attrib["width"] == "1200"
 
 
+def facts_in(svg):
+    """The text of a picture, without its markup."""
+    return " ".join("".join(ET.fromstring(svg).itertext()).split())  # noqa: S314  we made it
+
+
+@needs_browser
+def test_pictures_and_pages_name_the_step_and_the_totals(tmp_path):
+    figure = draw("ladder", busy_trace(), 300)
+    assert "step 300 of 609" in figure.facts
+    assert figure.facts in facts_in(export(figure, tmp_path / "ladder.svg").read_text())
+    page = export(figure, tmp_path / "ladder.html").read_text()
+    assert f"<title>{figure.facts}</title>" in page
+    png = export(figure, tmp_path / "ladder.png").read_bytes()
+    assert int.from_bytes(png[20:24]) > 2 * figure.layout.height  # it has a line more
+    assert figure.layout.title.text is None  # it is as it was
+
+
+@needs_browser
+def test_a_picture_for_paper_is_a_vector_of_its_width_with_its_definitions(tmp_path):
+    figure = draw("ladder", busy_trace(), 300, wanted="1KiB")
+    svg = export(figure, tmp_path / "ladder.svg", style="paper", width_mm=84).read_text()
+    root = ET.fromstring(svg)  # noqa: S314  we made it
+    assert float(root.attrib["width"].removesuffix("mm")) == pytest.approx(84, abs=0.2)
+    assert root.attrib["height"].endswith("mm")
+    assert "<image" not in svg
+    text = facts_in(svg).replace(" ", "")  # lines of one text have no space between them
+    for said in (figure.notes[0].definition.replace("<br>", " "), figure.facts):
+        assert said.replace(" ", "") in text
+    pdf = export(figure, tmp_path / "ladder.pdf", style="paper", width_mm=174).read_bytes()
+    (width,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ", pdf)
+    assert float(width) / 72 * 25.4 == pytest.approx(174, abs=0.5)
+
+
+@pytest.mark.parametrize("suffix", [".html", ".png", ".csv"])
+def test_paper_is_a_vector(figure, suffix, tmp_path):
+    with pytest.raises(BfcvizError, match=r"\.svg, \.pdf"):
+        export(figure, tmp_path / f"map{suffix}", style="paper")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_suffix_is_refused_with_those_that_work(figure, tmp_path):
     with pytest.raises(BfcvizError, match=r"\.html, \.png, \.svg, \.pdf, \.csv, \.parquet"):
         export(figure, tmp_path / "map.pptx")

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.dashboard.side.groupings import Groupings
+from bfcviz.events.origin_details import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.model import Model
 from bfcviz.model.holders.holder_choice import HolderChoice
 from bfcviz.model.holders.holder_index import ROOT, HolderAmounts, HolderIndex
-from bfcviz.model.holders.holders import requested_known
 from bfcviz.model.holders.last_mark import LastMark, LastMarks
 from bfcviz.model.holders.running_count import RunningCount
 from bfcviz.model.state.row_storage import CHUNK_ROW
@@ -80,7 +80,7 @@ class HolderCounts:
         self._marks = LastMarks(trace, pool)
         self.groupings = Groupings(trace, pool, self._marks)
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
-        self._waste_known = requested_known(trace, pool)
+        self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
     def counts(self, model: Model) -> bool:
         """Whether it counts this model's holders."""

@@ -1,7 +1,7 @@
 """Reads the events of the address-time map, each only once while the trace grows."""
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,14 +90,13 @@ class EventReader:
         columns, lines = COARSER if count > 1 else PIXELS
 
         def begin() -> OccupancyReader:
-            along: Literal["step", "time"] = "step" if look.axis == "step" else "time"
-            grid = OccupancyGrid(start, stop, *positions, columns, lines, along)
+            grid = OccupancyGrid(start, stop, *positions, columns, lines, look.scale)
             classes = Classes(count, lambda lives: colours.classes(lives, stop)) if count > 1 else None
             return OccupancyReader(self.trace, self.pool, grid, layout, classes, self.model)
 
         # An age is counted up to the end of the window.
         counted_to = stop if colours.name == "age" else None
-        key = (start, positions, look.scale, colours, counted_to)
+        key = (start, positions, look.axis, colours, counted_to)
         self._image = _continued(self._image, key, stop, begin)
         return self._image[1].read_to(stop, layout)
 

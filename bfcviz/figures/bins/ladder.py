@@ -11,7 +11,6 @@ A request above the first step fits in no free chunk. Where the line crosses the
 free memory that the request cannot use. Chunks narrower than a pixel share one step.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,17 +18,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events, bin_numbers
+from bfcviz.figures.bins.free_chunks import STEPS, Ladder, ladder_of, steps_of
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import Paint, Theme, mixed
+from bfcviz.figures.style.theme import TAKER, Paint, Theme, mixed
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
-from bfcviz.model.explain.fit import Request, fit_of, request_at
 from bfcviz.model.explain.text.short_names import counted
 from bfcviz.units import format_bytes
-
-STEPS: Final = 600
-"""Steps of the ladder, at most: pixels of its width."""
 
 _HEIGHT: Final = 300
 _NAMED: Final = 0.085  # of the width: a narrower step shows no size
@@ -38,36 +34,6 @@ _DEFINITION: Final = (
     "Each step is one free chunk: its width and its height are its bytes. The whole width is all free memory.<br>"
     "A request fits if the first step reaches its line; steps below the line are free memory that it cannot use."
 )
-
-
-@dataclass(frozen=True)
-class Ladder:
-    """The free chunks of a heap by size, and the request.
-
-    Attributes:
-        chunks: the free chunks, of CHUNK: the largest first, of equal ones the lowest address.
-        request: the request; None: none.
-        rounded: its bytes as the heap rounds them; 0 without a request.
-    """
-
-    chunks: NDArray[np.void]
-    request: Request | None
-    rounded: int
-
-    @property
-    def ends(self) -> NDArray[np.uint64]:
-        """Bytes of each chunk and all larger ones, shape (n,)."""
-        return np.cumsum(self.chunks["size"], dtype=np.uint64)
-
-    @property
-    def total(self) -> int:
-        """All free bytes."""
-        return int(self.chunks["size"].sum())
-
-    @property
-    def takers(self) -> int:
-        """How many chunks would take the request: the first ones."""
-        return int(np.count_nonzero(self.chunks["size"] >= self.rounded)) if self.request else 0
 
 
 def ladder(model: Model, highlight: Events | None = None, look: Look = PLAIN) -> Picture:
@@ -85,22 +51,13 @@ def ladder(model: Model, highlight: Events | None = None, look: Look = PLAIN) ->
     return single(ladder_panel(model, look), _HEIGHT, look.paints).with_table(ladder_table(model, look))
 
 
-def ladder_of(model: Model, look: Look) -> Ladder:
-    """The free chunks of the model's step, and the request of `look` or of the failure just before the step."""
-    chunks = model.chunks()
-    free = chunks[np.flatnonzero(~chunks["in_use"])]
-    free = free[np.lexsort((free["address"], ~free["size"]))]
-    request = request_at(model, look.wanted)
-    return Ladder(free, request, fit_of(model, request.size).found.rounded if request else 0)
-
-
 def ladder_panel(model: Model, look: Look) -> Panel:
     """The ladder as a panel; it always has the same traces in the same order, some of them empty."""
     found, theme = ladder_of(model, look), look.paints
     divisor, unit = axis_unit(max(found.total, found.rounded, 1))
     top = 1.15 * max(int(found.chunks["size"].max(initial=0)), found.rounded, 1) / divisor
     right = max(found.total, 1) / divisor
-    steps = _steps(found)
+    steps = steps_of(found)
     return Panel(
         name="ladder",
         title=f"Free chunks ({unit})",
@@ -109,7 +66,7 @@ def ladder_panel(model: Model, look: Look) -> Panel:
         traces=[
             _bars(found, steps, divisor, theme.free, takes=False),
             _bars(
-                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, 0.7), theme.fit), takes=True
+                found, steps, divisor, Paint(mixed(theme.free.fill, theme.fit, TAKER), theme.fit), takes=True
             ),
             _selected(found, look, divisor),
             _sizes(found, steps, divisor, theme),
@@ -141,36 +98,6 @@ def ladder_table(model: Model, look: Look) -> pa.Table:
             "takes": pa.array(takes, mask=np.full(len(takes), found.request is None)),
         }
     )
-
-
-_STEP: Final = np.dtype(
-    [
-        ("first", "<i8"),  # index of its first chunk
-        ("count", "<i8"),
-        ("left", "<u8"),
-        ("bytes", "<u8"),
-        ("size", "<u8"),  # of its largest chunk
-        ("takes", "?"),
-    ]
-)
-
-
-def _steps(found: Ladder) -> NDArray[np.void]:
-    """The chunks as at most about `STEPS` steps: a chunk narrower than a pixel shares its step with those beside it."""
-    count = len(found.chunks)
-    ends = found.ends
-    lefts = ends - found.chunks["size"]
-    firsts = np.arange(count)
-    if count > STEPS:
-        pixel = lefts // np.uint64(max(found.total // STEPS, 1))
-        takes = firsts < found.takers
-        firsts = np.flatnonzero(np.append(True, (np.diff(pixel) > 0) | (np.diff(takes))))
-    steps = np.zeros(len(firsts), _STEP)
-    steps["first"], steps["count"] = firsts, np.diff(np.append(firsts, count))
-    steps["left"], steps["size"] = lefts[firsts], found.chunks["size"][firsts]
-    steps["bytes"] = np.diff(np.append(lefts[firsts], np.uint64(found.total)))
-    steps["takes"] = firsts < found.takers
-    return steps
 
 
 def _bars(
@@ -234,6 +161,11 @@ def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:
 def _sizes(found: Ladder, steps: NDArray[np.void], divisor: int, theme: Theme) -> dict[str, Any]:
     """The sizes of the steps that have room for them."""
     wide = steps[(steps["bytes"] >= _NAMED * found.total) & (steps["count"] == 1)]
+    if found.request is not None:  # not where the name of the request stands
+        above = wide["size"].astype(np.float64) - found.rounded
+        wide = wide[
+            (above < 0) | (above > 0.1 * max(found.rounded, int(found.chunks["size"].max(initial=0))))
+        ]
     empty = not len(found.chunks)
     return {
         "type": "scatter",

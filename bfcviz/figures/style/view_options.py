@@ -69,6 +69,11 @@ class Look:
     map_pixels: tuple[int, int] = (1080, 400)
 
     @property
+    def scale(self) -> Literal["step", "time"]:
+        """What distances on the axis are: events, or time."""
+        return "time" if self.axis == "time" else "step"
+
+    @property
     def paints(self) -> Theme:
         """The colours of `theme`."""
         return theme_of(self.theme)

@@ -138,4 +138,4 @@ def _colours(theme: Theme) -> dict[str, str]:
 
 
 def _wrapped(text: str) -> str:
-    return "<br>".join(textwrap.wrap(text, 70))
+    return "<br> ".join(textwrap.wrap(text, 70))

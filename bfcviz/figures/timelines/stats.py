@@ -80,7 +80,7 @@ def stats_panel(history: History, step: int | None, look: Look) -> Panel:
     return Panel(
         name="stats",
         title=f"Stats ({scale.unit})",
-        caption="green: free bytes of the pool; blue: bytes in use; bands: least to greatest value",
+        caption="pool above in use: free bytes; a band: least to greatest value",
         definition=_DEFINITION,
         traces=traces,
         xaxis=history.xaxis,

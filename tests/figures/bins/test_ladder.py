@@ -5,7 +5,8 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import GIB, model_of, new_heap
 
-from bfcviz.figures.bins.ladder import STEPS, ladder, ladder_panel
+from bfcviz.figures.bins.free_chunks import STEPS
+from bfcviz.figures.bins.ladder import ladder, ladder_panel
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 
