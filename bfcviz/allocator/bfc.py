@@ -32,9 +32,9 @@ from bfcviz.allocator.c_interface import c_api
 from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.attributes import AllocationAttributes
+from bfcviz.allocator.interface.dtype_sizes import bytes_of
 from bfcviz.allocator.interface.failures import failure, invalid_free, whole
 from bfcviz.allocator.interface.options import AllocatorOptions
-from bfcviz.allocator.interface.protocol import bytes_of
 from bfcviz.allocator.interface.stats import Internals, Stats
 from bfcviz.allocator.introspection import invariants, memory_map, queries
 from bfcviz.allocator.introspection.memory_map import Moment

@@ -79,6 +79,11 @@ def facts_of(details: Mapping[str, object], pool: int) -> Mapping[str, object]:
     return own if isinstance(own, Mapping) else {}
 
 
+def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
+    """Whether the trace has the requested bytes of a heap: some logs print only the sizes of chunks."""
+    return facts_of(details, pool).get("requested_bytes_in_use", 0) is not None
+
+
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
     """The entries of `details["failures"]`.
 

@@ -1,4 +1,4 @@
-"""What a refresh of all panels of a growing heap costs: `python tests/bench/refresh.py [--events 430000]`.
+"""What a refresh of a growing heap's panels costs: `python tests/bench/refresh.py [--events 430000]`.
 
 A refresh comes after 1,000 new operations (a free and an allocation each). "Again" forgets what the panels have read
 before each refresh, "new" keeps it. Reading is all work on events; drawing makes plotly's traces from what was read.
@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import bfcviz
 from bfcviz.dashboard.panels import panel_data
-from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
+from bfcviz.dashboard.panels.layouts import names_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory import figure as active_memory
 from bfcviz.figures.address_time.event_reader import EventReader
@@ -110,15 +110,25 @@ def refresh(data, trace, look, names) -> tuple[int, float, float]:
     return meter.events, meter.reading_ms, (time.thread_time() - begin) * 1000 - meter.reading_ms
 
 
-def measure(heap: GrowingHeap, look: Look, *, again: bool) -> tuple[int, list[float], list[float], int]:
-    data, names = panel_data.PanelData(heap.trace, 0), {name for each in LAYOUTS for name in names_in(each)}
+CASES = (
+    ("memory", Look(colour="holder")),
+    ("everything", Look(colour="label")),
+    ("everything", Look(colour="label", axis="time")),
+    ("everything", Look(colour="holder")),
+)
+"""Layouts (the first is the default one), and what their chunks are coloured by."""
+
+
+def measure(heap: GrowingHeap, layout: str, look: Look, *, again: bool) -> tuple[int, ...]:
+    """New events at a refresh; and of each refresh: events read, ms of reading, ms of drawing."""
+    data, names = panel_data.PanelData(heap.trace, 0), names_in(layout)
     refresh(data, heap.trace, look, names)
     found, grew = [], 0
     for _ in range(RUNS):
         heap.work()
         grew = heap.trace.refresh()
         if again:
-            for name in ("history", "passage", "lives"):
+            for name in ("history", "whole history", "passage", "lives"):
                 data._cache.pop(name, None)
         found.append(refresh(data, heap.trace, look, names))
     return grew, *([*column] for column in zip(*found, strict=True))
@@ -131,15 +141,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         heap = GrowingHeap(f"{folder}/recording", arguments.events)
         print(f"{len(heap.trace):,} events; processor time, median (worst) of {RUNS}\n")
-        print("| coloured by | x axis | read | new events | events read | reading, ms | drawing, ms |")
-        print("|---|---|---|---:|---:|---:|---:|")
-        for colour, axis in (("state", "step"), ("label", "step"), ("label", "time")):
+        print(
+            "| layout | coloured by | x axis | read | new events | events read | reading, ms | drawing, ms |"
+        )
+        print("|---|---|---|---|---:|---:|---:|---:|")
+        for layout, look in CASES:
             for again in (True, False):
-                grew, events, reading, drawing = measure(heap, Look(colour=colour, axis=axis), again=again)
+                grew, events, reading, drawing = measure(heap, layout, look, again=again)
                 times = (f"{statistics.median(ms):.1f} ({max(ms):.1f})" for ms in (reading, drawing))
                 what = "again" if again else "new"
-                row = (colour, axis, what, f"{grew:,}", f"{statistics.median(events):,.0f}", *times)
-                print(f"| {' | '.join(row)} |", flush=True)
+                counts = (f"{grew:,}", f"{statistics.median(events):,.0f}")
+                print(
+                    f"| {' | '.join((layout, look.colour, look.axis, what, *counts, *times))} |", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -100,7 +100,9 @@ def _failure_of_notebook_02():
     cells = [cell.source for cell in nbformat.read(HERO, as_version=4).cells if cell.cell_type == "code"]
     failing = next(number for number, cell in enumerate(cells) if "MemoryError" in cell)
     watched = next(number for number, cell in enumerate(cells) if "with bfcviz.watch" in cell)
-    return "----".join([*cells[:watched], cells[failing], SHOW_FAILURE])
+    return "----".join(
+        [*cells[:watched], cells[failing].replace("tempfile.mkdtemp()", '"run.bfc"'), SHOW_FAILURE]
+    )
 
 
 SHOTS = {

@@ -6,7 +6,8 @@ from numpy.typing import DTypeLike
 
 from bfcviz._context_manager import Closing
 from bfcviz.allocator.interface.attributes import AllocationAttributes
-from bfcviz.allocator.interface.protocol import Allocator, bytes_of
+from bfcviz.allocator.interface.dtype_sizes import bytes_of
+from bfcviz.allocator.interface.protocol import Allocator
 from bfcviz.allocator.interface.stats import Stats
 from bfcviz.errors import OutOfMemory
 

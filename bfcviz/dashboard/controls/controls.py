@@ -87,7 +87,7 @@ class Controls:
         self.show_pools(pools)
         self.colour = _menu(
             "",
-            [(f"colour by {title}", name) for name, title in COLOURINGS.items()],
+            [(f"colour by {title.split(' (')[0]}", name) for name, title in COLOURINGS.items()],
             "the property that sets the colour of chunks",
             148,
         )

@@ -57,7 +57,7 @@ TABS: Final[Mapping[str, str]] = {
 }
 """Layout -> the text of its tab."""
 
-_SIDE_SHARE: Final = 0.34  # of the plots' width
+_SIDE_SHARE: Final = 0.36  # of the plots' width
 _SIDE_GAP: Final = 14  # pixels between the map and the side pane
 _SIDE_ALONE: Final = 340  # pixels: the height of the side pane on a narrow page
 _TABS: Final = 30  # pixels: the height of the tabs

@@ -10,6 +10,7 @@ import numpy as np
 
 from bfcviz.dashboard.side.chunk_facts import ChunkFacts, ChunkFinder
 from bfcviz.dashboard.side.style import STYLE
+from bfcviz.events.origin_details import requested_bytes_known
 from bfcviz.events.schema import bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.text import exact_bytes, harmless
@@ -24,7 +25,6 @@ from bfcviz.model.explain.text.chunk_life import (
     span_words,
 )
 from bfcviz.model.holders.holder_paths import place_in_code
-from bfcviz.model.holders.holders import requested_known
 from bfcviz.units import format_bytes
 
 _NONE: Final = "Click a chunk in the map or in a table: this shows what it is."
@@ -56,7 +56,7 @@ class ChunkPane:
         if look.selected is None:
             self.text.value = f"<div class='none'>{_NONE}</div>"
             return
-        known = requested_known(model.trace, model.pool)
+        known = requested_bytes_known(model.trace.origin.details, model.pool)
         facts = self._finder.find(model, look.selected, waste_known=known)
         if facts is None:
             self.text.value = f"<div class='none'>{_GONE}</div>"

@@ -2,30 +2,30 @@
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.last_mark import LastMarks
 
 _DETAILS: Final = ("stack", "shape", "data_type")
+_NUMBERS: Final = ("thread", "stream")
 
 
 class Groupings:
     """The groupings of one heap that say something; each is made once.
 
-    Labels and chunks are looked at once: a growing trace may get more groupings.
+    Labels and events are looked at once: a growing trace may get more groupings.
     """
 
     def __init__(self, trace: Trace, pool: int, marks: LastMarks) -> None:
         self._trace, self._pool, self._marks = trace, pool, marks
-        self._labels_seen = 1  # 0 is no label
+        self._labels_seen, self._events_seen = 1, 0  # label 0 is no label
+        self._first: dict[str, int] = {}  # the thread and the stream of the first allocation
         self._found: set[str] = set()
         self._made: dict[str, tuple[int, Grouping]] = {}
 
-    def look_at(self, records: NDArray[np.void]) -> None:
-        """Take in new labels, and the threads and streams of these records."""
+    def update(self) -> None:
+        """Take in new labels, and the threads and streams of new events."""
         labels = self._trace.labels
         for number in range(self._labels_seen, len(labels)):
             label = labels[number]
@@ -33,11 +33,22 @@ class Groupings:
                 self._found.add("op")
             self._found.update(name for name in _DETAILS if label.details.get(name))
         self._labels_seen = len(labels)
-        for name in ("thread", "stream"):
-            if name not in self._found and len(records) and int(np.ptp(records[name])):
-                self._found.add(name)
         if self._marks.phases:
             self._found.add("phase")
+        stop = len(self._trace)
+        if not self._found.issuperset(_NUMBERS):
+            for block in self._trace.blocks(max(self._events_seen, self._trace.first), stop):
+                self._look_at(block)
+        self._events_seen = stop
+
+    def _look_at(self, block: Events) -> None:
+        allocations = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == self._pool)
+        for name in _NUMBERS:
+            values = block[name][allocations]
+            if name not in self._found and len(values):
+                first = self._first.setdefault(name, int(values[0]))
+                if (values != first).any():
+                    self._found.add(name)
 
     @property
     def names(self) -> list[str]:

@@ -1,18 +1,22 @@
 """The numbers of the holders pane at one step, kept where a step does not change them."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.dashboard.side.groupings import Groupings
+from bfcviz.events.origin_details import requested_bytes_known
+from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.model import Model
 from bfcviz.model.holders.holder_choice import HolderChoice
 from bfcviz.model.holders.holder_index import ROOT, HolderAmounts, HolderIndex
-from bfcviz.model.holders.holders import requested_known
 from bfcviz.model.holders.last_mark import LastMark, LastMarks
+from bfcviz.model.holders.running_count import RunningCount
+from bfcviz.model.state.row_storage import CHUNK_ROW
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class HolderCount:
         amounts: what each holds.
         mark: the last mark before the step; None if there is none.
         growth: bytes since then, shape (nodes,); None without a mark.
-        fills: the colour of each class of `amounts.main_class`.
+        classes: the class of the colouring with most of its bytes, shape (nodes,); -1: none is known.
+        fills: the colour of each class.
         total: all bytes in use.
         waste_known: whether the trace has the requested bytes.
     """
@@ -33,6 +38,7 @@ class HolderCount:
     amounts: HolderAmounts
     mark: LastMark | None
     growth: NDArray[np.int64] | None
+    classes: NDArray[np.intp]
     fills: list[str]
     total: int
     waste_known: bool
@@ -43,7 +49,7 @@ class HolderCount:
 
     def fill(self, node: int) -> str:
         """The colour of a holder: that of most of its bytes."""
-        return self.fills[int(self.amounts.main_class[node])]
+        return self.fills[int(self.classes[node])]
 
     def keys(self, column: str) -> NDArray[np.int64]:
         """The numbers of a column, by which holders are sorted; shape (nodes,)."""
@@ -73,8 +79,8 @@ class HolderCounts:
         self.trace, self.pool = trace, pool
         self._marks = LastMarks(trace, pool)
         self.groupings = Groupings(trace, pool, self._marks)
-        self._indices: dict[str, HolderIndex] = {}
-        self._waste_known = requested_known(trace, pool)
+        self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
+        self._waste_known = requested_bytes_known(trace.origin.details, pool)
 
     def counts(self, model: Model) -> bool:
         """Whether it counts this model's holders."""
@@ -88,22 +94,51 @@ class HolderCounts:
             by: what holders are found by; None, or a grouping that says nothing here: the most telling one.
             colours: give each holder its colour.
         """
-        records = model.in_use()
         mark = self._marks.before(model.step)
-        self.groupings.look_at(records)
+        self.groupings.update()
         names = self.groupings.names
-        index = self._index(by if by in names else names[0])
-        classes = colours.classes(records, model.step)
-        amounts = index.count(records, classes, len(colours.paints))
+        index, running = self._index(by if by in names else names[0])
+        by_code = running.at(model)
+        amounts = index.amounts(by_code)
         growth = (
             None if mark is None else amounts.bytes - self._marks.bytes_at(mark, index)[: len(amounts.bytes)]
         )
+        classes = _main_class(index, by_code[0], model, colours)
         fills = [paint.fill for paint in colours.paints]
-        return HolderCount(index, amounts, mark, growth, fills, int(amounts.bytes[ROOT]), self._waste_known)
+        total = int(amounts.bytes[ROOT])
+        return HolderCount(index, amounts, mark, growth, classes, fills, total, self._waste_known)
 
-    def _index(self, by: str) -> HolderIndex:
+    def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)
         if new:
             self._marks.forget(by)
-            self._indices[by] = HolderIndex(how)
+            index = HolderIndex(how)
+            self._indices[by] = index, RunningCount(index)
         return self._indices[by]
+
+
+def _main_class(
+    index: HolderIndex, bytes_by_code: NDArray[np.int64], model: Model, colours: Colouring
+) -> NDArray[np.intp]:
+    """The class of most bytes of each node."""
+    by = "label" if index.how.by in _BY_LABEL else index.how.by
+    if by == (_BY_FIELD.get(colours.name) or colours.name):
+        # All chunks of a code have the same class.
+        codes = np.flatnonzero(bytes_by_code)
+        records = np.zeros(len(codes), CHUNK_ROW)
+        records[by] = codes
+        return index.main_class(codes, colours.classes(records, model.step), bytes_by_code[codes])
+    chunks = model.chunks()
+    every = max(len(chunks) // _SAMPLE, 1)
+    records = taken(chunks, np.flatnonzero(chunks["in_use"][::every]) * every)
+    return index.main_class(index.codes(records), colours.classes(records, model.step), records["size"])
+
+
+_BY_LABEL: Final = frozenset({"op", "stack", "shape", "data_type"})
+"""Groupings whose codes are the numbers of labels."""
+
+_BY_FIELD: Final = {"holder": "label"}
+"""Colouring -> the field of a chunk that its classes depend on, where it has another name."""
+
+_SAMPLE: Final = 100_000
+"""Chunks whose colours are looked at; of more chunks every second, third, ... one."""

@@ -68,6 +68,7 @@ STYLE: Final = f"""<style>
 .bfcviz-holders col.share {{ width: 36px }} .bfcviz-holders col.growth {{ width: 64px }}
 .bfcviz-holders col.chunks {{ width: 46px }} .bfcviz-holders col.waste {{ width: 58px }}
 @container (max-width: 399px) {{ .bfcviz-holders .wide {{ display: none }} }}
+@container (max-width: 309px) {{ .bfcviz-holders .share {{ display: none }} }}
 @container (max-width: 249px) {{ .bfcviz-holders .growth {{ display: none }} }}
 .bfcviz-holders tbody tr {{ background: none }}
 .bfcviz-holders tbody tr[data-bfcviz] {{ cursor: pointer }}

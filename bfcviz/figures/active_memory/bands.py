@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import life_text
-from bfcviz.figures.style.text import harmless
+from bfcviz.figures.style.text import fitted, harmless
 from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.timelines.axis import StepAxis
 
@@ -65,9 +65,9 @@ _COLUMNS: Final = 60  # of the grid of hover points
 _POINTS: Final = 1500
 _PIXELS: Final = 400  # about half of a plot's width: band outlines keep one corner per such pixel
 _NAMED: Final = 12  # bands that carry their name, at most
-_SHORTEST: Final = 0.12  # of the window's width: a shorter band carries no name
+_SHORTEST: Final = 0.07  # of the window's width: a shorter band carries no name
 _LOWEST: Final = 0.05  # of the plot's height: a thinner band carries no name
-_LONGEST_NAME: Final = 26
+_LETTER: Final = 1 / 130  # of the window's width, on a page 880 pixels wide
 
 Floats = NDArray[np.float64]
 
@@ -182,13 +182,14 @@ def names_on_bands(
     room = room[np.argsort(-(bands.lifetimes["size"][room] * (right - left)[room]), kind="stable")][:_NAMED]
     x = (left[room] + right[room]) / 2
     names = [trace.labels.name(number) for number in bands.lifetimes["label"][room].tolist()]
+    letters = (right - left)[room] / (max(bands.sides[1] - bands.sides[0], 1e-9) * _LETTER)
     below = [fills[band] for band in room.tolist()]
     return {
         "type": "scatter",
         "mode": "text",
         "x": x,
         "y": np.array([bands.middle(*at) for at in zip(room.tolist(), x.tolist(), strict=True)]) / divisor,
-        "text": [_tail(name) for name in names],
+        "text": [harmless(fitted(*each)) for each in zip(names, letters.astype(int).tolist(), strict=True)],
         "textfont": {
             "color": [contrasting(fill) for fill in below],
             "size": 10,
@@ -203,11 +204,6 @@ def _rim(colour: str) -> str:
     """A CSS outline around letters: a name may reach over the edges of its band."""
     sides = [f"{x}px {y}px 1px {colour}" for x in (-1, 0, 1) for y in (-1, 0, 1)]
     return ", ".join(sides)
-
-
-def _tail(name: str) -> str:
-    """The end of a name: names of operations differ at their ends."""
-    return harmless(name) if len(name) <= _LONGEST_NAME else "…" + harmless(name[-_LONGEST_NAME:])
 
 
 def hover_points(bands: Bands, trace: Trace, divisor: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory.bands import Bands, bands_of, hover_points, names_on_bands
 from bfcviz.figures.address_time.window import window_of
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring
+from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring, colouring_at
 from bfcviz.figures.style.fading import fade_trace, faded
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.theme import Paint, Theme
@@ -85,14 +85,16 @@ def active_memory(trace: Trace, step: int | None = None, *, pool: int = 0, look:
 
     Args:
         trace: the events.
-        step: the step that a vertical line marks; None: no line.
+        step: the step that a vertical line marks, whose holders get the colours; None: no line.
         pool: the heap of the trace, by number.
         look: theme and colouring, the x axis (step or time), and the steps to draw.
 
     Returns:
         The figure; its table has one row per allocation with a band, the largest first.
     """
-    window = active_memory_window(trace, pool, look)
+    name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
+    colours = colouring_at(trace, pool, name, look.paints, step)
+    window = active_memory_window(trace, pool, look, colours)
     return single(active_memory_panel(window, step, look), 380, look.paints).with_table(band_table(window))
 
 

@@ -96,7 +96,7 @@ class EventReader:
 
         # An age is counted up to the end of the window.
         counted_to = stop if colours.name == "age" else None
-        key = (start, positions, look.scale, colours, counted_to)
+        key = (start, positions, look.axis, colours, counted_to)
         self._image = _continued(self._image, key, stop, begin)
         return self._image[1].read_to(stop, layout)
 

@@ -17,7 +17,7 @@ from bfcviz.figures.address_time.hover import hover_points
 from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time, read_window
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.boxes import Boxes, box_outlines, box_trace
-from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring
+from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring_at
 from bfcviz.figures.style.fading import fade_trace, faded
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.text import axis_unit
@@ -40,14 +40,15 @@ def address_time(trace: Trace, step: int | None = None, *, pool: int = 0, look: 
 
     Args:
         trace: the events.
-        step: the step that a vertical line marks; None: no line.
+        step: the step that a vertical line marks, whose holders get the colours; None: no line.
         pool: the heap of the trace, by number.
         look: theme and colouring, the x axis (step or time), and the steps and positions to draw.
 
     Returns:
         The figure; its table has one row per allocation, or one row per pixel if it is drawn as an image.
     """
-    window = address_time_window(trace, pool, look)
+    colours = colouring_at(trace, pool, look.colour, look.paints, step)
+    window = address_time_window(trace, pool, look, colours)
     picture = single(address_time_panel(window, step, look), 420, look.paints)
     return picture.with_table(lifetime_table(window) if window.image is None else _pixel_table(window.image))
 

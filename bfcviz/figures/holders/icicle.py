@@ -74,7 +74,7 @@ def _fills(model: Model, how: Grouping, look: Look) -> dict[str, str]:
     chunks = model.in_use()
     made = colouring(model.trace, model.pool, "holder", look.paints, chunks)
     index = HolderIndex(how)
-    main = index.count(chunks, made.classes(chunks, model.step), len(made.paints)).main_class
+    main = index.main_class(index.codes(chunks), made.classes(chunks, model.step), chunks["size"])
     return {index.text(index.path(node)): made.paints[main[node]].fill for node in range(1, len(index))}
 
 

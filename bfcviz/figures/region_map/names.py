@@ -10,7 +10,7 @@ from bfcviz.figures.region_map.rectangles import BOTTOM, TOP
 from bfcviz.figures.region_map.rows import Pieces
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.colouring import FREE
-from bfcviz.figures.style.text import harmless
+from bfcviz.figures.style.text import fitted, harmless
 from bfcviz.figures.style.theme import Paint, contrasting
 from bfcviz.units import format_bytes
 
@@ -18,7 +18,6 @@ _LETTER: Final = 6.2  # pixels of a letter, on average
 _LINE: Final = 13.0  # pixels of a line
 _EDGE: Final = 6.0  # pixels left and right of a name
 _FEWEST: Final = 6  # letters: a narrower box has no text
-_FEWEST_OF_NAME: Final = 3
 _MOST: Final = 150  # boxes with a text, the widest
 _GAP: Final = 4.0  # pixels: a narrower box has no gap beside it, which would hide much of it
 _MOST_GAPS: Final = 1500
@@ -80,21 +79,6 @@ def _text(name: str, size: int, room: int, *, two: bool) -> str:
     if not short:
         return size_text if len(size_text) <= room else ""
     return harmless(short) + ("<br>" if two else ", ") + size_text
-
-
-def fitted(name: str, room: int) -> str:
-    """As many of the last parts of a name as have room; the beginning of the last one if it has none; or nothing."""
-    if len(name) <= room:
-        return name
-    parts = [part for part in name.split("/") if part] or [""]
-    best = parts[-1]
-    for part in reversed(parts[:-1]):
-        if len(part) + 1 + len(best) > room:
-            break
-        best = f"{part}/{best}"
-    if len(best) <= room:
-        return best
-    return f"{best[: room - 1]}…" if room > _FEWEST_OF_NAME else ""
 
 
 def gaps(visible: VisibleChunks, pieces: Pieces) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from bfcviz.figures.style.holder_palette import palette_of
 from bfcviz.figures.style.text import LONGEST_SHORT_NAME, harmless, short_names
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.model.holders.holder_paths import Path
+from bfcviz.model.lifetimes.lifetimes import in_use_at
 from bfcviz.units import GiB, KiB, MiB, format_bytes
 
 COLOURINGS: Final = {
@@ -149,6 +150,12 @@ def colouring(
     names, classify = _ORDERED[name](trace, pool)
     paints = [theme.in_use] if name == "state" else _spread(theme.ramp, len(names))
     return Colouring(name, names, paints, classify)
+
+
+def colouring_at(trace: Trace, pool: int, name: str, theme: Theme, step: int | None) -> Colouring:
+    """The colouring at a step; None: for the whole trace."""
+    chunks = in_use_at(trace, pool, step) if name == "holder" and step is not None else None
+    return colouring(trace, pool, name, theme, chunks)
 
 
 def _spread(ramp: Sequence[Paint], count: int) -> list[Paint]:

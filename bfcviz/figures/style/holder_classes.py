@@ -65,6 +65,8 @@ class HolderClasses:
         node = self.tree.nodes.get(path)
         if node is None or node == ROOT:
             return None
+        if any(each != node and node in self.tree.above(each) for each in self.nodes):
+            return None
         return next((self.nodes[each] for each in self.tree.above(node) if each in self.nodes), OTHER)
 
 

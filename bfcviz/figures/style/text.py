@@ -13,6 +13,9 @@ LONGEST: Final = 90
 LONGEST_SHORT_NAME: Final = 28
 """Characters of a label in a legend."""
 
+_FEWEST_LETTERS: Final = 3
+"""A name with less room is left out."""
+
 # Control characters and direction marks could garble the text after a label.
 _UNPRINTABLE = dict.fromkeys(
     [
@@ -68,6 +71,21 @@ def _common_path(paths: Sequence[Sequence[str]]) -> str:
     """The leading parts that all paths share, each with its slash."""
     same = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
     return "".join(f"{parts[0]}/" for parts in same)
+
+
+def fitted(name: str, room: int) -> str:
+    """As many of the last parts of a name as have room; the beginning of the last one if it has none; or nothing."""
+    if len(name) <= room:
+        return name
+    parts = [part for part in name.split("/") if part] or [""]
+    best = parts[-1]
+    for part in reversed(parts[:-1]):
+        if len(part) + 1 + len(best) > room:
+            break
+        best = f"{part}/{best}"
+    if len(best) <= room:
+        return best
+    return f"{best[: room - 1]}…" if room > _FEWEST_LETTERS else ""
 
 
 def exact_bytes(num_bytes: int) -> str:

@@ -120,7 +120,7 @@ LIGHT = Theme(
     fit="#00A54B",
     oom="#E10F0F",
     limit="#1A1C20",
-    classes=_edged("#000000", "#2F5FA8", "#CDCD6C", "#7D0078", "#02BAF8", "#539564", "#EDB6E1", "#3422BB"),
+    classes=_edged("#000000", "#2F5FA8", "#7D0078", "#02BAF8", "#CDCD6C", "#539564", "#EDB6E1", "#3422BB"),
     other=Paint("#9FA0A3", mixed("#9FA0A3", "#000000", _EDGE)),
     ramp=_edged(
         "#000000", "#71E5FE", "#6FC4D0", "#69A5A3", "#747CA5", "#7A49BB", "#6C12AF", "#4A1A63", "#26161F"
@@ -143,7 +143,7 @@ DARK = Theme(
     fit="#3CE196",
     oom="#D22D0F",
     limit="#ECEEF1",
-    classes=_edged("#FFFFFF", "#5B9BE6", "#973387", "#13C259", "#9CDDFF", "#3F3F14", "#37047A", "#81B092"),
+    classes=_edged("#FFFFFF", "#5B9BE6", "#973387", "#13C259", "#9CDDFF", "#81B092", "#37047A", "#3F3F14"),
     other=Paint("#717477", mixed("#717477", "#FFFFFF", _EDGE)),
     ramp=_edged(
         "#FFFFFF", "#230979", "#55297B", "#79477C", "#7E7182", "#6C9D88", "#6BC38C", "#ACDF8B", "#E5FB89"

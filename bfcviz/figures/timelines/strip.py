@@ -106,22 +106,24 @@ def _reach(history: History) -> float:
 
 
 def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
-    """The name of each mark right of its line, where there is room before the next mark."""
+    """The names of marks, right of their lines; a name that would cover the one before it is left out."""
     events = without_phases(history).events
     across = positions_of(history, events)
     left, right = history.step_axis.range(None)
-    room = np.diff(np.append(across, right)) / (right - left)
-    names = [history.trace.labels.name(number) for number in events["label"].tolist()]
+    names, end = [], left
+    for number, place in zip(events["label"].tolist(), across.tolist(), strict=True):
+        name = history.trace.labels.name(number)
+        last = place + _LETTER * (len(name) + 2) * (right - left)
+        is_shown = end <= place and last <= right
+        names.append(f"\u2002{harmless(name)}" if is_shown else "")  # the space: beside the triangle
+        end = last if is_shown else end
     return {
         "type": "scatter",
         "mode": "text",
         "name": "mark names",
         "x": across,
         "y": np.full(len(across), 0.9 * top),
-        "text": [
-            harmless(name) if _LETTER * (len(name) + 2) < space else ""
-            for name, space in zip(names, room.tolist(), strict=True)
-        ],
+        "text": names,
         "textposition": "middle right",
         "textfont": {"size": 10, "color": theme.muted},
         "hoverinfo": "skip",

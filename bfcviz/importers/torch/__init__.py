@@ -2,12 +2,12 @@
 
 ::
 
-    pickle --> pickle_reader --> trace_rows (entries of the traces, as columns; stacks, each once)
+    pickle --> pickle_reader --> allocation_history (entries of the traces, as columns; stacks, each once)
                              `-> segments, settings --> snapshot_content (checked)
     the state at the end + trace --> rewind (the state before the first entry) --> device_replay (events)
 
 Enters: a file that may be hostile. Leaves: a trace, one heap a device.
-`pickle_reader` and `trace_rows` are compiled where there is a compiler.
+`pickle_reader` and `allocation_history` are compiled where there is a compiler.
 May import: what importers may, and `live.torch`, which knows the rules of PyTorch's allocator.
 """
 

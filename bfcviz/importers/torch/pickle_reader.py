@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError
 from bfcviz.importers.torch import pickle_opcodes as ops
+from bfcviz.importers.torch.allocation_history import TRACE_ENTRY, TraceRows
 from bfcviz.importers.torch.pickle_bytes import EndOfPickle
 from bfcviz.importers.torch.pickle_stack import DICT, LIST, SET, OpenContainer, PickleStack
-from bfcviz.importers.torch.trace_rows import TRACE_ENTRY, TraceRows
 
 _LONGEST_INT: Final = 16  # bytes
 _LONGEST_LINE: Final = 64  # of a number

@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 
 from bfcviz.importers.torch.pickle_bytes cimport PickleBytes
-from bfcviz.importers.torch.trace_rows cimport MISSING, SPENT, TRACE_ENTRY, TraceRows
+from bfcviz.importers.torch.allocation_history cimport MISSING, SPENT, TRACE_ENTRY, TraceRows
 
 cdef int LIST
 cdef int DICT

@@ -13,8 +13,8 @@ place: a trace of a million entries never exists as dicts.
 
 from typing import Any, Final
 
+from bfcviz.importers.torch.allocation_history import MISSING, SPENT, TRACE_ENTRY, TraceRows
 from bfcviz.importers.torch.pickle_bytes import PickleBytes
-from bfcviz.importers.torch.trace_rows import MISSING, SPENT, TRACE_ENTRY, TraceRows
 
 BATCH: Final = 1000
 """Items that Python's pickler adds at once; a smaller batch is the last of its container."""

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
-from bfcviz.importers.torch.snapshot_content import MAX_ADDRESS
-from bfcviz.importers.torch.trace_rows import (
+from bfcviz.importers.torch.allocation_history import (
     ALLOC,
     FREE_COMPLETED,
     FREE_REQUESTED,
@@ -31,6 +30,7 @@ from bfcviz.importers.torch.trace_rows import (
     TraceRange,
     TraceRows,
 )
+from bfcviz.importers.torch.snapshot_content import MAX_ADDRESS
 from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import block_sizes, blocks_in_use
 

@@ -16,13 +16,13 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.pools import by_time, one_after_another
+from bfcviz.importers.torch.allocation_history import OOM, TraceRange, TraceRows
 from bfcviz.importers.torch.device_replay import DeviceReplay, SnapshotTables
 from bfcviz.importers.torch.device_state import state_events, totals_of
 from bfcviz.importers.torch.pickle_reader import PickleReader
 from bfcviz.importers.torch.rewind import effective
 from bfcviz.importers.torch.snapshot_content import SnapshotContent, content_of
 from bfcviz.importers.torch.stack_labels import StackLabels
-from bfcviz.importers.torch.trace_rows import OOM, TraceRange, TraceRows
 from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.stack_names import StreamNumbers
 

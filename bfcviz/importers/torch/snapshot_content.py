@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from bfcviz.errors import FileError
-from bfcviz.importers.torch.trace_rows import TraceRange, number_in, words_in
+from bfcviz.importers.torch.allocation_history import TraceRange, number_in, words_in
 
 STATES: Final = {
     "inactive": False,

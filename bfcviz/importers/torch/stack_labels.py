@@ -6,7 +6,7 @@ from typing import Any, Final
 from bfcviz.code_places import CodePlace
 from bfcviz.events.labels import MAX_LABEL_BYTES, Labels
 from bfcviz.importers.limits import TEXT
-from bfcviz.importers.torch.trace_rows import EntrySource, TraceRows, number_of, pool_words, words_in
+from bfcviz.importers.torch.allocation_history import EntrySource, TraceRows, number_of, pool_words, words_in
 from bfcviz.live.torch.segments_and_blocks import with_frames
 from bfcviz.live.torch.stack_names import stack_words
 

@@ -6,7 +6,7 @@
 
 Costs per served NumPy array, allocated and freed (200 ns in all, on one machine; tests/bench/capture_cost.py prints the
 table for yours): labels add no measurable cost. A stack adds 60 to 110 ns, and per frame 8 ns if the frame is the one
-walked before, 35 ns if its function was called again. A new stack costs 28 us once.
+walked before, 35 ns if its function was called again: at most 3 % of a training step. A new stack costs 45 us once.
 """
 
 import sys

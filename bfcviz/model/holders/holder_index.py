@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,12 @@ class HolderAmounts:
         requested: bytes that were requested for them.
         chunks: number of chunks.
         holders: different paths that have chunks.
-        main_class: the class with the most bytes of those that were counted by; -1 where it holds nothing.
     """
 
     bytes: NDArray[np.int64]
     requested: NDArray[np.int64]
     chunks: NDArray[np.int64]
     holders: NDArray[np.int64]
-    main_class: NDArray[np.intp]
 
     def only_child(self, index: "HolderIndex", node: int) -> int | None:
         """The node directly below that holds all chunks of this one; None if there is none."""
@@ -77,40 +76,60 @@ class HolderIndex:
         """A path, or a part of it, in one line."""
         return self.how.separator.join(UNNAMED[self.how.by] if part is None else part for part in path)
 
-    def count(
-        self, records: NDArray[np.void], classes: NDArray[np.uint8] | None = None, number: int = 1
-    ) -> HolderAmounts:
-        """What each node holds.
+    def count(self, records: NDArray[np.void]) -> NDArray[np.int64]:
+        """Sums by code, for `amounts`: bytes, requested bytes and number of the records, shape (3, codes).
 
         Args:
-            records: chunks in use, shape (n,), with `size`, `requested` and what the grouping needs.
-            classes: the class of each, 0..number - 1, shape (n,); None: all have class 0.
-            number: how many classes there are.
+            records: chunks in use, or events of allocations, with `size`, `requested` and what the grouping needs.
         """
-        codes = self._codes(records)
-        length = len(self._leaf_of)
-        by_code = np.zeros((number + 2, length), np.int64)  # bytes by class, requested, chunks
-        if len(codes):
-            flat = (
-                codes if classes is None else np.minimum(classes, number - 1).astype(np.intp) * length + codes
-            )
-            # bincount's weights would be float64, exact only to 8 PiB.
-            np.add.at(by_code.ravel(), flat, records["size"].astype(np.int64))
-            np.add.at(by_code[number], codes, records["requested"].astype(np.int64))
-            by_code[number + 1] = np.bincount(codes, minlength=length)
-        present = np.flatnonzero(by_code[number + 1])
-        leaves, nodes = self._ancestors()
-        own, amounts = np.zeros((2, number + 3, len(self)), np.int64)
-        for row in range(number + 2):
-            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
-        own[number + 2] = own[number + 1] > 0
-        for row in range(number + 3):
-            np.add.at(amounts[row], nodes, own[row, leaves])
-        by_class, (requested, chunks, holders) = amounts[:number], amounts[number:]
-        main = np.where(chunks > 0, by_class.argmax(axis=0), -1)
-        return HolderAmounts(by_class.sum(axis=0), requested, chunks, holders, main)
+        codes = self.codes(records)
+        found = np.zeros((3, len(self._leaf_of)), np.int64)
+        # bincount's weights would be float64, exact only to 8 PiB.
+        np.add.at(found[0], codes, records["size"].astype(np.int64))
+        np.add.at(found[1], codes, records["requested"].astype(np.int64))
+        found[2] = np.bincount(codes, minlength=len(self._leaf_of))
+        return found
 
-    def _codes(self, records: NDArray[np.void]) -> NDArray[np.intp]:
+    def amounts(self, by_code: NDArray[np.int64]) -> HolderAmounts:
+        """What each node holds; `by_code` as `count` gives it."""
+        own = np.zeros((4, len(self)), np.int64)
+        present = np.flatnonzero(by_code[2])
+        for row in range(3):
+            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
+        own[3] = own[2] > 0
+        return HolderAmounts(*self._summed(own))
+
+    def main_class(
+        self, codes: NDArray[np.intp], classes: NDArray[np.integer], weights: NDArray[np.integer]
+    ) -> NDArray[np.intp]:
+        """The class with the largest sum of weights of each node, shape (nodes,); -1 where it has none.
+
+        Args:
+            codes: of records, as `codes` gives them, or of which each occurs once, shape (n,).
+            classes: the class of each, shape (n,).
+            weights: the weight of each, shape (n,).
+        """
+        number = int(classes.max(initial=0)) + 1
+        length = len(self._leaf_of)
+        by_code = np.bincount(classes.astype(np.intp) * length + codes, weights, number * length)
+        by_code = by_code.reshape(number, length)
+        present = np.flatnonzero(by_code.any(axis=0))
+        own = np.zeros((number, len(self)))
+        for row in range(number):
+            np.add.at(own[row], self._leaf_of[present], by_code[row, present])
+        summed = self._summed(own)
+        found: NDArray[np.intp] = np.where(summed.any(axis=0), summed.argmax(axis=0), -1)
+        return found
+
+    def _summed(self, own: NDArray[Any]) -> NDArray[Any]:
+        """The sums of each node and all nodes below it, shape (rows, nodes); `own`: those of leaves."""
+        leaves, nodes = self._ancestors()
+        found = np.zeros_like(own)
+        for row in range(len(own)):
+            np.add.at(found[row], nodes, own[row, leaves])
+        return found
+
+    def codes(self, records: NDArray[np.void]) -> NDArray[np.intp]:
         """The codes of records; each has a leaf afterwards."""
         codes = self.how.codes(records).astype(np.intp)
         highest = int(codes.max(initial=-1))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.trace import Trace
+from bfcviz.events.origin_details import requested_bytes_known
 from bfcviz.model.holders.grouping import UNNAMED, Grouping, grouping
 from bfcviz.model.holders.tree import tree_of
 from bfcviz.model.state.model import Model
@@ -118,13 +118,11 @@ def holders(model: Model, by: str = "op", how: Grouping | None = None) -> Holder
     rows, names = tree_of(numbers, paths, chunks)
     known = [ALL, *(UNNAMED[how.by] if name is None else name for name in names[1:])]
     return Holders(
-        model.step, model.pool, how.by, how.separator, rows, known, requested_known(model.trace, model.pool)
+        model.step,
+        model.pool,
+        how.by,
+        how.separator,
+        rows,
+        known,
+        requested_bytes_known(model.trace.origin.details, model.pool),
     )
-
-
-def requested_known(trace: Trace, pool: int) -> bool:
-    """Whether the trace has the requested bytes of a heap: some logs print only the sizes of chunks."""
-    facts = trace.origin.details.get("facts")
-    if not isinstance(facts, list | tuple) or pool >= len(facts) or not isinstance(facts[pool], dict):
-        return True
-    return facts[pool].get("requested_bytes_in_use", 0) is not None

@@ -62,7 +62,7 @@ class LastMarks:
         if known is None:
             self._model = self._model or Model(self._trace, self._pool)
             self._model.seek(mark.step)
-            known = index.count(self._model.in_use()).bytes
+            known = index.amounts(index.count(self._model.in_use())).bytes
         self._bytes[key] = known  # the newest is the last one
         if len(self._bytes) > self._KEPT:
             del self._bytes[next(iter(self._bytes))]

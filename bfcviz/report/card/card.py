@@ -9,7 +9,7 @@ from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 from bfcviz.model.explain.text.short_names import path_end
 from bfcviz.report.card.card_map import card_map
-from bfcviz.report.card.holder_colours import HolderColours, HolderRow, holder_colours
+from bfcviz.report.card.holder_colours import CardRow, HolderColours, holder_colours
 from bfcviz.report.card.style import STYLE
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
@@ -98,7 +98,7 @@ def _holders(colours: HolderColours) -> str:
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 
 
-def _holder(row: HolderRow) -> str:
+def _holder(row: CardRow) -> str:
     name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
     full = harmless(row.name, _LONGEST)
     return (

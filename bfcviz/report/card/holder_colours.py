@@ -15,7 +15,7 @@ _MOST: Final = 8
 """Holders that are listed; the rest is one row."""
 
 
-class HolderRow(NamedTuple):
+class CardRow(NamedTuple):
     """A holder: the CSS class of its colour, its bytes, and their share (0..1) of all in use."""
 
     name: str
@@ -38,7 +38,7 @@ class HolderColours:
     chunks: NDArray[np.void]
     numbers: NDArray[np.intp]
     kinds: Sequence[str]
-    rows: Sequence[HolderRow]
+    rows: Sequence[CardRow]
 
 
 def holder_colours(model: Model) -> HolderColours:
@@ -53,17 +53,17 @@ def holder_colours(model: Model) -> HolderColours:
     return HolderColours(chunks, numbers, kinds, _rows(colours, sizes, kinds))
 
 
-def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[HolderRow]:
+def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[CardRow]:
     names = {} if colours.holders is None else dict(colours.holders.names())
     total = max(float(sizes.sum()), 1.0)
     named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
     rows = [
-        HolderRow(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
+        CardRow(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
         for number in named[:_MOST]
         if sizes[number]
     ]
     rest = int(sizes.sum()) - sum(row.size for row in rows)
-    return [*rows, HolderRow("other", kinds[-1], rest, rest / total)] if rest else rows
+    return [*rows, CardRow("other", kinds[-1], rest, rest / total)] if rest else rows
 
 
 def colour_rules(selector: str) -> str:

@@ -20,7 +20,7 @@ def counted(trace, step, by="op"):
     model = Model(trace)
     model.seek(step)
     index = HolderIndex(grouping(trace, 0, by))
-    return index, index.count(model.in_use())
+    return index, index.amounts(index.count(model.in_use()))
 
 
 def rows_of(trace, **order):

@@ -180,6 +180,17 @@ def test_what_did_not_change_is_not_sent(shown, monkeypatch):
     assert [widget for widget, _ in messages(monkeypatch, shown.show)] == [shown.pane.body]
 
 
+def test_a_step_counts_only_the_events_since_the_last_one(shown, monkeypatch):
+    def refuse(_):
+        raise AssertionError("all chunks were counted")
+
+    shown.show()
+    monkeypatch.setattr(Model, "in_use", refuse)
+    monkeypatch.setattr(Model, "chunks", refuse)
+    shown.model.back(1)
+    assert shown.show().column("name")[-1] == "adam"
+
+
 def test_an_empty_heap_says_so(shown):
     shown.model.seek(0)
     shown.show()

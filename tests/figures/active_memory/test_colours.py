@@ -4,7 +4,10 @@ import numpy as np
 from figures.active_memory.outlines import area
 from figures.synthetic import MiB, PlainHeap
 
-from bfcviz.figures.active_memory.figure import active_memory_panel, active_memory_window
+import bfcviz
+from bfcviz.figures.active_memory.figure import active_memory, active_memory_panel, active_memory_window
+from bfcviz.figures.address_time.figure import address_time
+from bfcviz.figures.region_map.figure import region_map
 from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.fading import FADE
 from bfcviz.figures.style.theme import LIGHT, contrasting, translucent
@@ -46,6 +49,25 @@ def test_a_band_has_the_colour_of_its_chunk_in_the_map():
     }
     assert filled == in_map
     assert len(filled) == 3
+
+
+def test_a_figure_with_a_step_has_the_colours_of_the_map_there():
+    trace = bfcviz.open(bfcviz.sample("transformer"))
+    step = bfcviz.peak(trace)
+    model = Model(trace)
+    model.seek(step)
+    shown = region_map(model, None, Look(colour="holder")).select_traces({"type": "scatter"})
+    in_map = {each.name: each.fillcolor for each in shown}
+    for draw in (active_memory, address_time):
+        figure = draw(trace, step, look=Look(colour="holder", steps=(step - 50, step + 50)))
+        drawn = {
+            each.name: each.fillcolor
+            for each in figure.select_traces({"fill": "toself"})
+            if each.fill == "toself" and each.name
+        }
+        drawn.pop("free", None)
+        assert len(drawn) > 5
+        assert drawn.items() <= in_map.items()
 
 
 def test_bands_outside_of_the_holder_fade_and_lose_their_names():

@@ -11,7 +11,6 @@ from figures.synthetic import KiB, MiB, PlainHeap
 
 from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.region_map.matches import matching_labels
-from bfcviz.figures.region_map.names import fitted
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.figures.style.fading import FADE
 from bfcviz.figures.style.theme import DARK, LIGHT, contrasting, mixed, rgb, translucent
@@ -60,15 +59,6 @@ def test_a_text_contrasts_with_its_box(theme):
         assert set(found["textfont"]["color"]) <= {
             contrasting(fill) for fill in fills if fill.startswith("#")
         }
-
-
-def test_a_name_keeps_the_parts_at_its_end():
-    name = "gradient_tape/layer_1/convolution/Conv2DBackpropFilter"
-    assert fitted(name, 100) == name
-    assert fitted(name, 35) == "convolution/Conv2DBackpropFilter"
-    assert fitted(name, 10) == "Conv2DBac…"
-    assert fitted(name, 3) == ""
-    assert fitted("plain name", 6) == "plain…"
 
 
 def test_a_hostile_label_is_escaped_in_its_box():

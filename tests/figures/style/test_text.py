@@ -5,6 +5,7 @@ from bfcviz.figures.style.text import (
     LONGEST_SHORT_NAME,
     axis_unit,
     exact_bytes,
+    fitted,
     harmless,
     short_names,
 )
@@ -72,3 +73,12 @@ def test_short_names_that_look_the_same_get_a_number():
 def test_short_names_are_harmless():
     assert short_names(["<b>"]) == ["&lt;b&gt;"]
     assert short_names([]) == []
+
+
+def test_a_name_keeps_the_parts_at_its_end():
+    name = "gradient_tape/layer_1/convolution/Conv2DBackpropFilter"
+    assert fitted(name, 100) == name
+    assert fitted(name, 35) == "convolution/Conv2DBackpropFilter"
+    assert fitted(name, 10) == "Conv2DBac…"
+    assert fitted(name, 3) == ""
+    assert fitted("plain name", 6) == "plain…"

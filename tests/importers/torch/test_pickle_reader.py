@@ -16,8 +16,8 @@ from shared import ROOT
 
 from bfcviz.errors import FileError
 from bfcviz.importers.torch import pickle_opcodes
+from bfcviz.importers.torch.allocation_history import FrameStack, TraceRange, TraceRows
 from bfcviz.importers.torch.pickle_reader import PickleReader
-from bfcviz.importers.torch.trace_rows import FrameStack, TraceRange, TraceRows
 
 FRAME = {"filename": "a.py", "line": 3, "name": "forward"}
 

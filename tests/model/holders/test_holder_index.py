@@ -11,6 +11,7 @@ from bfcviz.model import Model
 from bfcviz.model.holders.grouping import UNNAMED, grouping
 from bfcviz.model.holders.holder_index import ROOT, HolderIndex
 from bfcviz.model.holders.holders import holders
+from bfcviz.model.holders.running_count import RunningCount
 
 
 def held(index, amounts):
@@ -29,7 +30,7 @@ def test_it_counts_as_a_tree_of_the_step_alone_does(steps, places, by):
         found = holders(model, by)
         rows = zip(*(found.rows[name].tolist() for name in ("bytes", "requested", "chunks")), strict=True)
         plain = {path: row for path, row in zip(found.paths(), rows, strict=True) if row[2]}
-        assert held(index, index.count(model.in_use())) == plain
+        assert held(index, index.amounts(index.count(model.in_use()))) == plain
 
 
 def heap_with_paths():
@@ -46,7 +47,7 @@ def heap_with_paths():
 def test_holders_are_different_paths():
     trace, model = heap_with_paths()
     index = HolderIndex(grouping(trace, 0, "op"))
-    amounts = index.count(model.in_use())
+    amounts = index.amounts(index.count(model.in_use()))
     assert amounts.holders[ROOT] == 4
     counts = {index.text(index.path(node)): int(amounts.holders[node]) for node in range(len(index))}
     assert counts == {"": 4, "a": 2, "a/b": 1, "a/c": 1, "no label": 1, "d": 1}
@@ -56,15 +57,28 @@ def test_a_node_has_the_class_of_most_of_its_bytes():
     trace, model = heap_with_paths()
     index, records = HolderIndex(grouping(trace, 0, "op")), model.in_use()
     classes = np.where([trace.labels.name(label) == "a/b" for label in records["label"].tolist()], 2, 1)
-    amounts = index.count(records, classes.astype(np.uint8), 3)
-    named = {index.text(index.path(node)): int(amounts.main_class[node]) for node in range(len(index))}
+    index.count(records)
+    found = index.main_class(index.codes(records), classes, records["size"])
+    named = {index.text(index.path(node)): int(found[node]) for node in range(len(index))}
     assert named == {"": 1, "a": 2, "a/b": 2, "a/c": 1, "no label": 1, "d": 1}  # of equal ones the first
-    assert amounts.bytes.tolist() == index.count(records).bytes.tolist()
-    assert index.count(records[:0]).main_class.tolist() == [-1] * len(index)
+    none = index.main_class(index.codes(records[:0]), classes[:0], records["size"][:0])
+    assert none.tolist() == [-1] * len(index)
+
+
+@given(operations(), st.lists(st.integers(0, 10_000), min_size=2, max_size=8), st.sampled_from(list(UNNAMED)))
+def test_sums_that_follow_the_steps_are_those_of_each_step(steps, places, by):
+    trace = trace_of_heap(steps)
+    model = Model(trace)
+    index = HolderIndex(grouping(trace, 0, by))
+    running = RunningCount(index)
+    for place in places:
+        model.seek(place % (len(trace) + 1))
+        sums = running.at(model)
+        assert sums.tolist() == index.count(model.in_use()).tolist()
 
 
 def test_nothing_in_use_counts_nothing():
     trace, model = heap_with_paths()
     index = HolderIndex(grouping(trace, 0, "op"))
     model.seek(0)
-    assert index.count(model.in_use()).bytes.tolist() == [0]
+    assert index.amounts(index.count(model.in_use())).bytes.tolist() == [0]

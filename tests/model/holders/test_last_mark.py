@@ -41,11 +41,11 @@ def test_bytes_at_a_mark_are_those_of_the_model_there():
     model, marks = Model(trace), LastMarks(trace, 0)
     index = HolderIndex(grouping(trace, 0, "op"))
     model.seek(len(trace))
-    now = index.count(model.in_use())
+    now = index.amounts(index.count(model.in_use()))
     mark = marks.before(len(trace))
     growth = now.bytes - marks.bytes_at(mark, index)
     with model.visiting(mark.step):
-        assert index.count(model.in_use()).bytes[ROOT] + growth[ROOT] == now.bytes[ROOT]
+        assert index.amounts(index.count(model.in_use())).bytes[ROOT] + growth[ROOT] == now.bytes[ROOT]
     assert growth[ROOT] == 0  # one came, one went
 
 
