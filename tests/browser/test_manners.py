@@ -67,15 +67,17 @@ def test_the_page_fits_on_one_screen(view):
 @pytest.mark.parametrize("pixels", [880, 600, 1300])
 def test_no_text_is_clipped(view, pixels):
     width(view, pixels)
-    chunks = view.lab.python("[int(c['address']) for c in view.panel_data.model.chunks()[:40:8]]")
-    for address in chunks:
+    chunks = "view.panel_data.model.chunks()[:40:8]"
+    for address, born in view.lab.python(
+        f"[[str(c['address']), int(c['born']) if c['in_use'] else None] for c in {chunks}]"
+    ):
         view.view.evaluate(
-            "(view, address) => { const link = document.createElement('i');"
-            "link.dataset.bfcviz = JSON.stringify({do: 'select', address: String(address)});"
+            "(view, message) => { const link = document.createElement('i');"
+            "link.dataset.bfcviz = JSON.stringify(message);"
             "view.append(link); link.click(); link.remove(); }",
-            address,
+            {"do": "select", "address": address, "born": born},
         )
-        view.view.locator(f".bfcviz-chunk:has-text('{address:#x}')").wait_for()
+        view.view.locator(f".bfcviz-chunk:has-text('{int(address):#x}')").wait_for()
         assert view.view.evaluate(CLIPPED) == []
     view.key("Escape")
     width(view, 880)
@@ -179,6 +181,8 @@ def wait_for_window(board, left, right):
 
 
 def test_the_brush_selects_moves_resizes_and_drives_all_views(view):
+    view.key("z")
+    view.wait_for(f"return plot._fullLayout.xaxis{view.number('lifetimes')}.range[0] === 0")
     view.go_to(view.lab.python("len(view.panel_data.trace) * 2 // 5"))
     view.drag("strip", (0.3, 0.5), (0.5, 0.5))
     wait_for_window(view, 0.3, 0.5)
@@ -224,7 +228,9 @@ def test_play_runs_along_the_strip(view):
 
 
 def test_pointing_at_a_holder_and_a_click_on_it_act_in_map_and_time(view):
+    view.key("z")
     view.key("k")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
     row = view.view.locator(".bfcviz-holders [data-bfcviz-hover]").nth(1)
     row.wait_for()
     view.page.mouse.move(2, 2)

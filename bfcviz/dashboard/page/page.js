@@ -217,7 +217,8 @@ const ascending = (one, other) => one - other;
 
 // The strip's subplot, its x axis, and the ends of its window in pixels (null: it shows all steps).
 function strip_of(plot) {
-  const trace = plot?._fullData?.find((each) => each.name === "shown window" && each.visible === true);
+  // Not the full data: there, a trace without points is not visible.
+  const trace = plot?.data?.find((each) => each.name === "shown window" && each.visible !== false);
   if (!trace) return null;
   const subplot = trace.xaxis + trace.yaxis;
   const axis = plot._fullLayout._plots[subplot].xaxis;

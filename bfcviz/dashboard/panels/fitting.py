@@ -16,6 +16,12 @@ _LISTED_ELSEWHERE: Final = frozenset({"lifetimes", "address_time"})
 """Panels whose colours the side pane or the legend of the region map names."""
 
 
+_SELDOM: Final = frozenset({"in use, but too narrow to see", "matches of the search", "selected"})
+"""Traces of the map that the legend seldom lists: last, so that it has no empty line between others."""
+
+_RANK: Final = 1000  # plotly's default
+
+
 def slim(panel: Panel) -> Panel:
     """`panel` on a stage: without the titles of axes and the legends that another part of the stage shows."""
     if panel.name == "region_map" or panel.name in _UNIT_IN_TITLE:
@@ -25,7 +31,11 @@ def slim(panel: Panel) -> Panel:
     if panel.name == "region_map":
         unit = axis_unit(1024 * panel.x_unit)[1]
         xaxis = {**panel.xaxis, "title": {"text": ""}, "ticksuffix": f" {unit}", "showticksuffix": "first"}
-        return replace(panel, xaxis=xaxis)
+        traces = [
+            {**trace, "legendrank": _RANK + 1} if trace.get("name") in _SELDOM else trace
+            for trace in panel.traces
+        ]
+        return replace(panel, xaxis=xaxis, traces=traces)
     return replace(panel, legend=panel.legend and panel.name not in _LISTED_ELSEWHERE)
 
 
@@ -36,8 +46,6 @@ _SIGN: Final = 47  # of a legend entry, beside its name
 _CAPTION_SPACE: Final = 12  # between title and caption
 
 _FEWEST: Final = 12  # characters of a shortened caption; a shorter one is left out
-
-_RANK: Final = 1000  # plotly's default
 
 
 def fitted(panel: Panel, pixels: float) -> Panel:

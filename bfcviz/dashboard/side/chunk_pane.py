@@ -32,6 +32,7 @@ _GONE: Final = "The selected chunk does not exist at this step."
 _LONGEST_NAME: Final = 300
 _LONGEST_NEIGHBOUR: Final = 36
 _LONGEST: Final = 600
+_FIRST: Final = 6  # facts that are always shown: the pane has room for them
 
 Fact = tuple[str, str]
 """A name, and HTML."""
@@ -61,10 +62,12 @@ class ChunkPane:
         if facts is None:
             self.text.value = f"<div class='none'>{_GONE}</div>"
             return
-        lines = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(facts, model.trace))
+        lines = [f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(facts, model.trace)]
+        more = f"<details><summary>more</summary><dl>{''.join(lines[_FIRST:])}</dl></details>"
         name = _name(facts, model.trace)
         self.text.value = (
-            f"<div role='status' aria-live='polite'><div class='name'>{name}</div><dl>{lines}</dl></div>"
+            f"<div role='status' aria-live='polite'><div class='name'>{name}</div>"
+            f"<dl>{''.join(lines[:_FIRST])}</dl>{more if lines[_FIRST:] else ''}</div>"
         )
 
 

@@ -98,11 +98,15 @@ class HolderCounts:
         self.groupings.update()
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
+        before = (
+            None if mark is None else self._marks.bytes_at(mark, index)
+        )  # first: the index may get holders
         by_code = running.at(model)
         amounts = index.amounts(by_code)
-        growth = (
-            None if mark is None else amounts.bytes - self._marks.bytes_at(mark, index)[: len(amounts.bytes)]
-        )
+        growth = None
+        if before is not None:
+            growth = amounts.bytes.copy()
+            growth[: len(before)] -= before
         classes = _main_class(index, by_code[0], model, colours)
         fills = [paint.fill for paint in colours.paints]
         total = int(amounts.bytes[ROOT])

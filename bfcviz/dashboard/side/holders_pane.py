@@ -1,6 +1,7 @@
 """The pane of the holders: who holds the memory at a step, as a list or as an icicle."""
 
 from collections.abc import Sequence
+from html import unescape
 from threading import RLock
 from typing import Final
 
@@ -23,6 +24,7 @@ from bfcviz.dashboard.side.icicle import HolderSpan, holder_spans
 from bfcviz.dashboard.side.style import STYLE
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.style.colouring import Colouring
+from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
@@ -220,7 +222,7 @@ def _has(found: HolderCount, column: str) -> bool:
 def _hints(found: HolderCount) -> dict[str, str]:
     """What each column shows."""
     mark = found.mark
-    since = "" if mark is None else f"the last mark, '{mark.name}' at step {mark.step:,}"
+    since = "" if mark is None else f"the last mark, '{unescape(harmless(mark.name))}' at step {mark.step:,}"
     return {
         "name": "who allocated the chunks",
         "bytes": "bytes of the holder's chunks in use",

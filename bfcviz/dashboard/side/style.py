@@ -25,7 +25,8 @@ STYLE: Final = f"""<style>
 }}
 .bfcviz-holders {{ display: flex; flex: 1 1 45%; flex-direction: column; container-type: inline-size }}
 .bfcviz-chunk {{
-  flex: 0 0 auto; max-height: 55%; overflow: auto; border-top: 1px solid var(--bfcviz-grid); padding-top: 3px;
+  flex: 0 0 auto; max-height: calc(100% - 96px); overflow: auto; padding-top: 3px;
+  border-top: 1px solid var(--bfcviz-grid);
   scrollbar-width: thin; font-size: 11px; line-height: 15px;
 }}
 :is(.bfcviz-holders, .bfcviz-chunk) :is(.widget-html, .widget-html-content) {{
@@ -97,6 +98,7 @@ STYLE: Final = f"""<style>
   outline: 2px solid var(--bfcviz-text); outline-offset: -2px; z-index: 1;
 }}
 .bfcviz-holders .none, .bfcviz-chunk .none {{ color: var(--bfcviz-muted) }}
+.bfcviz-chunk summary {{ cursor: pointer; color: var(--bfcviz-muted) }}
 .bfcviz-chunk .name {{ font-weight: 600; overflow-wrap: anywhere }}
 .bfcviz-chunk dl {{ display: grid; grid-template-columns: fit-content(66px) minmax(0, 1fr); gap: 0 8px; margin: 0 }}
 .bfcviz-chunk dt {{

@@ -12,7 +12,7 @@ from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.explain import chunk_life
 
-TAGS = {"a", "b", "code", "dd", "div", "dl", "dt", "em", "span"}
+TAGS = {"a", "b", "code", "dd", "details", "div", "dl", "dt", "em", "span", "summary"}
 STACK = "forward (/home/me/train.py:41)\n<module> (/home/me/train.py:90)"
 
 

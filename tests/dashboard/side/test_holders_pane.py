@@ -66,6 +66,17 @@ def shown():
     return Shown(heap_with_holders().trace())
 
 
+def test_a_holder_only_of_the_last_mark_is_no_row():
+    heap = PlainHeap(64 * MiB)
+    held = heap.allocate(8 * MiB, "net/gone")
+    heap.allocate(MiB, "net/kept")
+    heap.mark("step", 1)
+    heap.free(held)
+    shown = Shown(heap.trace())
+    assert shown.rows[0][:2] == ["kept", "1.0 MiB"]
+    assert shown.column("growth")[0] == "0"
+
+
 def test_rows_name_holders_and_what_they_hold(shown):
     assert shown.column("name") == ["net", "a", "b", "adam", "other (1 holder)"]
     assert shown.column("bytes") == ["12.0 MiB", "8.0 MiB", "4.0 MiB", "6.0 MiB", "256 B"]
