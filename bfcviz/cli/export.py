@@ -71,6 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool", type=int, default=0, metavar="N", help="the number of the allocator in the file, from 0"
     )
+    _add_look(parser)
+
+
+def _add_look(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how the figure looks."""
     parser.add_argument(
         "--colour",
         choices=COLOURINGS,

@@ -108,7 +108,7 @@ class Place:
     height: int
 
 
-class Note(NamedTuple):
+class PanelNote(NamedTuple):
     """What a panel shows, as text: its title, how to read it, and its definitions (lines separated by `<br>`)."""
 
     title: str
@@ -121,7 +121,7 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     _table: pa.Table | None = None
     _facts: str = ""
-    _notes: tuple[Note, ...] = ()
+    _notes: tuple[PanelNote, ...] = ()
 
     def with_facts(self, facts: str) -> "Picture":
         """Set the line that exported pages and images show below the figure; return the figure."""
@@ -130,7 +130,7 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     def with_notes(self, panels: Sequence["Panel"]) -> "Picture":
         """Set the notes to those of the figure's panels; return the figure."""
-        self._notes = tuple(Note(panel.title, panel.caption, panel.definition) for panel in panels)
+        self._notes = tuple(PanelNote(panel.title, panel.caption, panel.definition) for panel in panels)
         return self
 
     @property
@@ -139,7 +139,7 @@ class Picture(go.Figure):  # type: ignore[misc]
         return self._facts
 
     @property
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self) -> tuple[PanelNote, ...]:
         """The notes of its panels, in their order."""
         return self._notes
 

@@ -37,7 +37,7 @@ class StandbyProvisioner(LocalProvisioner):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _StandbyEntry:
     """What the factory of provisioners holds of each: an entry point."""
 
     name: str
@@ -48,5 +48,5 @@ class _Entry:
 def use(standby: Standby) -> None:
     """Let the next kernel of this process be the standby."""
     value = f"{StandbyProvisioner.__module__}:{StandbyProvisioner.__name__}"
-    entry: Any = _Entry(_NAME, value, lambda: partial(StandbyProvisioner, standby))
+    entry: Any = _StandbyEntry(_NAME, value, lambda: partial(StandbyProvisioner, standby))
     KernelProvisionerFactory.instance().provisioners[_NAME] = entry

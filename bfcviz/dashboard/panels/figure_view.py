@@ -15,7 +15,7 @@ import numpy as np
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.panels.fitting import fitted, slim
-from bfcviz.dashboard.panels.layouts import MARGINS, NARROW_PX, Stage, arrange, names_in
+from bfcviz.dashboard.panels.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
 from bfcviz.dashboard.panels.plotly_widget import FigureWidget
 from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, lay
 from bfcviz.figures.style.view_options import Look
@@ -98,7 +98,7 @@ class FigureView:
         self.widget._data[number]["source"] = source  # noqa: SLF001  plotly's copy of the data in the page
         return number, "".join(axis_names(place + 1))
 
-    def _lay(self, layout: str, look: Look, width: int = _WIDTH) -> tuple[Page, Stage]:
+    def _lay(self, layout: str, look: Look, width: int = _WIDTH) -> tuple[Page, Arrangement]:
         narrow = width < NARROW_PX
         panels = dict(self.panels)
         for name in names_in(layout):

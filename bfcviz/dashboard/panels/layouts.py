@@ -72,7 +72,7 @@ _GAP: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Stage:
+class Arrangement:
     """A layout of a certain width.
 
     Attributes:
@@ -93,7 +93,9 @@ def names_in(layout: str) -> list[str]:
     return [_MAP, STRIP, *(name for row in LAYOUTS[layout] for name, _ in row)]
 
 
-def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False) -> Stage:
+def arrange(
+    layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, alone: bool = False
+) -> Arrangement:
     """Where everything lies: pixels from the top, shares of the plots' width.
 
     Args:
@@ -119,7 +121,7 @@ def arrange(layout: str, panels: Mapping[str, Panel], *, narrow: bool = False, a
     end = _add_rows(places, panels, LAYOUTS[layout], end, narrow=narrow)
     lowest = max(place.top + place.height for place in places.values())
     margins = Margins(MARGINS.left, MARGINS.right, end - lowest)
-    return Stage({name: places[name] for name in names_in(layout)}, side, tabs, margins)
+    return Arrangement({name: places[name] for name in names_in(layout)}, side, tabs, margins)
 
 
 def _add_rows(

@@ -7,7 +7,7 @@ from typing import Final
 
 import ipywidgets as widgets
 
-from bfcviz.dashboard.panels.layouts import TABS, Stage, css_room
+from bfcviz.dashboard.panels.layouts import TABS, Arrangement, css_room
 from bfcviz.figures.panel import Place
 
 STYLE: Final = """
@@ -59,7 +59,7 @@ class StageBox:
         self.widget = widgets.VBox([figure, self.side, self.tabs])
         self.widget.add_class("bfcviz-stage")
 
-    def show(self, stage: Stage, layout: str) -> None:
+    def show(self, stage: Arrangement, layout: str) -> None:
         """Put the panes into their room, and show which tab is open."""
         _put(self.side, stage.side)
         _put(self.tabs, stage.tabs)

@@ -100,8 +100,11 @@ STYLE: Final = f"""<style>
 .bfcviz-holders .none, .bfcviz-chunk .none {{ color: var(--bfcviz-muted) }}
 .bfcviz-chunk summary {{ cursor: pointer; color: var(--bfcviz-muted) }}
 .bfcviz-chunk .name {{ font-weight: 600; overflow-wrap: anywhere }}
-.bfcviz-chunk dl {{ display: grid; grid-template-columns: fit-content(62px) minmax(0, 1fr); gap: 0 8px; margin: 0 }}
-.bfcviz-chunk dt {{ color: var(--bfcviz-muted); font-weight: normal; margin: 0 }}
+.bfcviz-chunk dl {{ display: grid; grid-template-columns: fit-content(66px) minmax(0, 1fr); gap: 0 8px; margin: 0 }}
+.bfcviz-chunk dt {{
+  color: var(--bfcviz-muted); font-weight: normal; margin: 0; overflow: hidden; text-overflow: ellipsis;
+  white-space: nowrap;
+}}
 .bfcviz-chunk dd {{ margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }}
 .bfcviz-chunk dd b {{ font-weight: 600 }}
 .bfcviz-chunk code {{ font: inherit; font-family: var(--jp-code-font-family, ui-monospace, monospace) }}

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.columns import CHUNK_COLUMNS, ChunkRows
+from bfcviz.dashboard.tables.columns import CHUNK_COLUMNS, ChunkTableRows
 from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
 from bfcviz.dashboard.tables.rows_in_view import RowsInView
 from bfcviz.dashboard.tables.table import ListHtml, Order
@@ -144,7 +144,7 @@ class ChunkList:
 
     def _draw(self) -> None:
         view = self._view
-        makes = ChunkRows(self._step, self._labels, self._look.search or "")
+        makes = ChunkTableRows(self._step, self._labels, self._look.search or "")
         rows = [
             makes.row(chunk, here=int(chunk["address"]) in self._touched, selected=self._is_selected(chunk))
             for chunk in self.listed.page(view.made.start, view.made.stop)

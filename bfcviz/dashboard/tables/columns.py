@@ -27,7 +27,7 @@ CHUNK_COLUMNS: Final = (
 )
 
 
-class ChunkRows:
+class ChunkTableRows:
     """Makes rows of chunks at one step.
 
     Args:

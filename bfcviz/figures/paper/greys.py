@@ -112,7 +112,7 @@ def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
 
 
 def _text(trace: Any) -> None:
-    trace.textfont.color = BLACK
+    trace.textfont.update(color=BLACK, shadow="0 0 2px white, 0 0 2px white")  # readable on patterns
     if isinstance(size := trace.textfont.size, int | float):
         trace.textfont.size = min(size, _TEXT)
 

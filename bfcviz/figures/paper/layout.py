@@ -12,7 +12,7 @@
 
 from html import unescape
 from textwrap import wrap
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
@@ -69,34 +69,44 @@ def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
         width=width,
         height=height,
         margin={"t": (margin.t or 0) - removed, "b": foot + legend + below, "r": _RIGHT},
-        legend={
-            "orientation": "h",
-            "xref": "container",
-            "x": 0,
-            "xanchor": "left",
-            "yref": "container",
-            "y": below / height,
-            "yanchor": "bottom",
-            "font": {"size": _SMALL, "color": BLACK},
-            "itemwidth": 30,
-            "bgcolor": "rgba(0,0,0,0)",
-        },
+        legend=_legend_at(below / height),
     )
-    drawn.add_annotation(
-        text="<br>".join(caption),
-        align="left",
-        showarrow=False,
-        font={"size": _SMALL, "color": BLACK},
-        xref="paper",
-        x=0,
-        xanchor="left",
-        xshift=6 - (margin.l or 0),
-        yref="paper",
-        y=0,
-        yanchor="top",
-        yshift=-foot - legend,
-    )
+    drawn.add_annotation(_caption_at(caption, 6 - (margin.l or 0), -foot - legend))
     return drawn
+
+
+def _legend_at(share: float) -> dict[str, Any]:
+    """A legend in rows, so far (as a share of the height) above the lower edge."""
+    return {
+        "orientation": "h",
+        "xref": "container",
+        "x": 0,
+        "xanchor": "left",
+        "yref": "container",
+        "y": share,
+        "yanchor": "bottom",
+        "font": {"size": _SMALL, "color": BLACK},
+        "itemwidth": 30,
+        "bgcolor": "rgba(0,0,0,0)",
+    }
+
+
+def _caption_at(lines: list[str], right: float, up: float) -> dict[str, Any]:
+    """The caption as a text so many pixels from the lower left corner of the plots."""
+    return {
+        "text": "<br>".join(lines),
+        "align": "left",
+        "showarrow": False,
+        "font": {"size": _SMALL, "color": BLACK},
+        "xref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "xshift": right,
+        "yref": "paper",
+        "y": 0,
+        "yanchor": "top",
+        "yshift": up,
+    }
 
 
 def _caption(figure: go.Figure, width: int) -> list[str]:

@@ -170,8 +170,7 @@ def serve_cupy(
         log: receives the events of the current stream's heap; a recording includes its labels. Other heaps get rings.
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
-            Default: the stack; the label if bfcviz is not compiled.
+        capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: of the heaps.
 
     Raises:

@@ -152,8 +152,7 @@ def serve_numpy(
         log: receives the events; a recording includes its labels. Default: a ring in memory.
         labels: interns the names of `labels.label`.
         small: NumPy itself serves smaller requests, in bytes or as text, unrecorded.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
-            Default: the stack; the label if bfcviz is not compiled.
+        capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heap.
 
     Raises:

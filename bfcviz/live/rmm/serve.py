@@ -250,8 +250,7 @@ def serve_rmm(
             Heaps of further streams get rings in memory.
         labels: interns the names of `labels.label`.
         memory: `device`, `managed`, `async` or `virtual`; see `sub_allocators.cuda`.
-        capture: what is recorded with each allocation: `nothing`, `label`, `stack`, or `Stacks` with options.
-            Default: the stack; the label if bfcviz is not compiled.
+        capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
         options: the options of the heaps.
 
     Raises:

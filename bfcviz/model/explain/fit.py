@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.origin_details import RecordedFailure, recorded_failures
+from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Kind
 from bfcviz.model.explain.failure.diagnose import question
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
@@ -116,15 +117,16 @@ def _fit(model: Model, size: int) -> Fit:
     nothing = chunks[:0]
     if not found.knows("largest_free_chunk"):
         return Fit(found, failed, nothing, None, nothing)
-    takers = chunks[np.flatnonzero(~chunks["in_use"] & (chunks["size"] >= found.rounded))]
-    takers = takers[np.argsort(takers["size"], kind="stable")]  # of equal ones the lowest address
+    large = np.flatnonzero(~chunks["in_use"] & (chunks["size"] >= found.rounded))
+    large = large[np.argsort(chunks["size"][large], kind="stable")]  # of equal ones the lowest address
+    takers = taken(chunks, large)
     runs = [] if len(takers) else best_runs(chunks, found.rounded, 1)
     if not runs:
         return Fit(found, failed, takers, None, nothing)
     inside = chunks[runs[0].first : runs[0].stop]
-    blockers = inside[inside["in_use"]]
-    order = np.argsort(blockers["size"], kind="stable")[::-1]
-    return Fit(found, failed, takers, runs[0], blockers[order])
+    used = np.flatnonzero(inside["in_use"])
+    order = used[np.argsort(~inside["size"][used], kind="stable")]
+    return Fit(found, failed, takers, runs[0], taken(inside, order))
 
 
 def _failed(model: Model, size: int) -> bool:

@@ -34,7 +34,7 @@ def test_measures_are_those_of_the_model(trace):
 def test_each_measure_carries_its_definition(trace):
     for name, shown in MEASURES.items():
         assert "1 - " in shown
-        told = named(fragmentation_timeline(trace), shown).hovertemplate.replace("<br>", " ")
+        told = named(fragmentation_timeline(trace), shown).hovertemplate.replace("<br>", "")
         assert fragmentation.DEFINITIONS[name] in told
 
 
