@@ -25,10 +25,10 @@ CLIPPED = """view => {
   for (const part of parts) {
     for (const each of [part, ...part.querySelectorAll('*')]) {
       const { display, overflowX } = getComputedStyle(each);
-      if (display === 'inline' || each.closest('style')) continue;
-      if (each.scrollHeight > each.clientHeight + 1) found.push(['height', each.className, each.textContent]);
+      if (display === 'inline' || each.closest('style, details:not([open]) > :not(summary)')) continue;
+      if (each.scrollHeight > each.clientHeight + 1) found.push([each.className, each.textContent.slice(-80), each.scrollHeight, each.clientHeight]);
       if (each.scrollWidth > each.clientWidth + 1 && overflowX === 'hidden')
-        found.push(['width', each.className, each.textContent]);
+        found.push([each.className, each.textContent.slice(-80), each.scrollWidth, each.clientWidth]);
     }
   }
   return found;
@@ -231,6 +231,7 @@ def test_pointing_at_a_holder_and_a_click_on_it_act_in_map_and_time(view):
     view.key("z")
     view.key("k")
     view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    view.step()  # Python has sent all of this step
     row = view.view.locator(".bfcviz-holders [data-bfcviz-hover]").nth(1)
     row.wait_for()
     view.page.mouse.move(2, 2)

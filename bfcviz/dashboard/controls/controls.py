@@ -34,7 +34,7 @@ _ICONS: Final[dict[str, tuple[str, str]]] = {
     "previous": ("chevron-left", ""),
     "next": ("chevron-right", ""),
     "whole": ("expand", "show all"),
-    "everything": ("th-large", "every view"),
+    "everything": ("th-large", ""),
 }
 _TOOLTIPS: Final = MOVES | {
     "play": "play or pause (space)",
@@ -81,8 +81,8 @@ class Controls:
         self.buttons["follow"].layout.display = "none"
         self.step = widgets.BoundedIntText(tooltip="go to this step", layout={"width": "76px"})
         self.of = widgets.HTML(layout={"flex": "0 0 auto"})
-        self.speed = _menu("play", SPEEDS, "speed of play", 180)
-        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 170)
+        self.speed = _menu("play", SPEEDS, "speed of play", 170)
+        self.target = _menu("go to", TARGETS, "the events that next and previous go to", 150)
         self.pool = _menu("", [], "the heap shown", 130)
         self.show_pools(pools)
         self.colour = _menu(
@@ -91,7 +91,7 @@ class Controls:
             "the property that sets the colour of chunks",
             148,
         )
-        self.axis = _menu("over", AXES, "the x axis of the timelines", 140)
+        self.axis = _menu("over", AXES, "the x axis of the timelines", 112)
         self.search = widgets.Text(
             placeholder="search labels",
             tooltip="mark the chunks whose label contains this text",

@@ -28,7 +28,8 @@ _MAP: Final = "region_map"
 
 _MEMORY: Final[Rows] = ((("lifetimes", 1.0),),)
 _ADDRESS_TIME: Final[Rows] = ((("address_time", 1.0),),)
-_FREE_CHUNKS: Final[Rows] = ((("ladder", 0.5), ("bin_bytes", 0.25), ("bin_chunks", 0.25)),)
+_FREE_CHUNKS: Final[Rows] = ((("ladder", 0.5), ("bin_bytes", 0.5)),)
+_BINS: Final[Rows] = ((("ladder", 1.0),), (("bin_bytes", 0.5), ("bin_chunks", 0.5)))
 _FRAGMENTATION: Final[Rows] = ((("fragmentation", 0.5), ("stats", 0.5)),)
 _EVENTS: Final[Rows] = ((("rate", 1.0),),)
 
@@ -41,7 +42,7 @@ LAYOUTS: Final[Mapping[str, Rows]] = {
     "chunk_table": (),
     "event_table": (),
     "export": (),
-    "everything": (*_MEMORY, *_ADDRESS_TIME, *_FREE_CHUNKS, *_FRAGMENTATION, *_EVENTS),
+    "everything": (*_MEMORY, *_ADDRESS_TIME, *_BINS, *_FRAGMENTATION, *_EVENTS),
 }
 """Name -> the rows of panels below the tabs: one kind, none where a table is shown there, or all."""
 

@@ -101,10 +101,8 @@ STYLE: Final = f"""<style>
 .bfcviz-chunk summary {{ cursor: pointer; color: var(--bfcviz-muted) }}
 .bfcviz-chunk .name {{ font-weight: 600; overflow-wrap: anywhere }}
 .bfcviz-chunk dl {{ display: grid; grid-template-columns: fit-content(66px) minmax(0, 1fr); gap: 0 8px; margin: 0 }}
-.bfcviz-chunk dt {{
-  color: var(--bfcviz-muted); font-weight: normal; margin: 0; overflow: hidden; text-overflow: ellipsis;
-  white-space: nowrap;
-}}
+.bfcviz-chunk :is(dt, dd) {{ float: none; width: auto }}  /* JupyterLab gives them 20 % and 80 % */
+.bfcviz-chunk dt {{ color: var(--bfcviz-muted); font-weight: normal; margin: 0; overflow-wrap: anywhere }}
 .bfcviz-chunk dd {{ margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }}
 .bfcviz-chunk dd b {{ font-weight: 600 }}
 .bfcviz-chunk code {{ font: inherit; font-family: var(--jp-code-font-family, ui-monospace, monospace) }}
