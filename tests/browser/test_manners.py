@@ -21,15 +21,14 @@ RANGES = (
 )
 CLIPPED = """view => {
   const found = [];
+  const note = (each, wanted, shown) => found.push([each.className, each.textContent.slice(-80), wanted, shown]);
   const parts = [...view.querySelectorAll('.bfcviz-header, .bfcviz-step-line, .bfcviz-chunk')];
-  for (const part of parts) {
-    for (const each of [part, ...part.querySelectorAll('*')]) {
-      const { display, overflowX } = getComputedStyle(each);
-      if (display === 'inline' || each.closest('style, details:not([open]) > :not(summary)')) continue;
-      if (each.scrollHeight > each.clientHeight + 1) found.push([each.className, each.textContent.slice(-80), each.scrollHeight, each.clientHeight]);
-      if (each.scrollWidth > each.clientWidth + 1 && overflowX === 'hidden')
-        found.push([each.className, each.textContent.slice(-80), each.scrollWidth, each.clientWidth]);
-    }
+  for (const each of parts.flatMap(part => [part, ...part.querySelectorAll('*')])) {
+    const { display, overflowX } = getComputedStyle(each);
+    if (display === 'inline' || each.closest('style, details:not([open]) > :not(summary)')) continue;
+    const { scrollHeight, clientHeight, scrollWidth, clientWidth } = each;
+    if (scrollHeight > clientHeight + 1) note(each, scrollHeight, clientHeight);
+    if (scrollWidth > clientWidth + 1 && overflowX === 'hidden') note(each, scrollWidth, clientWidth);
   }
   return found;
 }"""
