@@ -166,7 +166,7 @@ profiler = SimpleNamespace(experimental=Profiler())
 
 
 def test_stacks_are_recorded_with_the_option(train, tmp_path):
-    done = recording("--stack", "--", sys.executable, train, folder=tmp_path / "run.bfc")
+    done = recording("--capture", "stack", "--", sys.executable, train, folder=tmp_path / "run.bfc")
     assert done.returncode == 0, done.stderr
     trace = Trace.open(tmp_path / "run.bfc")
     stacks = [trace.labels[number].details.get("stack", "") for number in range(len(trace.labels))]

@@ -167,7 +167,8 @@ def test_the_out_of_memory_error_of_every_framework_is_recognised(live, error):
         made[0].out_of_memory = object()
         raise error
     assert w.failure.words.startswith("attention failed to allocate 1.0 GiB")
-    assert error.__notes__ == [str(w.failure)]
+    assert error.__notes__ == [w.failure.note]
+    assert "\n" not in w.failure.note
 
 
 def test_capture_goes_to_each_framework_that_takes_it(live):

@@ -32,4 +32,4 @@ def test_where_memory_runs_out_the_error_tells_why(gpu):
     with pytest.raises(OutOfMemory) as caught, bfcviz.watch(cupy=True, limit="8MiB") as w:
         cupy.empty(1 << 21, np.float64)
     assert "failed to allocate 16.0 MiB" in w.failure.words
-    assert caught.value.__notes__[-1] == str(w.failure)
+    assert caught.value.__notes__[-1] == w.failure.note

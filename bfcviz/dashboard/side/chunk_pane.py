@@ -27,7 +27,7 @@ from bfcviz.model.explain.text.chunk_life import (
 from bfcviz.model.holders.holder_paths import place_in_code
 from bfcviz.units import format_bytes
 
-_NONE: Final = "Click a chunk in the map or in a table: this shows what it is."
+_NONE: Final = "Click a chunk to see what it is."
 _GONE: Final = "The selected chunk does not exist at this step."
 _LONGEST_NAME: Final = 300
 _LONGEST_NEIGHBOUR: Final = 36

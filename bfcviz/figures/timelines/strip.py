@@ -115,13 +115,13 @@ def _mark_names(history: History, top: float, theme: Theme) -> dict[str, Any]:
         name = history.trace.labels.name(number)
         last = place + _LETTER * (len(name) + 2) * (right - left)
         is_shown = end <= place and last <= right
-        names.append(f"  {harmless(name)}" if is_shown else "")  # the spaces: beside the triangle
+        names.append(harmless(name) if is_shown else "")
         end = last if is_shown else end
     return {
         "type": "scatter",
         "mode": "text",
         "name": "mark names",
-        "x": across,
+        "x": across + _LETTER * (right - left),  # beside the triangle
         "y": np.full(len(across), 0.9 * top),
         "text": names,
         "textposition": "middle right",
