@@ -22,12 +22,12 @@ held = [heap.allocate(dice.randrange(1, 30000), label=f"<b>layer {n % 7}</b>") f
 for n in range(0, 12000, 3):
     heap.free(held[n])
 recording.close()
-many = bfcviz.Inspector(bfcviz.open(folder), step=20000)
+many = bfcviz.Inspector(bfcviz.open(folder), step=20000, colour="state")
 many
 """
 SMALL = """
 run = bfcviz.open(bfcviz.sample("conv"))
-small = bfcviz.Inspector(run, step=1000)
+small = bfcviz.Inspector(run, step=1000, colour="state")
 small
 """
 
@@ -132,7 +132,7 @@ def test_a_click_selects_a_chunk_in_every_view(small):
         "return plot.data.some(t => t.name === 'selected' && t.visible !== false && t.x.length > 4)"
     )
     small.view.get_by_role("tab", name="chunk table").click()
-    small.view.locator("tr[aria-current=true]").first.wait_for()
+    small.view.locator(".bfcviz-chunks tr.selected").first.wait_for()
     small.key("Escape")
     small.view.locator(".bfcviz-chunk:has-text('Click a chunk')").wait_for()
     small.view.get_by_role("tab", name="active memory").click()
@@ -149,7 +149,7 @@ def test_a_click_on_a_timeline_goes_there(small):
 def test_a_zoom_of_one_timeline_zooms_all(small):
     small.go_to(1000)
     small.set(views="fragmentation")
-    small.wait_for("return plot.querySelectorAll('.annotation-text').length === 4")
+    small.wait_for("return plot.querySelectorAll('.annotation-text').length === 3")
     whole = small.trace("in use", "x")
     small.drag("stats", (0.2, 0.2), (0.4, 0.8))
     one, other = (f"plot._fullLayout.xaxis{small.number(name)}.range" for name in ("stats", "fragmentation"))
@@ -192,7 +192,7 @@ def test_the_code_of_a_picture_is_shown(small):
 def test_the_event_list_follows_and_leads(small):
     small.view.get_by_role("tab", name="event table").click()
     small.go_to(500)
-    row = small.view.locator("tr[aria-current=true]")
+    row = small.view.locator(".bfcviz-events tr[aria-current=true]")
     row.wait_for()
     assert "500" in row.inner_text()
     row.locator("xpath=following-sibling::tr[2]").click()
