@@ -82,6 +82,7 @@ class PageServer(Voila):  # type: ignore[misc]
         """Print the address of the page; called once the server listens."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         address = f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
+        _stop_at_signals(asyncio.get_event_loop())
         say(f"Showing {address}", "Press Ctrl-C to stop.")
         if self._browser_wanted:
             webbrowser.open(address)
@@ -133,11 +134,27 @@ def _repaired(handler: type[Any]) -> type[Any]:
     return type(handler.__name__, (handler,), {"get": get_or_404, "write_error": RequestHandler.write_error})
 
 
+def _stop_at_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Let the loop end at Ctrl-C, SIGTERM and SIGHUP; an exception raised in one of its callbacks may be lost."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def stop() -> None:
+        for number in handled:  # a second signal must not interrupt the clean-up
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        loop.stop()
+
+    for number in handled:
+        loop.add_signal_handler(number, stop)
+
+
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     """SIGTERM, and SIGHUP of a closed terminal, stop the server as Ctrl-C does; `nohup` is respected."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [number for number in numbers[1:] if before[number] is not signal.SIG_IGN]
 
     def stop(*_: object) -> None:
         for number in handled:  # a second signal must not interrupt the clean-up
@@ -149,8 +166,8 @@ def _stopped_by_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        for number in handled:
-            signal.signal(number, before[number])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
