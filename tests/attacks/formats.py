@@ -221,6 +221,7 @@ def _watch():
             _forbidden.append(f"{event} {values}"[:300])
 
     sys.addaudithook(hook)
+    sys.dont_write_bytecode = True  # an importer is imported with the first file of its format
 
 
 def case(number, rng, folder):

@@ -38,7 +38,7 @@ def test_the_inspector_renders_map_strip_and_active_memory(small):
     shown = " ".join(titles)
     for title in ("Region map", "Active memory"):
         assert title in shown
-    assert small.drawing("memory in use").count("M") == 1
+    assert "M" in small.drawing("memory in use")
 
 
 def test_the_pictures_are_as_wide_as_their_place(small, real):
@@ -69,10 +69,11 @@ def test_forward_and_back_change_words_and_picture(small):
 
 def test_next_goes_to_the_chosen_kind_and_next_oom_jumps(small):
     small.go_to(15)
+    small.view.get_by_role("button", name="more").click()
     small.view.get_by_label("go to", exact=True).select_option("SPLIT")
     small.press("next")
     small.wait_for_step(18)
-    assert all(fact in small.words() for fact in ("3.0 MiB", "logits"))
+    assert "logits" in small.words(), small.words()
     small.press("oom")
     small.wait_for_step(23)
     assert "attention" in small.words()

@@ -110,6 +110,7 @@ def test_a_step_comes_into_sight_and_stays_marked(events):
 def test_the_first_row_after_sorting_is_the_largest(chunks):
     chunks.board.set(step=30000)
     chunks.scroll_to(0.7)
+    chunks.wait("rows.length >= 10 && !rows[0].includes('432.0 KiB')")  # the largest chunk is out of sight
     chunks.box.locator("th button:has-text('requested')").click()
     largest = chunks.board.lab.python(
         "__import__('bfcviz.units', fromlist=['x']).format_bytes("

@@ -14,6 +14,7 @@ import bfcviz
 from bfcviz import _compiled
 from bfcviz.allocator.sub_allocators.cuda import driver
 from bfcviz.errors import LiveError
+from bfcviz.live.capture import stacks
 from bfcviz.live.common import require_compiled
 from bfcviz.live.cupy.observe import observe_cupy
 from bfcviz.live.cupy.serve import serve_cupy
@@ -31,6 +32,7 @@ REFUSED = "needs the compiled build"
 @pytest.fixture(autouse=True)
 def _uncompiled(monkeypatch):
     monkeypatch.setattr(require_compiled, "IS_COMPILED", False)
+    monkeypatch.setattr(stacks, "IS_COMPILED", False)
 
 
 def test_numpy_keeps_its_own_memory():
