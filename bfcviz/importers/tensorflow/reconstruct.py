@@ -17,7 +17,7 @@ from bfcviz.importers.tensorflow.comparison import Checks, compare
 from bfcviz.importers.tensorflow.interleave import interleave, step_marks
 from bfcviz.importers.tensorflow.recorded_addresses import PlacedChunks, place_chunks
 from bfcviz.importers.tensorflow.replay import HeapRules, ReplayedRequests, replay
-from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests
+from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests, Requests, match_frees
 from bfcviz.importers.tensorflow.same_named_heaps import heaps_of
 from bfcviz.units import format_bytes
 
@@ -143,21 +143,6 @@ def _limit(requests: Requests) -> int | None:
     )
     usual = int(limits[np.argmax(counts)]) if len(limits) else 0
     return usual if 0 < usual <= _UNLIMITED else None
-
-
-def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
-    """For each request the index of the allocation that it is or frees, -1 if unknown; and how many are unknown."""
-    places = np.arange(len(requests), dtype=np.int64)
-    live: dict[int, int] = {}
-    unmatched = 0
-    columns = zip(requests["address"].tolist(), requests["free"].tolist(), strict=True)
-    for place, (address, free) in enumerate(columns):
-        if free:
-            places[place] = live.pop(address, -1)
-            unmatched += places[place] < 0
-        else:
-            live[address] = place
-    return places, int(unmatched)
 
 
 def _differences(name: str, checks: Checks, replayed: ReplayedRequests, unmatched: int) -> list[str]:

@@ -49,3 +49,18 @@ class RecordedRequests:
     labels: Labels
     threads: Mapping[int, str]
     left_out: Mapping[str, int]
+
+
+def match_frees(requests: Requests) -> tuple[NDArray[np.int64], int]:
+    """For each request the index of the allocation that it is or frees, -1 if unknown; and how many are unknown."""
+    places = np.arange(len(requests), dtype=np.int64)
+    live: dict[int, int] = {}
+    unmatched = 0
+    columns = zip(requests["address"].tolist(), requests["free"].tolist(), strict=True)
+    for place, (address, free) in enumerate(columns):
+        if free:
+            places[place] = live.pop(address, -1)
+            unmatched += places[place] < 0
+        else:
+            live[address] = place
+    return places, int(unmatched)

@@ -18,9 +18,8 @@ from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_f
 from bfcviz.importers.pools import without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.comparison import Checks, compare
-from bfcviz.importers.tensorflow.reconstruct import match_frees
 from bfcviz.importers.tensorflow.replay import HeapRules, replay
-from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests
+from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, Requests, match_frees
 from bfcviz.native import MIN_CHUNK
 
 _UNLIMITED = 1 << 62
