@@ -16,8 +16,6 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     cuda_sub_allocator,
 )
 from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.events.labels import Labels
-from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
@@ -26,6 +24,9 @@ PER_THREAD: Final = 2
 
 LEGACY: Final = 1
 """cudaStreamLegacy: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
+
+HIDDEN: Final = ("cupy", "cupyx", "numpy")
+"""Packages whose frames stacks leave out."""
 
 _CAPTURING: Final = range(900, 909)
 """The errors of CUDA calls that a graph capture forbids: cudaErrorStreamCapture..."""
@@ -197,11 +198,6 @@ class Cuda:
 def handle_of(stream: int) -> int:
     """CUDA's handle of a stream number (`CupyHook.stream`); a thread's default stream only has one in that thread."""
     return PER_THREAD if stream < 0 else stream
-
-
-def capture_of(labels: Labels, capture: Captured) -> Capture:
-    """What to record with each allocation; stacks leave out the frames of CuPy and NumPy."""
-    return Capture(labels, capture, hide=("cupy", "cupyx", "numpy"))
 
 
 def _import(wish: str) -> Any:

@@ -182,4 +182,4 @@ def observe_cupy(
             is not compiled.
     """
     logs, table = log_and_labels(log, labels)
-    return CupyObserved(cupy_api.Cuda("observed"), logs, cupy_api.capture_of(table, capture))
+    return CupyObserved(cupy_api.Cuda("observed"), logs, Capture(table, capture, hide=cupy_api.HIDDEN))

@@ -195,7 +195,10 @@ def serve_cupy(
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
     return CupyServed(
-        cuda, make, cupy_api.capture_of(table, capture), _description(limit_of(cuda.device()), memory)
+        cuda,
+        make,
+        Capture(table, capture, hide=cupy_api.HIDDEN),
+        _description(limit_of(cuda.device()), memory),
     )
 
 

@@ -175,8 +175,3 @@ def load() -> Driver:
         f"GPU memory needs an NVIDIA driver, and this machine has none ({NAMES[0]} cannot be loaded): install one, "
         "start a container with --gpus all, or use host memory"
     )
-
-
-def address(value: int) -> ctypes.c_uint64:
-    """An address of the device as an argument of type CUdeviceptr."""
-    return ctypes.c_uint64(value)

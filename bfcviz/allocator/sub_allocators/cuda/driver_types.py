@@ -65,3 +65,8 @@ class AccessDescriptor(ctypes.Structure):
     def to_all(cls, device: int) -> "AccessDescriptor":
         """Read and write access for a device."""
         return cls(Location(_ON_DEVICE, device), _READ_WRITE)
+
+
+def address(value: int) -> ctypes.c_uint64:
+    """An address of the device as an argument of type CUdeviceptr."""
+    return ctypes.c_uint64(value)

@@ -15,8 +15,8 @@ from typing import Final, Literal
 
 from bfcviz.allocator.sub_allocators.cuda.base import Budget as Budget
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator as CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver, address
-from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
+from bfcviz.allocator.sub_allocators.cuda.driver_types import CAPTURE_UNSUPPORTED, address
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import Sharing as Sharing
 from bfcviz.allocator.sub_allocators.cuda.virtual_memory import VirtualSubAllocator
 from bfcviz.errors import DeviceError, InvalidRequest

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
-from bfcviz.allocator.sub_allocators.cuda.driver import Driver, address
+from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.cuda.driver_types import (
     DEINITIALIZED,
     POSIX_HANDLES,
     RDMA_WITH_VIRTUAL,
     AccessDescriptor,
     Properties,
+    address,
 )
 from bfcviz.errors import DeviceError, InvalidRequest
 
