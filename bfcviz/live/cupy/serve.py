@@ -194,12 +194,8 @@ def serve_cupy(
         return cuda.sub_allocator(memory, device, stream, budget)
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
-    return CupyServed(
-        cuda,
-        make,
-        Capture(table, capture, hide=cupy_api.HIDDEN),
-        _description(limit_of(cuda.device()), memory),
-    )
+    recorded = Capture(table, capture, hide=cupy_api.HIDDEN)
+    return CupyServed(cuda, make, recorded, _description(limit_of(cuda.device()), memory))
 
 
 def _check_memory(memory: str) -> None:
