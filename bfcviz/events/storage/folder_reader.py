@@ -75,7 +75,7 @@ class FolderSource(ArraySource):
         before = self.length
         left_over = self._find_events(self.path / EVENTS_FILE)
         if not self._labels_broken:
-            self._read_labels(self.path / LABELS_FILE)
+            self._read_labels(self.path / LABELS_FILE, killed=stored.labels is None)
         if not self._labels_broken and stored.labels not in (None, len(self.labels)):
             self._give_up_labels(f"holds {len(self.labels)} of {stored.labels} labels")
         self._update_origin(stored.origin, stored.events, left_over)
@@ -124,18 +124,27 @@ class FolderSource(ArraySource):
             self._last = (start, events)  # each read comes after a check of the same events
         return events
 
-    def _read_labels(self, path: Path) -> None:
-        """Read the complete lines; after the end of the recording an incomplete one is damage."""
+    def _read_labels(self, path: Path, *, killed: bool) -> None:
+        """Read the complete lines; after the end of the recording an incomplete one is damage.
+
+        But not if the writer was killed and no event has that label: a name is written before the first event with it.
+        """
         try:
             with open_regular(path) as file, reading(path):
                 file.seek(self._label_bytes)
                 rest = self._take_lines(file)
-            if rest and not self.following:
+            if rest and not self.following and not (killed and self._most_label() < len(self.labels)):
                 raise ValueError("is cut off")  # noqa: TRY301
         except FileError as error:
             self._give_up_labels(error.cause)
         except ValueError as error:
             self._give_up_labels(f"line {self._label_lines + 1} {error}")
+
+    def _most_label(self) -> int:
+        """The highest number of a label in all events."""
+        starts = range(0, self.length, BLOCK)
+        parts = (self._part(start, min(start + BLOCK, self.length))["label"] for start in starts)
+        return max((int(part.max(initial=0)) for part in parts), default=0)
 
     def _take_lines(self, file: FileIO) -> bytes:
         rest = b""

@@ -46,6 +46,15 @@ def test_a_half_written_event_is_left_out(broken_off, torn):
     assert f"{COUNT} complete events read; {left} byte" in trace.origin.reasons[0]
 
 
+def test_a_half_written_name_that_no_event_needs_is_no_damage_of_a_killed_recording(folder, broken_off):
+    for path, status in ((broken_off, Status.TRUNCATED), (folder, Status.DEGRADED)):
+        with (path / "labels.jsonl").open("ab") as file:
+            file.write(b'{"id":')
+        trace = Trace.open(path)
+        assert (len(trace), trace.origin.status) == (COUNT, status)
+        assert trace.labels[3].name == "op3"
+
+
 @pytest.mark.parametrize("extra", [b"\xff", b"\xff" * 63, b"\0" * 64 + b"garbage", os.urandom(1000)])
 def test_garbage_behind_the_end(folder, broken_off, extra):
     for path in (folder, broken_off):
