@@ -6,7 +6,6 @@ the colouring by holder depends on the step, too: its colours go to the largest 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -72,6 +71,7 @@ class Colouring:
     paints: Sequence[Paint]
     _classify: Classify = field(repr=False)
     holders: HolderClasses | None = None
+    _without_shades: "Colouring | None" = field(default=None, repr=False)
 
     @property
     def shows_waste(self) -> bool:
@@ -91,17 +91,10 @@ class Colouring:
             found[~records["in_use"]] = FREE
         return found
 
-    @cached_property
+    @property
     def without_shades(self) -> "Colouring":
-        """The same with one class a hue, where each class costs much."""
-        if self.holders is None:
-            return self
-        return Colouring(
-            self.name,
-            self.names[::SHADES],
-            self.paints[::SHADES],
-            lambda records, step: self._classify(records, step) // SHADES,
-        )
+        """The same with one class a hue, where each class costs much; the same object while the hues are the same."""
+        return self._without_shades or self
 
     def paint_of(self, path: Path) -> Paint | None:
         """The colour of the memory of a path of label parts; None: it has several, or another colouring is chosen."""
@@ -287,14 +280,22 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
     if known is not None:
         return known
     table = chosen.by_label()
-    paints = [paint for hue in range(HUES) for paint in theme.shades(hue)]
-    made = Colouring(
-        "holder",
-        _holder_names(chosen),
-        [*paints, theme.other],
-        lambda records, _: table[np.minimum(records["label"], len(table) - 1).astype(np.intp)],
-        chosen,
+
+    def classify(records: NDArray[np.void], _: int) -> NDArray[np.integer]:
+        return table[np.minimum(records["label"], len(table) - 1).astype(np.intp)]
+
+    names = _holder_names(chosen)
+    paints = [*(paint for hue in range(HUES) for paint in theme.shades(hue)), theme.other]
+    hues = palette.hues.setdefault(
+        (theme.name, chosen.hues),
+        Colouring(
+            "holder",
+            names[::SHADES],
+            paints[::SHADES],
+            lambda records, step: classify(records, step) // SHADES,
+        ),
     )
+    made = Colouring("holder", names, paints, classify, chosen, hues)
     palette.made[theme.name, chosen] = made
     return made
 

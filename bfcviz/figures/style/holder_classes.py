@@ -2,8 +2,8 @@
 
 One hue a holder, and two shades of it for its largest children. The usual holders are those with the most bytes times
 steps of the whole trace, and they keep their hues. At a step where these say too little (much memory belongs to none
-of them, or most of it to one), the largest ones there are chosen anew: a holder that is as large as the heap is split,
-and of a crowd of small ones their parent gets the hue.
+of them, or most of it to one), and the largest ones there say more, those are chosen: a holder that is as large as the
+heap is split, and of a crowd of small ones their parent gets the hue.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +30,7 @@ _SPLIT: Final = 0.2  # a holder with more is split
 _LEAST_SHADE: Final = 0.02
 _MOST_OTHER: Final = 0.1  # of the usual holders: with more, others are chosen
 _MOST_IN_ONE: Final = 0.5
+_LEAST_GAIN: Final = 0.05  # by which others must say more: colours do not change for nothing
 
 _HEIR: Final = 0.9  # of a holder's bytes: a child with more has the shades
 
@@ -46,6 +47,11 @@ class HolderClasses:
 
     tree: LabelTree
     nodes: Mapping[int, int]
+
+    @property
+    def hues(self) -> frozenset[tuple[int, int]]:
+        """The nodes with a hue, and their classes; all classes without their shades follow from them."""
+        return frozenset((node, number) for node, number in self.nodes.items() if number % SHADES == 0)
 
     def names(self) -> Iterator[tuple[int, str]]:
         """Each class with the name of its holder."""
@@ -89,8 +95,7 @@ class HolderChooser:
         """The classes for these bytes by label number; None: those of the whole trace."""
         sums = self._usual_sums if by_label is None else self.tree.sums(by_label)
         total = float(sums[ROOT])
-        usual = by_label is None or self._suits(sums)
-        hues = self._usual if usual else self._hues(_largest(self.tree, sums), sums)
+        hues = self._usual if by_label is None else self._hues_at(sums)
         nodes = {node: hue * SHADES for node, hue in hues.items()}
         own = _without(self.tree, hues, sums)
         for node, hue in hues.items():
@@ -98,6 +103,14 @@ class HolderChooser:
                 if child is not None:
                     nodes[child] = hue * SHADES + shade
         return HolderClasses(self.tree, nodes)
+
+    def _hues_at(self, sums: Floats) -> dict[int, int]:
+        """The holders with a hue for these bytes: the usual ones, unless others say more."""
+        if self._suits(sums):
+            return self._usual
+        chosen = _largest(self.tree, sums)
+        gain = _unsaid(self.tree, self._usual, sums) - _unsaid(self.tree, chosen, sums)
+        return self._hues(chosen, sums) if gain >= _LEAST_GAIN else self._usual
 
     def _suits(self, sums: Floats) -> bool:
         """Whether the usual holders say enough about these bytes."""
@@ -186,6 +199,14 @@ def _rests(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> dict[int, fl
         around = next((each for each in tree.above(int(tree.parent[node])) if each in nodes), ROOT)
         found[around] -= float(sums[node])
     return found
+
+
+def _unsaid(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> float:
+    """The share of the bytes in no chosen node, and of those of the largest one above the limit."""
+    total = max(float(sums[ROOT]), 1.0)
+    rest = _rests(tree, chosen, sums)
+    other = rest.pop(ROOT) / total
+    return other + max(max(rest.values(), default=0.0) / total - _MOST_IN_ONE, 0.0)
 
 
 def _without(tree: LabelTree, chosen: Iterable[int], sums: Floats) -> Floats:

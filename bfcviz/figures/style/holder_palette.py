@@ -28,10 +28,12 @@ class HolderPalette:
 
     Attributes:
         made: the colouring of each theme and choice of holders.
+        hues: the same without shades, of each theme and choice of holders with a hue.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.made: dict[tuple[str, HolderClasses], Colouring] = {}
+        self.hues: dict[tuple[str, frozenset[tuple[int, int]]], Colouring] = {}
         self.steps = len(trace)
         held = byte_steps(trace, pool, "label")
         tree = label_tree(trace.labels, np.flatnonzero(held).tolist())
@@ -43,7 +45,7 @@ class HolderPalette:
         """The classes for these chunks (None: for the whole trace); the same object while they are the same."""
         found = self._chooser.at(None if chunks is None else self._bytes(chunks)[: self._size])
         if len(self._known) > _MOST_KEPT:
-            self._known, self.made = {}, {}
+            self._known, self.made, self.hues = {}, {}, {}
         return self._known.setdefault(frozenset(found.nodes.items()), found)
 
     def knows(self, chunks: NDArray[np.void]) -> bool:

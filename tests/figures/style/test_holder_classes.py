@@ -81,6 +81,15 @@ def test_usual_holders_keep_their_hues_where_they_say_enough():
     assert first == later
 
 
+def test_usual_holders_keep_their_hues_where_no_others_say_more():
+    usual = {f"op{chr(97 + number)}": 100 + number for number in range(20)}
+    first, before = shares(usual)
+    later, other = shares({name: 120 - number for number, name in enumerate(usual)}, usual)
+    assert first == later
+    assert before > 0.5
+    assert other > 0.5
+
+
 def test_a_newcomer_takes_a_hue_that_is_free():
     usual = {f"usual_{letter}/x": 100 for letter in "abcdefg"} | {"new/x": 1}
     now = {f"usual_{letter}/x": 10 for letter in "abcdefg"} | {"new/x": 100}
@@ -184,6 +193,26 @@ def test_a_colouring_is_made_again_only_when_other_holders_get_the_colours():
         made.append(colouring(trace, 0, "holder", LIGHT, model.chunks()))
     assert made[0] is made[1]
     assert colouring(trace, 0, "holder", LIGHT, model.in_use()) is made[1]
+
+
+def test_the_colouring_without_shades_is_the_same_while_the_hues_are():
+    heap = PlainHeap(64 * MiB)
+    for layer in range(4):
+        heap.allocate(4 * MiB, f"layer_{layer}/x")
+        heap.allocate(4 * MiB, f"layer_{layer}/y")
+    kept = heap.allocate(MiB, "layer_0/z")
+    heap.free(kept)
+    trace = heap.trace()
+    model = Model(trace)
+    made = []
+    for step in (len(trace) - 1, len(trace)):
+        model.seek(step)
+        made.append(colouring(trace, 0, "holder", LIGHT, model.in_use()[: step - len(trace) + 8]))
+    assert made[0].without_shades is made[1].without_shades
+    chunks = model.in_use()
+    for each in made:
+        whole = each.without_shades.classes(chunks, 0)
+        assert whole.tolist() == (each.classes(chunks, 0) // SHADES).tolist()
 
 
 def test_labels_that_a_trace_gets_later_are_others_until_they_hold_much():
