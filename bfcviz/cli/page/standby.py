@@ -116,4 +116,8 @@ def stand_by(module: str, file: str) -> None:
     if request["folder"]:
         os.chdir(request["folder"])
     sys.argv = ["ipykernel_launcher", *request["arguments"]]
-    kernelapp.launch_new_instance()
+    kernel = kernelapp.IPKernelApp.instance()
+    kernel.initialize()
+    # ipywidgets found no kernel when it was imported. Without this a page asks for the state of each widget alone.
+    import_module("ipywidgets").register_comm_target()
+    kernel.start()

@@ -2,6 +2,8 @@ import os
 import shutil
 
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.connect import write_connection_file
 from processes import children_of
 
 import bfcviz
@@ -47,6 +49,39 @@ def test_it_becomes_a_kernel_once(tmp_path):
     assert kernel is not None
     assert kernel.wait(timeout=60) == 0
     assert standby.become_kernel(["--version"], os.environ, None) is None
+
+
+def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
+    standby = Standby(VIEW, str(bfcviz.sample("lstm")))
+    standby.check()
+    file, _ = write_connection_file(str(tmp_path / "connection.json"))
+    kernel = standby.become_kernel(["-f", file], os.environ, str(tmp_path))
+    assert kernel is not None
+    client = BlockingKernelClient(connection_file=file)
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        client.execute_interactive(
+            "import ipywidgets; one, two = ipywidgets.Text(), ipywidgets.Text()", timeout=60
+        )
+        content = {"comm_id": "page", "target_name": "jupyter.widget.control", "data": {}}
+        opened = client.session.msg("comm_open", content, metadata={"version": "1.0.0"})
+        asked = client.session.msg("comm_msg", {"comm_id": "page", "data": {"method": "request_states"}})
+        for message in (opened, asked):
+            client.shell_channel.send(message)
+        answer = client.get_iopub_msg(timeout=60)
+        while (
+            answer["parent_header"].get("msg_id") != asked["header"]["msg_id"]
+            or "data" not in answer["content"]
+        ):
+            answer = client.get_iopub_msg(timeout=60)
+        models = [state["model_name"] for state in answer["content"]["data"]["states"].values()]
+        assert models.count("TextModel") == 2
+    finally:
+        client.stop_channels()
+        kernel.kill()
+        kernel.wait()
 
 
 def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):
