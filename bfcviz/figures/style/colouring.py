@@ -282,7 +282,8 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
     table = chosen.by_label()
 
     def classify(records: NDArray[np.void], _: int) -> NDArray[np.integer]:
-        return table[np.minimum(records["label"], len(table) - 1).astype(np.intp)]
+        found: NDArray[np.uint8] = table[np.minimum(records["label"], len(table) - 1).astype(np.intp)]
+        return found
 
     names = _holder_names(chosen)
     paints = [*(paint for hue in range(HUES) for paint in theme.shades(hue)), theme.other]
