@@ -125,27 +125,6 @@ class TorchCachingPool(SimulatedPool):
             for address in cache.whole_segments():
                 self._release(cache, address)
 
-    def adopt(self, address: int, size: int, stream: int, small: bool) -> None:
-        """Take over a segment that is there already, wholly free: of a recorded beginning."""
-        cache = self._cache_of(stream, small)
-        cache.segments[address] = size
-        cache.free.add(address, size)
-
-    def adopt_block(self, address: int, size: int, stream: int, small: bool) -> None:
-        """Take over a block in use of an adopted segment."""
-        cache = self._cache_of(stream, small)
-        start = address
-        while start not in cache.free.sizes:
-            start -= TORCH_UNIT
-        whole = cache.free.remove(start)
-        if start < address:
-            cache.free.add(start, address - start)
-        if start + whole > address + size:
-            cache.free.add(address + size, start + whole - address - size)
-        self._used[address] = size
-        self._owners[address] = cache
-        self.in_use += size
-
     def _round_up(self, size: int) -> int:
         if size <= TORCH_UNIT:
             return TORCH_UNIT
