@@ -2,9 +2,9 @@
 
 python tests/bench/policy_speed.py [THOUSANDS_OF_REQUESTS]
 
-The requests are like those of training with lengths that vary: each step allocates some hundred tensors of 16 sizes times
-the step's length, and frees them in the reverse order; a tenth of them stays for ten steps. Times are those of the
-processor: other programs on the machine do not count.
+The requests are like those of training with lengths that vary: each step allocates 200 tensors, of 16 sizes times the
+step's length, and frees them in the reverse order; a tenth of them stays for ten steps. Times are those of the processor:
+other programs on the machine do not count.
 """
 
 import sys
@@ -52,7 +52,9 @@ def main(thousands=1000):
     least = int(stream.live_bytes.max())
     how = "compiled" if "bfcviz._whatif" in sys.modules else "plain Python"
     print(f"{len(stream):,} requests, at most {least / 2**20:,.0f} MiB live, {how}\n")
-    print("| policy | million requests/s | peak reserved, MiB | with 1.2 times the live bytes: million/s | failed |")
+    print(
+        "| policy | million requests/s | peak reserved, MiB | with 1.2 times the live bytes: million/s | failed |"
+    )
     print("|---|---:|---:|---:|---:|")
     choices = [(name, {}) for name in POLICIES] + [("torch", {"expandable_segments": True})]
     for name, options in choices:
@@ -64,7 +66,9 @@ def main(thousands=1000):
             print(f"| {words} | {error} | | | |")
             continue
         peak = free.peak_reserved / 2**20
-        print(f"| {words} | {speed / 1e6:.2f} | {peak:,.0f} | {tight / 1e6:.2f} | {len(limited.failures):,} |")
+        print(
+            f"| {words} | {speed / 1e6:.2f} | {peak:,.0f} | {tight / 1e6:.2f} | {len(limited.failures):,} |"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The policy `torch` against PyTorch's own decisions: the histories of real snapshots, served again with their settings.
+"""The policy `torch` against PyTorch's own decisions: histories of real snapshots, served again with their settings.
 
 python tests/bench/torch_policy.py SNAPSHOT...
 
 For each device of each snapshot: PyTorch's bytes of segments after every request and ours, and which blocks came to lie
-in a segment of the same kind and size, and at the same place in it. Compared is what the snapshot's history tells. Blocks
+in a segment of the same kind and size, and at the same place in it. Only the history in the snapshot is compared. Blocks
 that were in use before it are requested first, in the order of their addresses.
 """
 
@@ -79,7 +79,9 @@ def _why(history, placed, worst):
         return "no history: why segments were cached is not known"
     if placed and not worst:
         return "exact"
-    return "addresses of segments decide between equal blocks, and are the driver's" if not worst else "differs"
+    return (
+        "addresses of segments decide between equal blocks, and are the driver's" if not worst else "differs"
+    )
 
 
 def _settings(pool):
@@ -93,11 +95,13 @@ def _settings(pool):
 
 
 def _limit(trace, mine, failed):
-    """What PyTorch could get at its first failure: its segments, and what the device had free; None: it never failed."""
+    """PyTorch's segments at its first failure, and what the device had free; None: it never failed."""
     if not len(failed):
         return None
     there = int(reserved_after(mine, failed[:1])[0])
-    free = next(each["device_free"] for each in trace.origin.details["failures"] if each["event"] == failed[0])
+    free = next(
+        each["device_free"] for each in trace.origin.details["failures"] if each["event"] == failed[0]
+    )
     return there + free
 
 
@@ -120,7 +124,9 @@ def _places(mine, at, pool):
     """For each ALLOCATE: the size of its block, the size of its segment, and the offset in it."""
     if pool.options.get("expandable_segments"):
         made = mine[(mine["kind"] == Kind.ALLOCATE) & (mine["seq"] >= at.min(initial=0))]
-        head = np.searchsorted(at, made["seq"].astype(np.int64), side="right") - 1  # a block across regions has several
+        head = (
+            np.searchsorted(at, made["seq"].astype(np.int64), side="right") - 1
+        )  # a block across regions has several
         size = np.bincount(head, made["size"], len(at)).astype(np.int64)
         return _expandable_places(made["address"][np.diff(head, prepend=-1) > 0], size)
     return _segment_places(mine, set(at.tolist()))

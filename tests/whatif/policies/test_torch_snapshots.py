@@ -12,7 +12,10 @@ pytestmark = needs_shared
 @pytest.mark.parametrize(
     ("name", "devices"),
     [
-        ("torch_code_location_2.6M", [2434, 199, 392]),  # expandable segments; the second one runs out of memory
+        (
+            "torch_code_location_2.6M",
+            [2434, 199, 392],
+        ),  # expandable segments; the second one runs out of memory
         ("torch_octree_nca_67k", [77]),
         ("torch_cs336_ctx128_fullstep", [6770]),
     ],
