@@ -3,8 +3,8 @@
 python tests/bench/policy_speed.py [THOUSANDS_OF_REQUESTS]
 
 The requests are like those of training with lengths that vary: each step allocates 200 tensors, of 16 sizes times the
-step's length, and frees them in the reverse order; a tenth of them stays for ten steps. Times are those of the processor:
-other programs on the machine do not count.
+step's length, and frees them in the reverse order; a tenth of them stays for ten steps. Times are those of the
+processor: other programs on the machine do not count.
 """
 
 import sys

@@ -3,8 +3,8 @@
 python tests/bench/torch_policy.py SNAPSHOT...
 
 For each device of each snapshot: PyTorch's bytes of segments after every request and ours, and which blocks came to lie
-in a segment of the same kind and size, and at the same place in it. Only the history in the snapshot is compared. Blocks
-that were in use before it are requested first, in the order of their addresses.
+in a segment of the same kind and size, and at the same place in it. Only the history in the snapshot is compared.
+Blocks that were in use before it are requested first, in the order of their addresses.
 """
 
 import sys

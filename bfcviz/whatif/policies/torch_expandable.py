@@ -1,8 +1,8 @@
 """ExpandableRange: PyTorch's expandable segments, which grow in place and unmap free pages.
 
 Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `find_expandable_block`,
-`map_block`, `unmap_block`, and the part of `get_free_block` about growth. PyTorch reserves 9/8 of the device's memory for
-a segment, and makes another one if that does not suffice; this range has room for all.
+`map_block`, `unmap_block`, and the part of `get_free_block` about growth. PyTorch reserves 9/8 of the device's memory
+for a segment, and makes another one if that does not suffice; this range has room for all.
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
