@@ -100,7 +100,9 @@ class RecordingCopy(Closing):
         self.position = CopyPosition()
         self._origin = b""
         self._labels = claim_folder(folder)  # and locked
-        self._events = os.open(folder / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._events = os.open(
+            folder / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+        )
 
     @property
     def closed(self) -> bool:

@@ -17,7 +17,10 @@ def test_recordings_are_found_in_the_order_of_their_numbers(tmp_path):
 
 def test_a_folder_that_is_a_recording_itself_comes_first(tmp_path):
     Recording(tmp_path / "run").close()
-    assert (recordings_in(tmp_path / "run"), has_several(tmp_path / "run")) == ({MAIN: tmp_path / "run"}, False)
+    assert (recordings_in(tmp_path / "run"), has_several(tmp_path / "run")) == (
+        {MAIN: tmp_path / "run"},
+        False,
+    )
     Recording(tmp_path / "run" / "a").close()
     assert [*recordings_in(tmp_path / "run")] == [MAIN, "a"]
 
