@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import FileError
-from bfcviz.events.storage.recording_files import ORIGIN_FILE
+from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of
 
 MAIN: Final = "main"
 """The name of the recording that is the folder itself."""
@@ -35,6 +35,20 @@ def recordings_in(folder: Path) -> dict[str, Path]:
 def has_several(folder: Path) -> bool:
     """Whether the folder has recordings in subfolders."""
     return any((place / ORIGIN_FILE).is_file() for place in _subfolders(folder))
+
+
+def files_of_all(folder: Path) -> list[Path]:
+    """The files of all recordings in a folder, and their subfolders without other files, in the order of removal."""
+    found = files_of(folder) if _is_recording(folder) else []
+    for place in filter(_is_recording, _subfolders(folder)):
+        own = files_of(place)
+        if {*place.iterdir()} == {*own}:
+            found += [*own, place]
+    return found
+
+
+def _is_recording(folder: Path) -> bool:
+    return (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
 
 
 def claim_subfolder(folder: Path, name: str) -> Path:

@@ -112,7 +112,13 @@ def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
     lines = "".join(_row(row, scale, is_chosen=row.name == chosen) for row in shown)
     more = len(rows) - len(shown)
     rest = f"<p class='none'>{more} more workers: choose one from the menu.</p>" if more else ""
-    return f"{_headline(rows)}<div class='workers' role='list'>{_head(scale)}{lines}</div>{rest}"
+    return f"{_headline(rows)}{_KEY}<div class='workers' role='list'>{_head(scale)}{lines}</div>{rest}"
+
+
+_KEY: Final = (
+    "<p class='keys'><i class='key in-use'></i>in use<i class='key free'></i>largest free chunk"
+    "<i class='key pool'></i>rest of the pool<i class='key limit'></i>limit</p>"
+)
 
 
 @dataclass(frozen=True)
@@ -151,27 +157,23 @@ def _headline(rows: Sequence[WorkerRow]) -> str:
         if any(row.state is state for row in rows)
     ]
     parts = [f"{len(rows)} worker{'s' * (len(rows) > 1)}: {', '.join(counts)}"]
-    live = [row for row in rows if row.state is WorkerState.LIVE] or list(rows)
-    worst = min(live, key=ORDERS["least head room"])
-    parts.append(
-        f"<b>{harmless(worst.name)}</b> has the least head room: the largest request that fits has "
-        f"{format_bytes(worst.head_room)}"
-    )
+    if live := [row for row in rows if row.state is WorkerState.LIVE]:
+        worst = min(live, key=ORDERS["least head room"])
+        parts.append(
+            f"<b>{harmless(worst.name)}</b> has the least head room: the largest request that fits has "
+            f"{format_bytes(worst.head_room)}"
+        )
     if failed := sum(row.failed for row in rows):
         parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b>")
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 
 def _head(scale: _Scale) -> str:
-    seconds = scale.end - scale.begin
-    key = (
-        "<i class='key in-use'></i>in use<i class='key free'></i>largest free chunk"
-        "<i class='key pool'></i>rest of the pool<i class='key limit'></i>limit"
-    )
+    seconds, top = scale.end - scale.begin, format_bytes(scale.top / _ROOM)
     return (
-        f"<div class='head' aria-hidden='true'><span>worker</span><span>now, of {format_bytes(scale.top / _ROOM)}: "
-        f"{key}</span><span>fits</span><span>fragmented</span>"
-        f"<span>over {seconds:,.3g} s, 0 to {format_bytes(scale.top / _ROOM)}</span></div>"
+        "<div class='head'><span>worker</span><span>now, 0 to "
+        f"{top}</span><span>largest request that fits</span><span>external fragmentation</span>"
+        f"<span>the last {seconds:,.3g} s, 0 to {top}</span></div>"
     )
 
 

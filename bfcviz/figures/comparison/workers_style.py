@@ -14,7 +14,7 @@ STYLE: Final = (
 .bfcviz-workers .workers { container-type: inline-size }
 .bfcviz-workers :is(.head, .row) {
   display: grid; gap: 0 14px; align-items: center; padding: 3px 6px; border-bottom: 1px solid var(--grid);
-  grid-template-columns: minmax(90px, 1fr) minmax(190px, 2.4fr) 76px 76px minmax(200px, 4fr);
+  grid-template-columns: minmax(90px, 1fr) minmax(190px, 2.4fr) 84px 90px minmax(200px, 4fr);
 }
 .bfcviz-workers .head { color: var(--muted); font-size: 11px; line-height: 15px }
 .bfcviz-workers .head span:nth-child(n+3):nth-child(-n+4), .bfcviz-workers .number { text-align: right }
@@ -34,13 +34,16 @@ STYLE: Final = (
 .bfcviz-workers .bar i.limit {
   position: absolute; top: -2px; bottom: -2px; height: auto; width: 2px; background: var(--text);
 }
+.bfcviz-workers .keys { color: var(--muted); font-size: 11px }
+.bfcviz-workers .keys i:first-child { margin-left: 0 }
 .bfcviz-workers .key { display: inline-block; width: 10px; height: 9px; margin: 0 4px 0 8px }
 .bfcviz-workers .key.limit { width: 2px; background: var(--text) }
 .bfcviz-workers svg { display: block; width: 100%; height: 40px }
 .bfcviz-workers path.pool { fill: var(--pool) }
 .bfcviz-workers path.in-use { fill: var(--in-use) }
-.bfcviz-workers path.limit { stroke: var(--text); stroke-dasharray: 5 3; vector-effect: non-scaling-stroke; fill: none }
-.bfcviz-workers path.end { stroke: var(--muted); stroke-width: 2; vector-effect: non-scaling-stroke }
+.bfcviz-workers path { vector-effect: non-scaling-stroke }
+.bfcviz-workers path.limit { stroke: var(--muted); stroke-dasharray: 5 3; fill: none }
+.bfcviz-workers path.end { stroke: var(--muted); stroke-width: 2 }
 .bfcviz-workers path.end.lost { stroke: var(--oom) }
 @container (max-width: 640px) {
   .bfcviz-workers :is(.head, .row) { grid-template-columns: minmax(70px, 1fr) minmax(120px, 2fr) 70px }

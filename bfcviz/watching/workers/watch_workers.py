@@ -67,6 +67,7 @@ class WorkersWatch(Closing):
     @property
     def says(self) -> str:
         """Which workers are watched, as text."""
+        self._found.refresh()
         names = [each.name for each in self._found.workers]
         sentences = [
             f"{len(names)} recordings: {', '.join(names)}" if names else "No worker has recorded yet"
