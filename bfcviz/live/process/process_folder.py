@@ -65,5 +65,5 @@ def is_launcher() -> bool:
     program, words = sys.argv[0], sys.orig_argv
     if program == "-m" and "-m" in words[:-1]:  # while Python still looks for the module
         return words[words.index("-m") + 1] in _LAUNCHERS
-    path = Path(program)
-    return path.name in _LAUNCHERS or ".".join(path.with_suffix("").parts[-3:]) in _LAUNCHERS
+    parts = Path(program.removesuffix(".py")).parts
+    return bool({*parts[-1:], ".".join(parts[-3:])} & _LAUNCHERS)
