@@ -46,6 +46,7 @@ class Collector:
         self._plugin = plugin
         self._folder = folder
         self._missed: dict[str, int] = {}
+        self._stopped = False
         self._periodic = Periodic(self._next, "bfcviz-workers", failed=self._fail)
 
     @property
@@ -65,10 +66,14 @@ class Collector:
         return watched
 
     def stop(self) -> None:
-        """End every recording, fetch the rest, and remove the plugin; a cluster that is gone keeps what was fetched."""
-        stopped = self._periodic.stop(_PATIENCE_S)
+        """End every recording, fetch the rest, and remove the plugin; without the cluster, keep what was fetched.
+
+        A second call does nothing.
+        """
+        is_idle = self._periodic.stop(_PATIENCE_S)
+        was_stopped, self._stopped = self._stopped, True
         try:
-            if stopped and self.error is None:
+            if is_idle and self.error is None and not was_stopped:
                 self._client.run(end, self._plugin.name, on_error="ignore")
                 while self.fetch()[1]:
                     pass

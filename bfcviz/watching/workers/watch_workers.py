@@ -43,9 +43,10 @@ class WorkersWatch(Closing):
         collector: fetches from the workers; its `problems` say which are not watched, and why.
     """
 
-    def __init__(self, folder: Path, collector: "Collector") -> None:
+    def __init__(self, folder: Path, collector: "Collector", marker: Path) -> None:
         self.folder = folder
         self.collector = collector
+        self._marker = marker
         self._found = WorkerTraces(folder)
         self._dashboard: WorkersDashboard | None = None
 
@@ -83,6 +84,7 @@ class WorkersWatch(Closing):
     def stop(self) -> None:
         """End every recording. The workers' frameworks use their own allocators again, and the traces are complete."""
         self.collector.stop()
+        self._marker.unlink(missing_ok=True)
         if self._dashboard is not None:
             self._dashboard.refresh()
 
@@ -134,20 +136,20 @@ def watch_workers(  # noqa: PLR0913  the options
     from bfcviz.watching.workers.dask_plugin import AllocatorPlugin  # noqa: PLC0415
 
     asked: Mapping[str, Asked] = checked_order(framework)
+    most = None if limit is None else parse_bytes(limit, "limit")
+    folder = _new_folder(path)
     earlier = _running.pop(client, None)
     if earlier is not None:
         earlier.stop()
-    folder = _new_folder(path)
-    most = None if limit is None else parse_bytes(limit, "limit")
     order = WorkerOrder(asked, most, capture, str(folder), None if fetch else machine_id())
-    (folder / order.token).touch()
-    collector = Collector(client, AllocatorPlugin(order), folder)
-    watched = collector.start()
-    if not watched and collector.problems:
-        collector.stop()
-        name, why = next(iter(collector.problems.items()))
+    marker = folder / order.token
+    marker.touch()
+    found = WorkersWatch(folder, Collector(client, AllocatorPlugin(order), folder), marker)
+    if not found.collector.start() and found.collector.problems:
+        found.stop()
+        name, why = next(iter(found.collector.problems.items()))
         raise LiveError(f"no worker can be watched; worker {name}: {why}")
-    found = _running[client] = WorkersWatch(folder, collector)
+    _running[client] = found
     if dashboard and notebook.has_kernel():
         notebook.show(found.dashboard)
     return found

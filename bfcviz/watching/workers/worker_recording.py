@@ -19,7 +19,15 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.live import providers
 from bfcviz.live.common.heap_provider import HeapProvider
-from bfcviz.watching.chosen_frameworks import Asked, Capture, open_source, plan, start_source, title_of
+from bfcviz.watching.chosen_frameworks import (
+    Asked,
+    Capture,
+    open_source,
+    plan,
+    request_of,
+    start_source,
+    title_of,
+)
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MARKER: Final = ".watched-by-"
@@ -107,7 +115,7 @@ def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
     """The frameworks to watch in each worker: one, or none for the default.
 
     Raises:
-        LiveError: there are several, or one has its own log.
+        LiveError: there are several, one is unknown or has an unknown option, or has its own log.
     """
     named = {name: value for name, value in asked.items() if value not in (None, False)}
     if len(named) > 1:
@@ -118,6 +126,8 @@ def checked_order(asked: Mapping[str, Asked]) -> Mapping[str, Asked]:
     for value in named.values():
         if isinstance(value, Mapping) and value.keys() & {"log", "labels"}:
             raise LiveError("each worker records to a log of its own: remove log and labels from the options")
+    for name, value in named.items():
+        request_of(name, value)
     return dict(asked)
 
 
