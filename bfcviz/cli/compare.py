@@ -63,9 +63,11 @@ def run(arguments: argparse.Namespace) -> None:
     files = [arguments.a, arguments.b]
     out = None if arguments.output is None else Path(arguments.output)
     if out is not None and out.exists() and any(Path(file).exists() and out.samefile(file) for file in files):
-        raise FileError(out, "", "is one of the compared files and would be overwritten; give another --output")
-    traces = [(open_trace(file), pool) for file, pool in zip(files, arguments.pool, strict=True)]
-    found = compare_recordings(*traces, arguments.by, align_by=arguments.align, mark=arguments.mark)
+        raise FileError(
+            out, "", "is one of the compared files and would be overwritten; give another --output"
+        )
+    a, b = ((open_trace(file), pool) for file, pool in zip(files, arguments.pool, strict=True))
+    found = compare_recordings(a, b, arguments.by, align_by=arguments.align, mark=arguments.mark)
     _print(found, as_json=arguments.json)
     if out is not None:
         path = export(recordings_compared(found, arguments.theme), out)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import TraceError
 from bfcviz.model.comparison.common_holders import CommonHolders
-from bfcviz.model.comparison.increasing_pairs import Steps, evenly, shared
+from bfcviz.model.comparison.increasing_pairs import Steps, evenly
 from bfcviz.model.comparison.label_pairs import FEWEST, label_pairs
 from bfcviz.model.comparison.mark_pairs import FEWEST as FEWEST_MARKS
 from bfcviz.model.comparison.mark_pairs import MarkPairs, mark_pairs
 from bfcviz.model.comparison.sides import RecordingSide
-from bfcviz.model.holders.equal_steps import EqualSteps, equal_steps
+from bfcviz.model.explain.text.short_names import counted
+from bfcviz.model.holders.equal_steps import equal_step_ends, step_marks
 
 MOST: Final = 64
 """Moments between the begin and the end at which holders are compared, where marks align the recordings."""
@@ -116,8 +117,7 @@ def _by_marks(a: RecordingSide, b: RecordingSide, mark: str | None) -> StepAlign
     found = mark_pairs((a.trace, a.facts.pool), (b.trace, b.facts.pool), mark)
     if found.reason:
         return found.reason
-    names = [f"{name} {number:,}" for name, number in zip(found.names, found.numbers, strict=True)]
-    return _aligned(a, b, (found.a, found.b), names, _marks_text(found))
+    return _aligned(a, b, (found.a, found.b), found.names, _marks_text(found))
 
 
 def _marks_text(found: MarkPairs) -> str:
@@ -126,37 +126,32 @@ def _marks_text(found: MarkPairs) -> str:
         if found.name
         else f"{len(found.a):,} marks of the same names"
     )
-    how = "the same numbers" if found.by_number else "in order, because their numbers differ or are missing"
+    how = "the same numbers" if found.by_number else "in order, as they have no numbers that agree"
     alone = [f"{count:,} of {letter}" for count, letter in zip(found.left, "AB", strict=True) if count]
     return f"{what}, {how}" + (f"; {' and '.join(alone)} without a partner" if alone else "")
 
 
 def _by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
-    found = [equal_steps(side.trace, side.facts.pool) for side in (a, b)]
-    missing = [letter for letter, steps in zip("AB", found, strict=True) if steps.reason]
+    marks = [step_marks(side.trace, side.facts.pool) for side in (a, b)]
+    ends = [
+        equal_step_ends(side.trace, side.facts.pool, seqs)
+        for side, (_, seqs) in zip((a, b), marks, strict=True)
+    ]
+    missing = [letter for letter, mine in zip("AB", ends, strict=True) if len(mine) < FEWEST_MARKS]
     if missing:
         return f"{' and '.join(missing)} {'have' if len(missing) > 1 else 'has'} no equal steps"
-    orders = [_orders(steps) for steps in found]
-    first, second = shared(orders[0], orders[1])
-    if len(first) < FEWEST_MARKS:
-        return f"{len(first)} equal steps are in both; {FEWEST_MARKS} are needed"
-    names = [f"equal step {order + 1:,}" for order in orders[0][first].tolist()]
-    marks = " and ".join(repr(steps.name) for steps in found)
-    reason = f"{len(first):,} equal steps, in order (marks {marks})"
-    return _aligned(a, b, (found[0].ends[first], found[1].ends[second]), names, reason)
-
-
-def _orders(steps: EqualSteps) -> Steps:
-    """The place of each compared step among all equal steps after the warm-up, from 0."""
-    left = steps.equal - steps.warm_up
-    found: Steps = (left - 1) % steps.every + steps.every * np.arange(len(steps.ends), dtype=np.int64)
-    return found
+    count = min(map(len, ends))
+    names = [f"equal step {order:,}" for order in range(1, count + 1)]
+    known = " and ".join(repr(name) for name, _ in marks)
+    return _aligned(
+        a, b, (ends[0][:count], ends[1][:count]), names, f"{count:,} equal steps, in order (marks {known})"
+    )
 
 
 def _by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
     pairs = label_pairs(a, b, holders)
     if len(pairs[0]) < FEWEST:
-        return f"{len(pairs[0])} allocations have the same holder and order in both; {FEWEST} are needed"
+        return f"{counted(len(pairs[0]), 'allocation')} of the same holders in the same order, and {FEWEST} are needed"
     chosen = evenly(len(pairs[0]), _MOST_INFERRED)
     rows = holders.rows(0, a.allocations)[np.searchsorted(a.allocations["born"], pairs[0][chosen] - 1)]
     names = [""] * len(pairs[0])

@@ -73,4 +73,4 @@ def _changed_settings(a: RecordingSide, b: RecordingSide) -> Iterator[str]:
 
 
 def _value(name: str, value: object) -> str:
-    return format_bytes(value) if name == _LIMIT and isinstance(value, int) else str(value)[:60]
+    return format_bytes(value) if name == _LIMIT and isinstance(value, int) else repr(value)[:60]

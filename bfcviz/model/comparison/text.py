@@ -23,7 +23,8 @@ _SHORT: Final = 44  # characters of a name in the headline
 
 def headline(found: RecordingComparison) -> str:
     """The answer in one line: the difference of the peaks and who makes it, then failures and new leaks."""
-    parts = [_peaks(found)]
+    who = parts_text(found)
+    parts = [f"{peaks_text(found)}: {who}" if who else peaks_text(found)]
     failed = found.total("failures")
     if failed[0] != failed[1]:
         parts.append(f"requests that failed: {failed[0]:,.0f} in A, {failed[1]:,.0f} in B")
@@ -49,20 +50,23 @@ def same(found: RecordingComparison) -> bool:
     )
 
 
-def _peaks(found: RecordingComparison) -> str:
+def peaks_text(found: RecordingComparison) -> str:
+    """The difference of the peaks, without who makes it."""
     before, after = (int(value or 0) for value in found.total("peak_bytes_in_use"))
     if same(found):
         return f"no change: A and B use the same memory, {format_bytes(after)} at the peak"
-    named, left = found.parts
-    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change in named]
-    if left and named:
-        parts.append(f"{signed(left)} others")
-    who = f": {', '.join(parts)}" if parts else ""
     if before == after:
-        return f"A and B need the same memory at their peaks, {format_bytes(after)}{who}"
+        return f"A and B need the same memory at their peaks, {format_bytes(after)}"
     size = f"{format_bytes(abs(after - before))} {'more' if after > before else 'less'}"
     share = f" ({100 * (after - before) / before:+,.1f} %)" if before else ""
-    return f"B needs {size} at its peak{share}{who}"
+    return f"B needs {size} at its peak{share}"
+
+
+def parts_text(found: RecordingComparison) -> str:
+    """Who makes the difference of the peaks; empty if it is 0 for every holder."""
+    named, left = found.parts
+    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change in named]
+    return ", ".join([*parts, *([f"{signed(left)} others"] if left and named else [])])
 
 
 def comparison_lines(found: RecordingComparison) -> list[str]:

@@ -96,6 +96,17 @@ def equal_steps(
     return EqualSteps(chosen, len(work), len(alike), skipped, every, left + 1, seqs[left + 1])
 
 
+def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The steps at which those end that did about the same work, the warm-up included.
+
+    Args:
+        trace: the events; all are read.
+        pool: index of the heap.
+        seqs: the `seq` of each mark that separates steps, ascending.
+    """
+    return seqs[_alike(_allocations(trace, pool, seqs)) + 1]
+
+
 def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
     """The name of the marks, or of the phase, that separate the steps of the program; and the `seq` of each.
 
