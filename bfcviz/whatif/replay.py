@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+import numpy as np
+
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
@@ -36,8 +38,7 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
         options: of the policy, by name.
 
     Raises:
-        InvalidRequest: there is no such policy, option or pool, or the policy cannot serve these requests.
-        ValueError: the limit is not a size.
+        InvalidRequest: there is no such policy, option, pool or limit, or the policy cannot serve these requests.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, num_bytes = policy_of(policy, **options), bytes_of(limit)
@@ -71,7 +72,7 @@ def searchable(stream: RequestStream) -> RequestStream:
     """
     if not stream.allocations:
         raise InvalidRequest(f"{stream.source or 'the trace'} has no allocation: there is nothing to serve")
-    if not (stream.rows["kind"] == FREE).any():
+    if not _frees(stream):
         total = format_bytes(int(stream.live_bytes[-1]))
         raise InvalidRequest(
             f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: any rules "
@@ -80,13 +81,24 @@ def searchable(stream: RequestStream) -> RequestStream:
     return stream
 
 
+def _frees(stream: RequestStream) -> int:
+    """Number of frees, without those of requests that failed in the trace."""
+    rows = stream.rows
+    frees = np.flatnonzero(rows["kind"] == FREE)
+    at_once = (rows["event"][frees] >= 0) & (rows["event"][frees] == rows["event"][frees - 1])
+    return len(frees) - int(np.count_nonzero(at_once))
+
+
 def bytes_of(limit: int | str | None) -> int | None:
     """A limit of memory in bytes.
 
     Raises:
-        ValueError: it is not a size.
+        InvalidRequest: it is not a size.
     """
-    return None if limit is None else parse_bytes(limit, "limit")
+    try:
+        return None if limit is None else parse_bytes(limit, "limit")
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
 
 
 def _trace(source: Any) -> Trace:

@@ -29,6 +29,14 @@ def test_a_heap_that_is_not_there_is_refused(pool):
         replay(bfcviz.open(bfcviz.sample("lstm")), "bfc", "1GiB", pool=pool)
 
 
+def test_the_free_of_a_request_that_failed_in_the_trace_does_not_count():
+    stream = stream_of(("a", 3), ("a", 4), -1)
+    assert searchable(stream) is stream
+    stream.rows["event"][2] = stream.rows["event"][1]
+    with pytest.raises(InvalidRequest, match="2 allocations"):
+        searchable(stream)
+
+
 @pytest.mark.parametrize(
     ("stream", "number"), [(stream_of(), "no allocation"), (stream_of(("a", 3), ("a", 4)), "7.0 MiB")]
 )

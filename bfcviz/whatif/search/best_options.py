@@ -117,7 +117,6 @@ def best_options(  # noqa: PLR0913  the question, and how to search
 
     Raises:
         InvalidRequest: there is no such policy, option, goal or heap; or the trace allocates or frees nothing.
-        ValueError: a size is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     if goal not in {*GOALS, SMALLEST_LIMIT}:

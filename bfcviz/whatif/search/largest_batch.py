@@ -95,7 +95,6 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     Raises:
         InvalidRequest: there is no such policy, heap, label or limit; nothing grows; or even the blocks that do not
             grow fail.
-        ValueError: a size is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, stream = policy_of(policy), searchable(stream_of(source, pool))

@@ -101,7 +101,6 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     Raises:
         InvalidRequest: there is no such policy, heap or limit; the trace allocates or frees nothing; or the policy
             cannot serve it under `at_most`.
-        ValueError: a size is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
