@@ -134,7 +134,8 @@ def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
     heads = np.maximum.accumulate(np.where(pieces, 0, np.arange(len(rows))))
     np.add.at(rows["size"], heads[pieces], rows["size"][pieces])
     frees = (rows["kind"] == FREE) & np.isin(rows["block"], rows["block"][pieces])
-    return rows[~(pieces | frees)]
+    found: NDArray[np.void] = rows[~(pieces | frees)]
+    return found
 
 
 def _are_pieces(found: Events) -> NDArray[np.bool_]:
