@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.observe import observe_torch as observe_torch
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
+    from bfcviz.policy_comparison import compare_policies as compare_policies
     from bfcviz.samples import sample as sample
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
@@ -71,6 +72,7 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),

@@ -1,14 +1,15 @@
 """The first request that two outcomes of one stream place differently.
 
 Addresses of two allocators cannot be compared, nor can offsets: each rounds sizes in its own way. What can be compared
-is the order: the block in use that lies next below in the same region. Two outcomes are the same as long as each request
-gets the same neighbour below, or begins a region of the same number in the order of grants.
+is the order: the block in use that lies next below in the same region. Two outcomes are the same as long as each
+request gets the same neighbour below, or is the lowest in a region of the same number in the order of grants.
 """
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
@@ -62,15 +63,13 @@ class FirstDifference:
 
     def __str__(self) -> str:
         event = f" (event {self.event:,})" if self.event >= 0 else ""
-        head = f"The first request placed differently is request {self.request:,}{event}: {self._what()}."
+        what = _sized(self.size, self.label)
+        head = f"The first request placed differently is request {self.request:,}{event}: {what}."
         parts = (
             f"{name}: {_where(place, below)}."
             for name, place, below in zip(self.names, self.places, self.neighbours, strict=True)
         )
         return " ".join([head, *parts])
-
-    def _what(self) -> str:
-        return f"{format_bytes(self.size)} for {self.label or 'an allocation without label'}"
 
 
 def first_difference(
@@ -88,7 +87,9 @@ def first_difference(
     """
     stream = one.outcome.stream
     if stream is not other.outcome.stream:
-        raise InvalidRequest("the two outcomes are of different streams; serve the same one under both policies")
+        raise InvalidRequest(
+            "the two outcomes are of different streams; serve the same one under both policies"
+        )
     orders = (_BlockOrder(one), _BlockOrder(other))
     served = min(one.outcome.served, other.outcome.served)
     rows = stream.rows[:served]
@@ -148,7 +149,11 @@ def _named(stream: RequestStream, block: int) -> str:
         return ""
     rows = stream.rows
     made = rows[(rows["kind"] == ALLOCATE) & (rows["block"] == block)][0]
-    return f"{format_bytes(int(made['size']))} for {stream.labels.name(int(made['label'])) or 'an allocation without label'}"
+    return _sized(int(made["size"]), stream.labels.name(int(made["label"])))
+
+
+def _sized(num_bytes: int, label: str) -> str:
+    return f"{format_bytes(num_bytes)} for {printable(label) or 'an allocation without label'}"
 
 
 def _where(place: PlacedRequest, below: str) -> str:
