@@ -21,7 +21,7 @@ from bfcviz.whatif.requests import RequestStream, requests_of
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
-    from bfcviz.figures.comparison.compared_policy import ComparedJob, ComparedPolicy
+    from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
     from bfcviz.figures.style.theme import ThemeName
 
 USUAL: Final = (
@@ -68,20 +68,20 @@ class PolicyComparison:
     def figure(self, theme: "ThemeName" = "light") -> "Picture":
         """Peak pool and fragmentation of each policy, and its bytes over the job."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.figure import comparison_figure  # noqa: PLC0415
+        from bfcviz.figures.comparison.policies.figure import comparison_figure  # noqa: PLC0415
 
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
         """Bytes over the job under each policy."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
-        from bfcviz.figures.comparison.figure import curves_figure  # noqa: PLC0415
+        from bfcviz.figures.comparison.policies.figure import curves_figure  # noqa: PLC0415
 
         return curves_figure(*self._data(), self.table, Look(theme=theme))
 
     def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
         """The job and the policies as the figures take them."""
-        from bfcviz.figures.comparison.compared_policy import ComparedJob  # noqa: PLC0415  needs plotly
+        from bfcviz.figures.comparison.policies.compared_policy import ComparedJob  # noqa: PLC0415  needs plotly
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
@@ -129,7 +129,7 @@ def usual_policies() -> tuple[str, ...]:
 
 
 def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
-    from bfcviz.figures.comparison.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
+    from bfcviz.figures.comparison.policies.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
 
     outcome = result.outcome
     if outcome is None:

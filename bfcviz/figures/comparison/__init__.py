@@ -1,4 +1,5 @@
-"""Several allocators that served the same requests: peaks, fragmentation, bytes over the job, region maps.
+"""Pictures of several heaps at once: two recordings, one trace under several rules, many workers.
 
-Enter: plain data (`ComparedPolicy`) and traces. Leave: a `Picture`. May import what figures may.
+In: plain data such as names, arrays and `bfcviz.model.comparison`. Out: a `Picture`. May import what figures may import;
+never the allocator.
 """

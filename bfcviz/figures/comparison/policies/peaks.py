@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
 
-from bfcviz.figures.comparison.byte_axis import ByteAxis, ByteLevel
-from bfcviz.figures.comparison.compared_policy import ComparedJob, ComparedPolicy
+from bfcviz.figures.comparison.policies.byte_axis import ByteAxis, ByteLevel
+from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.figures.style.theme import Paint, Theme

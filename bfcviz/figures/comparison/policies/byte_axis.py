@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bfcviz.figures.comparison.compared_policy import ComparedJob, ComparedPolicy
+from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
 from bfcviz.figures.style.text import axis_unit
 from bfcviz.figures.style.theme import Theme
 from bfcviz.units import format_bytes

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.figures.comparison.byte_axis import ByteAxis, ByteLevel
-from bfcviz.figures.comparison.compared_policy import ComparedJob, ComparedPolicy
+from bfcviz.figures.comparison.policies.byte_axis import ByteAxis, ByteLevel
+from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import harmless

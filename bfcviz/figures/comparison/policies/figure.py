@@ -15,10 +15,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from bfcviz.figures.comparison.byte_axis import ByteAxis
-from bfcviz.figures.comparison.compared_policy import ComparedJob, ComparedPolicy
-from bfcviz.figures.comparison.curves import CurvePanels
-from bfcviz.figures.comparison.peaks import ROW, peaks_panel, shares_panel
+from bfcviz.figures.comparison.policies.byte_axis import ByteAxis
+from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
+from bfcviz.figures.comparison.policies.curves import CurvePanels
+from bfcviz.figures.comparison.policies.peaks import ROW, peaks_panel, shares_panel
 from bfcviz.figures.panel import BELOW, Margins, Panel, Picture, Place, compose
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.view_options import PLAIN, Look
