@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.observe import observe_torch as observe_torch
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
+    from bfcviz.policy_comparison import compare_policies as compare_policies
     from bfcviz.samples import sample as sample
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
@@ -82,7 +83,7 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
-    "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
+    "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
