@@ -83,6 +83,7 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
     "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
