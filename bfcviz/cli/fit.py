@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common.reading import open_with_progress
 from bfcviz.cli.common.search_progress import search_control
 from bfcviz.cli.why import pool_number
@@ -13,8 +14,6 @@ from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
 from bfcviz.whatif.search.text import limit_lines
-
-INTERRUPTED = 130  # as shells report it: 128 + SIGINT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
