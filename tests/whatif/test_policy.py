@@ -105,6 +105,8 @@ def test_it_stops_at_the_first_failure_if_asked(name):
         stopped = policy.serve(stream_of(requests), LIMIT, record=record, stop_at_failure=True)
         assert stopped.failures.tolist() == [1]
         assert (stopped.served, stopped.fits) == (2, False)
+        if record:
+            assert stopped.trace.read(0, len(stopped.trace))["kind"][-1] == Kind.OOM
 
 
 @pytest.mark.parametrize("name", POLICIES)

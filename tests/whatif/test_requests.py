@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
@@ -111,3 +113,14 @@ def test_the_samples_ask_for_what_their_models_hold(name):
     assert live[-1] == stats.requested_bytes_in_use
     assert live.min() >= 0
     assert live.max() <= stats.peak_bytes_in_use
+
+
+def test_the_digest_depends_on_the_requests_and_not_on_the_events():
+    stream = requests_of(trace_of(heap_with_a_failure()))
+    moved = stream.rows.copy()
+    moved["event"] += 5
+    assert replace(stream, rows=moved, source="another").digest == stream.digest
+    for name in ("kind", "size", "stream", "time"):
+        changed = stream.rows.copy()
+        changed[name][1] += 1
+        assert replace(stream, rows=changed).digest != stream.digest
