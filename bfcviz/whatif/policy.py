@@ -131,9 +131,7 @@ class _RequestColumns:
     @classmethod
     def of(cls, stream: RequestStream) -> "_RequestColumns":
         rows, n = stream.rows, len(stream)
-        kind, slot, size, number = (
-            np.ascontiguousarray(rows[name]) for name in ("kind", "block", "size", "stream")
-        )
+        kind, slot, size, number = (rows[name].copy() for name in ("kind", "block", "size", "stream"))
         results = (np.zeros(n, np.int64) for _ in range(4))
         return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
 
