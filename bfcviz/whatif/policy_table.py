@@ -31,7 +31,7 @@ class PolicyEntry:
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
     "bfc": PolicyEntry(
         "best fit with coalescing (TensorFlow, XLA)",
-        options={**BFC_OPTIONS, **MEMORY_OPTIONS},
+        options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
     ),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.origin_details import holds_only_states, requested_bytes_known
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
 
@@ -34,6 +34,17 @@ STREAM_ROW: Final = np.dtype(
 )
 """One request."""
 
+REGION_ROW: Final = np.dtype(
+    [
+        ("request", "<i8"),  # index of the request during which it happened
+        ("address", "<u8"),
+        ("size", "<u8"),  # bytes granted; 0: the region that begins there was released
+        ("joined", "?"),  # the grant extended the region that ends there
+        ("needed", "<u8"),  # bytes that the request needed, after rounding; 0 for a release
+    ]
+)
+"""One region that the heap was granted in the trace, or released."""
+
 
 @dataclass(frozen=True)
 class RequestStream:
@@ -45,6 +56,7 @@ class RequestStream:
         source: name of the trace.
         limit: memory limit of the heap in bytes; None: not known.
         options: of the heap, as the trace's origin has them.
+        regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
     """
 
@@ -53,6 +65,7 @@ class RequestStream:
     source: str = ""
     limit: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    regions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, REGION_ROW), repr=False)
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -98,9 +111,11 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         TraceError: the events before the first step contradict each other.
     """
     carried = _carried(trace, pool)
-    blocks = [carried, *(_rows_of(block, pool) for block in trace.blocks())]
-    rows = np.concatenate(blocks)
-    rows, unknown = _numbered(rows)
+    found, changes = [carried], [np.zeros(0, EVENT)]
+    for block in trace.blocks():
+        found.append(_rows_of(block, pool))
+        changes.append(_region_changes(block, pool))
+    rows, unknown = _numbered(np.concatenate(found))
     origin = trace.origin
     mine = origin.pools[pool]
     return RequestStream(
@@ -109,6 +124,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         source=origin.source,
         limit=mine.limit,
         options=mine.options,
+        regions=_regions_of(np.concatenate(changes), rows["event"]),
         notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
     )
 
@@ -159,6 +175,24 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     for name in ("time", "label", "thread", "stream"):
         rows[name] = found[name]
     return _with_frees_of_failures(rows, found["kind"] == Kind.OOM)
+
+
+def _region_changes(events: Events, pool: int) -> Events:
+    """The regions granted and released among these events."""
+    changed: Events = events[(events["pool"] == pool) & np.isin(events["kind"], (Kind.EXTEND, Kind.RELEASE))]
+    return changed
+
+
+def _regions_of(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
+    """The regions granted and released, as rows; `event` is that of each request."""
+    regions = np.zeros(len(changes), REGION_ROW)
+    regions["request"] = np.searchsorted(event, changes["seq"].astype(np.int64))
+    regions["address"] = changes["address"]
+    granted = changes["kind"] == Kind.EXTEND
+    regions["size"] = np.where(granted, changes["size"], 0)
+    regions["needed"] = np.where(granted, changes["requested"], 0)
+    regions["joined"] = granted & (changes["flags"] & Flag.GREW != 0)
+    return regions
 
 
 def _with_frees_of_failures(rows: NDArray[np.void], failed: NDArray[np.bool_]) -> NDArray[np.void]:
