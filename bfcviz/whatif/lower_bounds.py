@@ -70,7 +70,9 @@ class LiveBytesPolicy:
             size = _served_sizes(stream, size, limit)
         total = sum(size.tolist())
         if total >= 1 << 62:
-            raise InvalidRequest(f"the {stream.blocks:,} blocks have {total} bytes together; at most 2^62 - 1 have room")
+            raise InvalidRequest(
+                f"the {stream.blocks:,} blocks have {total} bytes together; at most 2^62 - 1 have room"
+            )
         address = BASE + np.cumsum(size) - size
         return _outcome(self, stream, limit, _Placement(address, size, None), record, stop_at_failure)
 
@@ -144,7 +146,11 @@ def _outcome(
 
 
 def _trace(
-    policy: Policy, stream: RequestStream, limit: int | None, columns: list[NDArray[np.uint64]], region: int | None
+    policy: Policy,
+    stream: RequestStream,
+    limit: int | None,
+    columns: list[NDArray[np.uint64]],
+    region: int | None,
 ) -> Trace:
     """The events of an outcome: one region of so many bytes, or one a block if that is None."""
     rows = stream.rows[: len(columns[0])]
@@ -158,7 +164,9 @@ def _trace(
     first = int(rows["time"].min(initial=0))
     names = ["time", "thread", "label", "stream", "size", "kind"]
     places = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
-    for (time, thread, label, number, asked, kind), (address, size) in zip(rows[names].tolist(), places, strict=True):
+    for (time, thread, label, number, asked, kind), (address, size) in zip(
+        rows[names].tolist(), places, strict=True
+    ):
         history.at(time - first, thread)
         ledger = history.ledger
         if kind == MARK:

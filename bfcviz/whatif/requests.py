@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.origin_details import holds_only_states, requested_bytes_known
-from bfcviz.events.schema import EVENT, Events, Flag, Kind
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
+from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
 
 ALLOCATE: Final = 0
 FREE: Final = 1
@@ -33,17 +34,6 @@ STREAM_ROW: Final = np.dtype(
     ]
 )
 """One request."""
-
-REGION_ROW: Final = np.dtype(
-    [
-        ("request", "<i8"),  # index of the request during which it happened
-        ("address", "<u8"),
-        ("size", "<u8"),  # bytes granted; 0: the region that begins there was released
-        ("joined", "?"),  # the grant extended the region that ends there
-        ("needed", "<u8"),  # bytes that the request needed, after rounding; 0 for a release
-    ]
-)
-"""One region that the heap was granted in the trace, or released."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +104,8 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     found, changes = [carried], [np.zeros(0, EVENT)]
     for block in trace.blocks():
         found.append(_rows_of(block, pool))
-        changes.append(_region_changes(block, pool))
-    rows, unknown = _numbered(np.concatenate(found))
+        changes.append(region_changes(block, pool))
+    rows, unknown = _numbered(_without_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
     return RequestStream(
@@ -124,9 +114,37 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         source=origin.source,
         limit=mine.limit,
         options=mine.options,
-        regions=_regions_of(np.concatenate(changes), rows["event"]),
+        regions=regions_of(np.concatenate(changes), rows["event"]),
         notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
     )
+
+
+PIECE: Final = 3
+"""While a stream is made: a further chunk of the allocation before, which lies across regions."""
+
+
+def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The rows with one for each allocation: the first, with the bytes of all its chunks."""
+    pieces = rows["kind"] == PIECE
+    if not pieces.any():
+        return rows
+    heads = np.maximum.accumulate(np.where(pieces, 0, np.arange(len(rows))))
+    np.add.at(rows["size"], heads[pieces], rows["size"][pieces])
+    frees = (rows["kind"] == FREE) & np.isin(rows["block"], rows["block"][pieces])
+    found: NDArray[np.void] = rows[~(pieces | frees)]
+    return found
+
+
+def _are_pieces(found: Events) -> NDArray[np.bool_]:
+    """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
+    before, after = found[:-1], found[1:]
+    same = (before["kind"] == Kind.ALLOCATE) & (after["kind"] == Kind.ALLOCATE)
+    same &= after["address"] == before["address"] + before["size"]
+    same &= before["requested"] == before["size"]
+    same &= after["region"] != before["region"]
+    for name in ("time", "label", "thread", "stream"):
+        same &= after[name] == before[name]
+    return np.concatenate([np.zeros(min(1, len(found)), bool), same])
 
 
 def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
@@ -169,30 +187,13 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     rows["kind"] = np.select([found["kind"] == Kind.FREE, found["kind"] == Kind.MARK], [FREE, MARK], ALLOCATE)
     rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
     rows["size"][found["kind"] == Kind.FREE] = 0
+    rows["kind"][_are_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE
     rows["block"][frees] = born_of(found, np.flatnonzero(frees))
     for name in ("time", "label", "thread", "stream"):
         rows[name] = found[name]
     return _with_frees_of_failures(rows, found["kind"] == Kind.OOM)
-
-
-def _region_changes(events: Events, pool: int) -> Events:
-    """The regions granted and released among these events."""
-    changed: Events = events[(events["pool"] == pool) & np.isin(events["kind"], (Kind.EXTEND, Kind.RELEASE))]
-    return changed
-
-
-def _regions_of(changes: Events, event: NDArray[np.int64]) -> NDArray[np.void]:
-    """The regions granted and released, as rows; `event` is that of each request."""
-    regions = np.zeros(len(changes), REGION_ROW)
-    regions["request"] = np.searchsorted(event, changes["seq"].astype(np.int64))
-    regions["address"] = changes["address"]
-    granted = changes["kind"] == Kind.EXTEND
-    regions["size"] = np.where(granted, changes["size"], 0)
-    regions["needed"] = np.where(granted, changes["requested"], 0)
-    regions["joined"] = granted & (changes["flags"] & Flag.GREW != 0)
-    return regions
 
 
 def _with_frees_of_failures(rows: NDArray[np.void], failed: NDArray[np.bool_]) -> NDArray[np.void]:

@@ -57,11 +57,15 @@ class XLAPolicy:
         for key, value in self.options.items():
             known = _CHOICES.get(key.partition("_")[2])
             if known and value not in known:
-                raise InvalidRequest(f"option {key!r} of policy 'xla' is {value!r}; give one of {', '.join(known)}")
+                raise InvalidRequest(
+                    f"option {key!r} of policy 'xla' is {value!r}; give one of {', '.join(known)}"
+                )
             if key.endswith("_alignment") and (value <= 0 or value & (value - 1)):
                 raise InvalidRequest(f"option {key!r} of policy 'xla' is {value}; give a power of two")
         if not 0 <= self.options.get("fragmentation_fraction", 0.0) <= 1:
-            raise InvalidRequest("fragmentation_fraction of policy 'xla' is a share of the limit: give 0 to 1")
+            raise InvalidRequest(
+                "fragmentation_fraction of policy 'xla' is a share of the limit: give 0 to 1"
+            )
 
     def serve(
         self,
