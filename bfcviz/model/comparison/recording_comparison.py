@@ -82,7 +82,8 @@ class RecordingComparison:
 
     def holders_at(self, moment: str) -> pa.Table:
         """The rows of `holders` of one moment, the largest changes first."""
-        return self.holders.filter(pa.array([name == moment for name in self.holders["moment"].to_pylist()]))
+        mine = [name == moment for name in self.holders["moment"].to_pylist()]
+        return self.holders.filter(pa.array(mine, pa.bool_()))
 
 
 def compare_recordings(
