@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from bfcviz.watching import watch as watch
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
+    from bfcviz.watching.workers.watch_workers import watch_workers as watch_workers
+    from bfcviz.watching.workers.workers_dashboard import follow_workers as follow_workers
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
@@ -77,6 +79,7 @@ _HOMES = {
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
+    "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.capture.labels", "label"),
     "leaks": ("bfcviz.explain_and_draw", "leaks"),
@@ -97,6 +100,7 @@ _HOMES = {
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
+    "watch_workers": ("bfcviz.watching.workers.watch_workers", "watch_workers"),
     "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }

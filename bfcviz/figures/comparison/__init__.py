@@ -1,5 +1,5 @@
-"""Pictures that compare: two recordings with each other, or one trace under several rules.
+"""Pictures of several heaps at once: two recordings, one trace under several rules, many workers.
 
-In: plain data, such as a `bfcviz.model.comparison` of two recordings. Out: a `Picture`. May import what figures may
-import; never the allocator.
+In: plain data such as names, arrays and `bfcviz.model.comparison`. Out: a `Picture`. May import what figures may import;
+never the allocator.
 """

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.browse.phases import ENDS, phase_ends
@@ -145,9 +146,25 @@ def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | N
     return None
 
 
+_marks: WeakKeyDictionary[Trace, dict[int, tuple[int, int, Events]]] = WeakKeyDictionary()
+
+
+def _marks_of(trace: Trace, pool: int) -> Events:
+    """All marks of a pool; reads each event of a growing trace once."""
+    known = _marks.setdefault(trace, {})
+    first, stop, marks = known.get(pool, (trace.first, trace.first, np.zeros(0, EVENT)))
+    if first != trace.first:  # the trace dropped its first events
+        marks = marks[marks["seq"] >= trace.first]
+    length = len(trace)
+    if length > stop:
+        marks = np.concatenate([marks, events_of(trace, [Kind.MARK], pool, max(stop, trace.first), length)])
+    known[pool] = trace.first, length, marks
+    return marks
+
+
 def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
-    marks: Events = events_of(trace, [Kind.MARK], pool)
+    marks = _marks_of(trace, pool)
     found: dict[str, list[int]] = defaultdict(list)
     ends = phase_ends(marks, trace.labels)
     names: dict[str, str] = {}
