@@ -124,9 +124,6 @@ def compare_recordings(
         ),
     ]
     changes = holder_changes(*sides, holders, moments)
-    at_peak = changes[changes["moment"] == 0]
-    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
-    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
     return RecordingComparison(
         sides[0].facts,
         sides[1].facts,
@@ -136,10 +133,19 @@ def compare_recordings(
         _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
         changes_table(changes, holders, moments),
         growth_changes(*sides, holders, mark),
-        (tuple((sides[1].how.text(part.path), part.bytes) for part in named), left),
+        _parts(changes, holders, sides[1]),
         (totals[0].series, totals[1].series),
         tuple(notes(*sides, holders)),
     )
+
+
+def _parts(
+    changes: NDArray[np.void], holders: CommonHolders, b: RecordingSide
+) -> tuple[Sequence[tuple[str, int]], int]:
+    at_peak = changes[changes["moment"] == 0]
+    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
+    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
+    return tuple((b.how.text(part.path), part.bytes) for part in named), left
 
 
 def _moments_table(
