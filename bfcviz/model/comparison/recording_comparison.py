@@ -114,15 +114,7 @@ def compare_recordings(
         recording_totals(sides[0], [pair.a for pair in alignment.moments]),
         recording_totals(sides[1], [pair.b for pair in alignment.moments]),
     )
-    moments = [
-        PairedStep(AT_PEAK, totals[0].peak, totals[1].peak),
-        *alignment.moments,
-        *(
-            []
-            if alignment.by is AlignedBy.STATE
-            else [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
-        ),
-    ]
+    moments = _moments(sides, alignment, (totals[0].peak, totals[1].peak))
     changes = holder_changes(*sides, holders, moments)
     return RecordingComparison(
         sides[0].facts,
@@ -137,6 +129,18 @@ def compare_recordings(
         (totals[0].series, totals[1].series),
         tuple(notes(*sides, holders)),
     )
+
+
+def _moments(
+    sides: tuple[RecordingSide, RecordingSide], alignment: StepAlignment, peaks: tuple[int, int]
+) -> list[PairedStep]:
+    """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
+    ends = [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
+    return [
+        PairedStep(AT_PEAK, *peaks),
+        *alignment.moments,
+        *([] if alignment.by is AlignedBy.STATE else ends),
+    ]
 
 
 def _parts(
