@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from bfcviz.watching import watch as watch
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
+    from bfcviz.whatif.sweep.results import SweepResults as SweepResults
+    from bfcviz.whatif.sweep.sweep import sweep as sweep
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
@@ -69,6 +71,7 @@ _HOMES = {
     "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "SweepResults": ("bfcviz.whatif.sweep.results", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
@@ -93,6 +96,7 @@ _HOMES = {
     "serve_rmm": ("bfcviz.live.rmm.serve", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
+    "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "why": ("bfcviz.explain_and_draw", "why"),
