@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import holders as holders
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from bfcviz.watching import watch as watch
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
+    from bfcviz.watching.workers.watch_workers import watch_workers as watch_workers
+    from bfcviz.watching.workers.workers_dashboard import follow_workers as follow_workers
     from bfcviz.whatif.sweep.results import SweepResults as SweepResults
     from bfcviz.whatif.sweep.sweep import sweep as sweep
 
@@ -74,10 +77,12 @@ _HOMES = {
     "SweepResults": ("bfcviz.whatif.sweep.results", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
+    "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.capture.labels", "label"),
     "leaks": ("bfcviz.explain_and_draw", "leaks"),
@@ -99,6 +104,7 @@ _HOMES = {
     "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
+    "watch_workers": ("bfcviz.watching.workers.watch_workers", "watch_workers"),
     "why": ("bfcviz.explain_and_draw", "why"),
     "worst_fragmentation": ("bfcviz.explain_and_draw", "worst_fragmentation"),
 }

@@ -1,4 +1,4 @@
-"""`bfcviz attach`: show the heap of another process as a live page, from the recording that it is writing."""
+"""`bfcviz attach`: show the heaps of other processes as a live page, from the recordings that they are writing."""
 
 import argparse
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any
 
 from bfcviz.cli import view
 from bfcviz.errors import BfcvizError
+from bfcviz.events.storage.recording_set import has_several
 from bfcviz.events.storage.wait_for_recording import await_recording, has_begun
 from bfcviz.live.process.record import CLAIM
 from bfcviz.live.tensorflow.windows import whole_windows
@@ -66,13 +67,18 @@ def prepare(_file: str) -> None:
 
 
 def dashboard(file: str, theme: str) -> Any:
-    """Make the page: a LiveDashboard, or a view of TensorFlow's windows. None after an error, which is printed."""
-    from bfcviz.dashboard.follow import follow  # noqa: PLC0415  the server needs no widgets
+    """Make the page: of one process, of all that record there, or of TensorFlow's windows.
 
+    None after an error, which is printed.
+    """
+    from bfcviz.dashboard.follow import follow  # noqa: PLC0415  the server needs no widgets
+    from bfcviz.watching.workers.workers_dashboard import follow_workers  # noqa: PLC0415
+
+    path = Path(file)
     try:
-        return (
-            _windows(Path(file), theme) if _has_windows(Path(file)) else follow(file, wait_s=0, theme=theme)
-        )
+        if _has_windows(path):
+            return _windows(path, theme)
+        return follow_workers(path, theme=theme) if has_several(path) else follow(file, wait_s=0, theme=theme)
     except BfcvizError as error:
         say(f"bfcviz: error: {error}")
         return None

@@ -18,11 +18,13 @@ from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.terminal import say
 
 EPILOG: Final = """\
-Recording starts in the first Python process that imports the framework, after that import, and ends with that process.
-The program keeps its own code, input, output, signals and exit status. The status is 1 if the program succeeded but its
-recording could not be written (a full disk, a removed folder). Other processes (workers of multiprocessing, programs
-that the program starts) are not recorded; their number is reported. A program that is not Python, or Python with -I, -E
-or -S, runs without a recording, and a message says so. With CuPy, PyTorch, RMM and JAX the GPU is first used when the
+Recording starts in each Python process that imports the framework, after that import, and ends with that process. The
+first process records into the folder itself; ranks (of torchrun, or with RANK), workers of multiprocessing and further
+processes into subfolders, rank-0, rank-1 and so on: `bfcviz attach FOLDER` shows all of them. Not recorded are
+processes forked without multiprocessing, or forked and on a GPU; their number is reported. The program keeps its own
+code, input, output, signals and exit status. The status is 1 if the program succeeded but a recording could not be
+written (a full disk, a removed folder). A program that is not Python, or Python with -I, -E or -S, runs without a
+recording, and a message says so. With CuPy, PyTorch, RMM and JAX the GPU is first used when the
 recording starts: what the program does between the import and its own first use (fork workers, configure JAX) may then
 be too late."""
 
@@ -147,16 +149,17 @@ def prepare_folder(folder: Path, *, force: bool) -> None:
 
 
 def _empty_folder(folder: Path, *, force: bool) -> None:
-    from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of  # noqa: PLC0415  imports NumPy
+    from bfcviz.events.storage.recording_files import LABELS_FILE  # noqa: PLC0415  imports NumPy
+    from bfcviz.events.storage.recording_set import files_of_all, recordings_in  # noqa: PLC0415
     from bfcviz.events.storage.writer_lock import is_locked  # noqa: PLC0415
     from bfcviz.live.tensorflow.windows import files_of_windows  # noqa: PLC0415
 
-    is_recording = (folder / ORIGIN_FILE).is_file() and (folder / LABELS_FILE).is_file()
-    own = files_of(folder) if is_recording else files_of_windows(folder)
+    recordings = recordings_in(folder).values()
+    own = files_of_all(folder) if recordings else files_of_windows(folder)
     others = sorted(path.name for path in {*folder.iterdir()} - {*own})
     if others:
         raise OtherFiles(folder, others)
-    if is_recording and is_locked(folder / LABELS_FILE):
+    if any(is_locked(path / LABELS_FILE) for path in recordings):
         raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
     if not force:
         raise FileError(

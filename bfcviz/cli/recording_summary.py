@@ -1,4 +1,4 @@
-"""The one line about a recording that `bfcviz record` prints at its end."""
+"""The one line about a recording, or those of several processes, that `bfcviz record` prints at its end."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.storage.recording_files import ORIGIN_FILE, read_origin
+from bfcviz.events.storage.recording_set import has_several, recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.live.process.record import CLAIM
@@ -18,6 +19,8 @@ from bfcviz.units import format_bytes
 
 _MOST_FAILURES: Final = 1000
 
+_MOST_NAMED: Final = 8
+
 _WAYS: Final = {"serve": "served", "observe": "observed"}
 
 
@@ -25,7 +28,7 @@ class ProcessReport(NamedTuple):
     """One report of a process, written by `live.process.startup`.
 
     Attributes:
-        fact: what happened: `began`, `recorded`, `left out`, `unable`, `other` or `unwritten`.
+        fact: what happened: `began`, `recorded`, `left out`, `unable`, `launcher`, `other` or `unwritten`.
         python: the Python that ran.
         why: the framework or the reason.
         process: the number of the process.
@@ -45,9 +48,12 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
         (folder / CLAIM).unlink(missing_ok=True)
     unwritten = [report.why for report in reports if report.fact == UNWRITTEN]
     windows = whole_windows(folder) if is_recorded else []
+    view = "view"
     if windows:
         text, to_view = _describe_windows(windows)
         parts = [text]
+    elif has_several(folder):
+        parts, to_view, view = _describe_several(folder, reports, unwritten), folder, "attach"
     elif (folder / ORIGIN_FILE).exists():
         origin, events, _ = read_origin(folder)
         if not _is_own(origin, reports):
@@ -60,10 +66,13 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     else:
         why, is_written = _why_nothing(reports, unwritten)
         return f"nothing was recorded: {why}", is_written
-    others = sum(report.fact in {"other", "unable"} for report in reports)
+    recorded = {report.process for report in reports if report.fact == "recorded"}
+    others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     parts += _distinct(unwritten) + _count_others(others)
     parts += _left_out([report.why for report in reports if report.fact == "left out"])
-    hint = "" if to_view is None else f". To view it: bfcviz view {to_view}"
+    hint = (
+        "" if to_view is None else f". To view {'it' if view == 'view' else 'them'}: bfcviz {view} {to_view}"
+    )
     return f"{folder}: {', '.join(parts)}{hint}", not unwritten
 
 
@@ -80,6 +89,23 @@ def _why_not_own(folder: Path, origin: Origin, unwritten: list[str]) -> str:
     if process is not None:
         writer = f"process {process}, which this `bfcviz record` did not start"
     return f"{writer} wrote the recording in {folder}; choose another folder with -o"
+
+
+def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: list[str]) -> list[str]:
+    """The recordings of the processes that were started here; adds to `unwritten` what could not be written."""
+    found = {}
+    for name, path in recordings_in(folder).items():
+        origin, events, _ = read_origin(path)
+        if not _is_own(origin, reports):
+            continue
+        found[name] = trace = Trace.open(path)
+        if events is not None and trace.origin.status != Status.COMPLETE:
+            unwritten += trace.origin.reasons
+    names = [f"{name} {len(trace):,} events" for name, trace in found.items()]
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    lost = sum(trace.origin.status != Status.COMPLETE for trace in found.values())
+    ended = f"; {lost} did not end cleanly" if lost else ""
+    return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})"]
 
 
 def _distinct(reasons: list[str]) -> list[str]:

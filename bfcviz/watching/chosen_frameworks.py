@@ -61,7 +61,7 @@ def plan(asked: Mapping[str, Asked], limit: int | None = None, capture: Capture 
     for name in asked:
         _check_watchable(name)
     named = [name for name in FRAMEWORKS if asked.get(name) not in (None, False)]
-    requests = [_request(name, asked[name]) for name in named]
+    requests = [request_of(name, asked[name]) for name in named]
     allowed = [name for name in WATCHABLE if asked.get(name) is not False]
     found = Plan(requests, []) if requests else _default_plan(allowed)
     if not found.requests:
@@ -87,7 +87,13 @@ def _check_watchable(name: str) -> None:
         )
 
 
-def _request(name: str, wanted: Asked) -> WatchRequest:
+def request_of(name: str, wanted: Asked) -> WatchRequest:
+    """The request for one framework.
+
+    Raises:
+        LiveError: the framework, way or option is unknown, or the framework cannot be watched from inside.
+    """
+    _check_watchable(name)
     options = dict(wanted) if isinstance(wanted, Mapping) else {}
     way = wanted if isinstance(wanted, str) else options.pop("way", None)
     return resolve(name, way, options)

@@ -1,6 +1,6 @@
 """Policy: the rules by which a request stream is served; and the policies of simulated pools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -14,7 +14,8 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.whatif.outcome import DriverCalls, Outcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
-from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.driver_memory import DriverCall, DriverMemory
+from bfcviz.whatif.simulation.region_pieces import pieces_of
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool, serve_requests
 
 BATCH: Final = 65_536
@@ -83,13 +84,13 @@ class PoolPolicy:
     ) -> Outcome:
         """Serve all requests from an empty pool; as `Policy.serve`."""
         checked_limit(limit)
-        pool = self.make(DriverMemory(NO_LIMIT if limit is None else limit), **self.options)
-        columns = _RequestColumns.of(stream)
+        driver = DriverMemory(NO_LIMIT if limit is None else limit)
+        pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
+        stop, trace = _served(pool, columns, stop_at_failure=stop_at_failure), None
         if record:
-            trace, stop = _recorded(pool, self, stream, columns, limit, stop_at_failure=stop_at_failure)
-        else:
-            trace, stop = None, _served(pool, columns, stop_at_failure=stop_at_failure)
-        driver = pool.driver
+            again = self.make(DriverMemory(driver.limit), **self.options)
+            history = _recorded(again, stream, columns, stop, pieces_of(driver.calls))
+            trace = Trace.from_events(history.events(), stream.labels, origin_of(self, stream, limit))
         return Outcome(
             policy=self.name,
             options=self.options,
@@ -154,21 +155,20 @@ def _failed(columns: _RequestColumns, at: int) -> bool:
     return bool(columns.kind[at] == ALLOCATE and columns.size[at] > 0 and columns.address[at] == 0)
 
 
-def _recorded(  # noqa: PLR0913  as of `serve`
+def _recorded(
     pool: SimulatedPool,
-    policy: PoolPolicy,
     stream: RequestStream,
     columns: _RequestColumns,
-    limit: int | None,
-    *,
-    stop_at_failure: bool,
-) -> tuple[Trace, int]:
-    """Serve all requests and write the events; returns the trace, and the index after the last request served."""
-    history, stop = RecordedHistory(), len(stream)
+    stop: int,
+    pieces: Sequence[Sequence[DriverCall]],
+) -> RecordedHistory:
+    """Serve the requests before `stop` again, and write the events; `pieces`: the regions of each call."""
+    history, known = RecordedHistory(), iter(pieces)
     time = stream.rows["time"]
     first = int(time.min(initial=0))
-    requests = stream.rows[["time", "thread", "label", "stream", "size"]].tolist()
+    requests = stream.rows[["time", "thread", "label", "stream", "size"]][:stop].tolist()
     live, results = columns.live, (columns.address, columns.block_size, columns.in_use, columns.reserved)
+    live[:] = 0
     for i, (when, thread, label, number, size) in enumerate(requests):
         history.at(when - first, thread)
         row = (i, i + 1, False, columns.kind, columns.slot, columns.size, columns.stream, live, *results)
@@ -178,31 +178,25 @@ def _recorded(  # noqa: PLR0913  as of `serve`
             history.mark(label, size & _ALL_BITS)
         elif kind == FREE and address:
             history.ledger.free(address)
-        _report_calls(pool.driver, history)
+        for _ in pool.driver.calls:
+            _report(next(known), history)
+        pool.driver.calls.clear()
         if kind == ALLOCATE and address:
             history.ledger.allocate(address, int(columns.block_size[i]), size, label, number)
         elif kind == ALLOCATE and size > 0:
             history.ledger.oom(size, label, number)
-            if stop_at_failure:
-                stop = i + 1
-                break
         if not i % BATCH:
             native.check_signals()
-    return _trace_of(history, policy, stream, limit), stop
+    return history
 
 
-def _report_calls(driver: DriverMemory, history: RecordedHistory) -> None:
-    """Report the segments that the driver granted and released since the last call."""
-    for address, size, join in driver.calls:
+def _report(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
+    """Report the regions of a call for memory."""
+    for address, size, join in pieces:
         if size < 0:
             history.ledger.release(address)
         else:
             history.ledger.grant(address, size, join=join)
-    driver.calls.clear()
-
-
-def _trace_of(history: RecordedHistory, policy: Policy, stream: RequestStream, limit: int | None) -> Trace:
-    return Trace.from_events(history.events(), stream.labels, origin_of(policy, stream, limit))
 
 
 def origin_of(policy: Policy, stream: RequestStream, limit: int | None) -> Origin:

@@ -35,6 +35,25 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         policy=BFCPolicy,
     ),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
+    "torch": PolicyEntry(
+        "PyTorch's caching allocator",
+        ("torch_caching", "TorchCachingPool"),
+        {
+            "expandable_segments": False,
+            "max_split_size": None,
+            "roundup_power2_divisions": 0,
+            "garbage_collection_threshold": 0.0,
+        },
+    ),
+    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool")),
+    "exact_size": PolicyEntry(
+        "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
+    ),
+    "stream_ordered": PolicyEntry(
+        "the driver's pool of cudaMallocAsync",
+        ("stream_ordered", "StreamOrderedPool"),
+        {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
+    ),
 }
 
 

@@ -99,8 +99,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     """
     carried = _carried(trace, pool)
     blocks = [carried, *(_rows_of(block, pool) for block in trace.blocks())]
-    rows = np.concatenate(blocks)
-    rows, unknown = _numbered(rows)
+    rows, unknown = _numbered(_without_pieces(np.concatenate(blocks)))
     origin = trace.origin
     mine = origin.pools[pool]
     return RequestStream(
@@ -111,6 +110,34 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         options=mine.options,
         notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
     )
+
+
+PIECE: Final = 3
+"""While a stream is made: a further chunk of the allocation before, which lies across regions."""
+
+
+def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The rows with one for each allocation: the first, with the bytes of all its chunks."""
+    pieces = rows["kind"] == PIECE
+    if not pieces.any():
+        return rows
+    heads = np.maximum.accumulate(np.where(pieces, 0, np.arange(len(rows))))
+    np.add.at(rows["size"], heads[pieces], rows["size"][pieces])
+    frees = (rows["kind"] == FREE) & np.isin(rows["block"], rows["block"][pieces])
+    found: NDArray[np.void] = rows[~(pieces | frees)]
+    return found
+
+
+def _are_pieces(found: Events) -> NDArray[np.bool_]:
+    """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
+    before, after = found[:-1], found[1:]
+    same = (before["kind"] == Kind.ALLOCATE) & (after["kind"] == Kind.ALLOCATE)
+    same &= after["address"] == before["address"] + before["size"]
+    same &= before["requested"] == before["size"]
+    same &= after["region"] != before["region"]
+    for name in ("time", "label", "thread", "stream"):
+        same &= after[name] == before[name]
+    return np.concatenate([np.zeros(min(1, len(found)), bool), same])
 
 
 def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
@@ -153,6 +180,7 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     rows["kind"] = np.select([found["kind"] == Kind.FREE, found["kind"] == Kind.MARK], [FREE, MARK], ALLOCATE)
     rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
     rows["size"][found["kind"] == Kind.FREE] = 0
+    rows["kind"][_are_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE
     rows["block"][frees] = born_of(found, np.flatnonzero(frees))

@@ -1,7 +1,6 @@
 """`bfcviz record` with real programs: they run unchanged, are recorded, and a summary is printed."""
 
 import os
-import re
 import subprocess
 import sys
 import venv
@@ -12,8 +11,11 @@ import pytest
 from processes import COMPILED
 from shared import ROOT
 
+from bfcviz.cli.record import prepare_folder
+from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.units import KiB, MiB
 
@@ -245,25 +247,62 @@ print([finder for finder in sys.meta_path if "sitecustomize" in type(finder).__m
     assert done.stdout == "_frozen_importlib_external _frozen_importlib_external\n[]\n"
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_run_unchanged_and_are_counted(method, tmp_path):
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_every_worker_of_multiprocessing_is_recorded(method, tmp_path):
     (tmp_path / "work.py").write_text(f"""
-import multiprocessing as mp, warnings
+import multiprocessing as mp, sys, warnings
 import numpy as np
 warnings.simplefilter("ignore")
-def work(n): return np.full(n, 2, np.uint8).sum()
+def work(n): np.full(n, 2, np.uint8)
 if __name__ == "__main__":
-    with mp.get_context({method!r}).Pool(2) as pool:
-        print(sum(pool.map(work, [4321] * 6)))
+    workers = [mp.get_context({method!r}).Process(target=work, args=(4000 + i,)) for i in (1, 2)]
+    for worker in workers: worker.start()
+    for worker in workers: worker.join()
     np.empty(1234, np.uint8)
+    sys.exit(sum(worker.exitcode for worker in workers))
 """)
     folder = tmp_path / "run.bfc"
     done = recording("--", sys.executable, "work.py", folder=folder, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "51852\n")
-    # A spawned worker that finds no work left may end before it has imported NumPy.
-    assert re.search(", (2 other processes|1 other process) not recorded. ", done.stderr)
-    assert 1234 in requests_in(folder)
-    assert 4321 not in requests_in(folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    found = recordings_in(folder)
+    names = [each.lower() for each in found]
+    assert names == ["main", f"{method}process-1", f"{method}process-2"]
+    main, *workers = (requests_in(path) for path in found.values())
+    assert 1234 in main
+    for number, requests in enumerate(workers, 1):
+        assert {4001, 4002} & {*requests} == {4000 + number}
+    assert {Trace.open(path).origin.status for path in found.values()} == {Status.COMPLETE}
+    assert all(f"{name} " in done.stderr for name in found)
+    assert f"bfcviz attach {folder}" in done.stderr
+    assert "not recorded" not in done.stderr
+    prepare_folder(folder, force=True)
+    assert [*folder.iterdir()] == []
+
+
+def test_ranks_are_recorded_and_their_launcher_is_not(tmp_path):
+    """A stand-in for torchrun: it imports the framework, and starts two ranks with its variables."""
+    (tmp_path / "torchrun").write_text(
+        "import os, subprocess, sys, numpy\nfor rank in '01':\n    variables = {'RANK': rank, 'LOCAL_RANK': rank}\n"
+        "    subprocess.run([sys.executable, 'train.py'], env=os.environ | variables, check=True)\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import os, numpy as np\nnp.empty(4000 + int(os.environ['RANK']), np.uint8)\n"
+    )
+    folder = tmp_path / "run.bfc"
+    done = recording("--", sys.executable, "torchrun", folder=folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = recordings_in(folder)
+    assert [*found] == ["rank-0", "rank-1"]
+    assert [4000 + rank in requests_in(path) for rank, path in enumerate(found.values())] == [True, True]
+    assert "not recorded" not in done.stderr
+    with pytest.raises(FileError, match="rank-0"):
+        Trace.open(folder)
+
+
+def test_a_process_forked_without_multiprocessing_is_counted(tmp_path):
+    code = "import os, numpy as np; child = os.fork(); child or os._exit(0); os.waitpid(child, 0); np.empty(1234)"
+    done = recording("--", sys.executable, "-c", code, folder=tmp_path / "run.bfc")
+    assert ", 1 other process not recorded" in done.stderr
 
 
 def test_the_summary_says_that_numpy_was_imported_in_a_thread(tmp_path):

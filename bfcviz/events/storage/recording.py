@@ -61,7 +61,7 @@ class Recording(Closing):
         )
         self._log: EventLog | None = None
         text = self._origin.to_json()
-        self._lock = _claim(self.folder)
+        self._lock = claim_folder(self.folder)
         try:
             self.labels.append_to(self._lock)
             self._write_origin(text)
@@ -165,8 +165,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def _claim(folder: Path) -> FileIO:
-    """Create the folder and the labels file in it, locked while this process records."""
+def claim_folder(folder: Path) -> FileIO:
+    """Create the folder and the labels file in it, locked while this process records.
+
+    Raises:
+        FileError: the folder is not empty, or cannot be created.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

@@ -57,6 +57,14 @@ def read_origin(folder: Path) -> StoredOrigin:
     """
     path = folder / ORIGIN_FILE
     if not os.path.lexists(path):
+        inside = sorted(place.parent.name for place in folder.glob(f"*/{ORIGIN_FILE}"))
+        if inside:
+            raise FileError(
+                folder,
+                "",
+                f"holds {len(inside)} recordings: open one of them, such as {folder / inside[0]}, or see them "
+                "together with bfcviz attach or bfcviz.follow_workers",
+            )
         raise FileError(folder, "", f"is not a recording: it has no {ORIGIN_FILE}")
     try:
         origin, rest = origin_from_json(read_small(path, MAX_ORIGIN_BYTES))

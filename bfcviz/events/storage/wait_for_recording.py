@@ -8,6 +8,7 @@ from typing import Final
 from bfcviz.errors import BfcvizError, FileError
 from bfcviz.events.storage.files import reading
 from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE
+from bfcviz.events.storage.recording_set import has_several
 
 _LOOK_S: Final = 0.05
 
@@ -37,7 +38,11 @@ def await_recording(path: Path, wait_s: float, begun: Callable[[Path], bool] | N
 
 
 def has_begun(path: Path) -> bool:
-    """Whether a recording has started; raises FileError if the path holds something else, or cannot be read."""
+    """Whether a recording has started, also in a subfolder.
+
+    Raises:
+        FileError: the path holds something else, or cannot be read.
+    """
     with reading(path):
         return _has_begun(path)
 
@@ -51,11 +56,11 @@ def _has_begun(path: Path) -> bool:
         if path.exists() and not path.is_dir():  # checked again: it may have been created meanwhile
             raise FileError(path, "", "is a file, not a recording's folder; bfcviz view shows files")
         return False
-    if (path / ORIGIN_FILE).exists():
+    if (path / ORIGIN_FILE).exists() or has_several(path):
         return True
-    if (path / LABELS_FILE).exists() or not any(path.iterdir()):
-        return False  # it is being created
-    if (path / ORIGIN_FILE).exists():  # created meanwhile
+    if (path / LABELS_FILE).exists() or all(_is_being_created(place) for place in path.iterdir()):
+        return False
+    if (path / ORIGIN_FILE).exists() or has_several(path):  # created meanwhile
         return True
     raise FileError(
         path,
@@ -63,3 +68,8 @@ def _has_begun(path: Path) -> bool:
         f"is not a recording: it has no {ORIGIN_FILE}; give the folder of `bfcviz record -o`, or one that is empty or "
         "does not exist yet",
     )
+
+
+def _is_being_created(place: Path) -> bool:
+    """Whether this is the subfolder of a process that is about to record."""
+    return place.is_dir() and all(each.name == LABELS_FILE for each in place.iterdir())

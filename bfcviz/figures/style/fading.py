@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
+from bfcviz.figures.style.colour_math import mixed, translucent
 from bfcviz.figures.style.colouring import Classify, Colouring
-from bfcviz.figures.style.theme import Theme, mixed, translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.holder_choice import HolderChoice, members

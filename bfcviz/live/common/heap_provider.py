@@ -69,6 +69,9 @@ class HeapProvider(ABC):
     def settle(self) -> None:  # noqa: B027  most have nothing to do
         """Record deferred events."""
 
+    def watch_here(self) -> None:  # noqa: B027  most watch the whole process
+        """Also watch this context (`contextvars`): NumPy is served per context, all others per process."""
+
     def close(self) -> None:
         """End, as leaving the `with` does; does nothing if it is not active."""
         if self.is_active:

@@ -92,6 +92,11 @@ class NumpyServed(HeapProvider):
         """Carry out the deferred frees."""
         self._handler.settle()
 
+    def watch_here(self) -> None:
+        """Also serve this context, and threads and tasks started in it; until the `with` ends."""
+        if self.is_active:
+            numpy_api.set_handler(self._capsule)
+
     def _start(self) -> None:
         self.capture.use()
         last = self._handler.failure()

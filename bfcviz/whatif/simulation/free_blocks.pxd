@@ -18,5 +18,7 @@ cdef class FreeBlocks:
     cpdef i64 best_fit(self, i64 size)
     @cython.locals(at=Py_ssize_t, found=i64, address=i64)
     cpdef i64 first_fit(self, i64 size)
+    @cython.locals(at=Py_ssize_t, same=list)
+    cpdef i64 next_larger(self, i64 address)
     cpdef i64 largest(self)
     cpdef tuple merge_around(self, i64 address, i64 size)

@@ -1,6 +1,6 @@
 """FreeBlocks: the free blocks of a simulated pool, found by size or by address."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 
 
 class FreeBlocks:
@@ -59,6 +59,15 @@ class FreeBlocks:
             if found == 0 or address < found:
                 found = address
         return found
+
+    def next_larger(self, address: int) -> int:
+        """The block after the one at `address` in the order of sizes, then addresses; 0: it is the last."""
+        same = self._by_size[self.sizes[address]]
+        at = bisect_right(same, address)
+        if at < len(same):
+            return same[at]
+        at = bisect_right(self._distinct, self.sizes[address])
+        return self._by_size[self._distinct[at]][0] if at < len(self._distinct) else 0
 
     def largest(self) -> int:
         """Bytes of the largest block; 0 if there is none."""

@@ -6,6 +6,7 @@ from processes import needs_compiled, run_code
 
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.frameworks.supported_frameworks import FRAMEWORKS
 
@@ -53,7 +54,7 @@ def test_every_framework_is_entered_and_left(framework, more, options, tmp_path)
     way = asked["way"] or "serve"
     code = f"""
 stand_in({framework!r}, {way}_{framework}=Source)
-assert record.begin({asked!r}, {framework!r})
+assert record.begin({asked!r}, {framework!r}) == "recorded"
 import bfcviz
 bfcviz.mark("step", 1)
 print(asked == {options!r})
@@ -95,11 +96,26 @@ for framework in ("jax", "nothing"):
 
 
 @needs_compiled
-def test_one_process_is_recorded(tmp_path):
+def test_each_process_has_a_recording_of_its_own(tmp_path):
     asked = order(tmp_path)
-    code = f"print(record.begin({asked!r}, 'numpy'), record.begin({asked!r}, 'numpy'))"
-    assert run_code(BEGIN + code) == "True False\n"
-    assert run_code(BEGIN + f"print(record.begin({asked!r}, 'numpy'))") == "False\n"
+    code = BEGIN + f"print(record.begin({asked!r}, 'numpy')); import numpy; numpy.empty(1234)"
+    assert [run_code(code), run_code(code), run_code(code, RANK="3")] == ["recorded\n"] * 3
+    first, second, third = recordings_in(tmp_path / "run").values()
+    assert (first, third) == (tmp_path / "run", tmp_path / "run" / "rank-3")
+    assert second.name.startswith("process-")
+    details = [Trace.open(path).origin.details for path in (first, second, third)]
+    assert len({each["process"] for each in details}) == 3
+    assert sorted(details, key=lambda each: each["started_ns"]) == details
+
+
+def test_a_worker_that_cannot_be_watched_leaves_no_folder(tmp_path):
+    code = f"""
+stand_in("jax", observe_jax=broken)
+try: record.begin({order(tmp_path, way="observe")!r}, "jax")
+except LiveError as error: print(error)
+"""
+    assert run_code(BEGIN + code, RANK="0") == "no GPU\n"
+    assert [*(tmp_path / "run").iterdir()] == []
 
 
 @needs_compiled
@@ -131,5 +147,5 @@ class Profiler:
 sys.modules["tensorflow"] = types.SimpleNamespace(profiler=types.SimpleNamespace(experimental=Profiler()))
 print(record.begin({asked!r}, "tensorflow"), record.begin({asked!r}, "tensorflow"))
 """
-    assert run_code(BEGIN + code) == "True False\n"
+    assert run_code(BEGIN + code) == "recorded other\n"
     assert (tmp_path / "run" / "window-000001" / "a.xplane.pb").exists()

@@ -70,12 +70,12 @@ def begin(order: dict[str, Any], framework: str) -> None:
     """Record this process from now on."""
     tell(order, "imported")
     try:
-        is_mine = import_record(order["home"]).begin(order, framework)
+        fact = import_record(order["home"]).begin(order, framework)
     except Exception as error:  # noqa: BLE001  the program must not fail
         is_of_disk = isinstance(error, OSError) or type(error).__name__ == "FileError"
         tell(order, UNWRITTEN if is_of_disk else "unable", f"{type(error).__name__}: {error}")
     else:
-        tell(order, "recorded" if is_mine else "other")
+        tell(order, fact)
 
 
 class ImportHook:

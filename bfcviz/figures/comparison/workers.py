@@ -1,0 +1,235 @@
+"""The workers of a cluster, or the ranks of a program: a row each, the worst first, all on one scale.
+
+A row has the bytes in use, the pool and its largest free chunk now, and the bytes in use and the pool over time. The
+picture is HTML and SVG and not plotly: it is drawn again twice a second for any number of workers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.figures.style.text import harmless
+from bfcviz.units import format_bytes
+
+MOST_ROWS: Final = 32
+_WIDTH, _HEIGHT = 600, 40  # of a timeline, in its own units
+_FAR: Final = 1.6  # a limit this many times above all pools would flatten everything else: it is only told
+_ROOM: Final = 1.04
+
+
+class WorkerState(StrEnum):
+    """What a worker does."""
+
+    LIVE = "live"
+    ENDED = "ended"
+    LOST = "lost"  # killed, or ended without closing its recording
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """What a row shows; sizes are bytes.
+
+    Attributes:
+        name: of the worker.
+        state: what it does.
+        in_use, pool, free, largest_free: its totals now, or at its end.
+        limit: the memory limit of its heap; None: unknown.
+        failed: number of failed requests.
+        started_s: when its clock began, in seconds of the calendar; None: unknown.
+        times: shape (n,), seconds of its clock, ascending.
+        in_use_most, pool_most: shape (n,), the most bytes in the interval that ends at each time.
+        problem: why its recording cannot be read further.
+    """
+
+    name: str
+    state: WorkerState
+    in_use: int
+    pool: int
+    free: int
+    largest_free: int
+    limit: int | None
+    failed: int
+    started_s: float | None
+    times: NDArray[np.float64]
+    in_use_most: NDArray[Any]
+    pool_most: NDArray[Any]
+    problem: str = ""
+
+    @property
+    def head_room(self) -> int:
+        """The largest request that fits: into a free chunk, or by growth up to the limit where that is known."""
+        growth = 0 if self.limit is None else max(self.limit - self.pool, 0)
+        return max(self.largest_free, growth)
+
+    @property
+    def fragmentation(self) -> float:
+        """External fragmentation: 1 - largest free chunk / free bytes; 0 if nothing is free."""
+        return 1 - self.largest_free / self.free if self.free else 0.0
+
+    @property
+    def most(self) -> int:
+        """The most bytes that its pool ever had."""
+        return int(self.pool_most.max(initial=self.pool))
+
+
+def _head_room_share(row: WorkerRow) -> float:
+    return row.head_room / max(row.limit or row.most, 1)
+
+
+ORDERS: Final[Mapping[str, Callable[[WorkerRow], Any]]] = {
+    "least head room": lambda row: (_head_room_share(row), row.name),
+    "most fragmented": lambda row: (-row.fragmentation, row.name),
+    "most in use": lambda row: (-row.in_use, row.name),
+    "name": lambda _: (),
+}
+"""The measures that say which worker is the worst -> a key to sort by. Live workers come before ended ones."""
+
+
+def ordered(rows: Sequence[WorkerRow], order: str) -> list[WorkerRow]:
+    """The rows, the worst first by one of `ORDERS`; with `name` as they are."""
+    if order == "name":
+        return list(rows)
+    key = ORDERS[order]
+    return sorted(rows, key=lambda row: (row.state is not WorkerState.LIVE, key(row)))
+
+
+def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
+    """The picture.
+
+    Args:
+        rows: from the top; at most `MOST_ROWS` are shown.
+        chosen: the name of the worker that is shown in detail.
+    """
+    if not rows:
+        return "<p class='none'>No worker records yet.</p>"
+    shown = rows[:MOST_ROWS]
+    scale = _Scale.of(rows)
+    lines = "".join(_row(row, scale, is_chosen=row.name == chosen) for row in shown)
+    more = len(rows) - len(shown)
+    rest = f"<p class='none'>{more} more workers: choose one from the menu.</p>" if more else ""
+    return f"{_headline(rows)}{_KEY}<div class='workers' role='list'>{_head(scale)}{lines}</div>{rest}"
+
+
+_KEY: Final = (
+    "<p class='keys'><i class='key in-use'></i>in use<i class='key free'></i>largest free chunk"
+    "<i class='key pool'></i>rest of the pool<i class='key limit'></i>limit</p>"
+)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The axes of all rows: `top` bytes; time in seconds of the calendar, or of each worker's own clock."""
+
+    top: float
+    begin: float
+    end: float
+
+    @classmethod
+    def of(cls, rows: Sequence[WorkerRow]) -> "_Scale":
+        most = max(*(row.most for row in rows), 1)
+        near = [row.limit for row in rows if row.limit is not None and row.limit <= _FAR * most]
+        begins = [row.started_s or 0.0 for row in rows if row.started_s is not None or len(row.times)]
+        ends = [(row.started_s or 0.0) + float(row.times[-1]) for row in rows if len(row.times)]
+        begin = min(begins, default=0.0)
+        return cls(_ROOM * max(most, *near, 0), begin, max(*ends, begin + 1e-3, begin))
+
+    def across(self, row: WorkerRow) -> NDArray[np.float64]:
+        """The places of a row's times, 0.._WIDTH."""
+        times = (row.started_s or self.begin) + row.times
+        found: NDArray[np.float64] = _WIDTH * (times - self.begin) / (self.end - self.begin)
+        return found
+
+    def share(self, num_bytes: float) -> float:
+        """The part of the scale that some bytes take, 0..1."""
+        return min(num_bytes / self.top, 1.0)
+
+
+def _headline(rows: Sequence[WorkerRow]) -> str:
+    """How many workers do what, and which live one has the least room."""
+    counts = [
+        f"{sum(row.state is state for row in rows)} {state}"
+        for state in WorkerState
+        if any(row.state is state for row in rows)
+    ]
+    parts = [f"{len(rows)} worker{'s' * (len(rows) > 1)}: {', '.join(counts)}"]
+    if live := [row for row in rows if row.state is WorkerState.LIVE]:
+        worst = min(live, key=ORDERS["least head room"])
+        parts.append(
+            f"<b>{harmless(worst.name)}</b> has the least head room: the largest request that fits has "
+            f"{format_bytes(worst.head_room)}"
+        )
+    if failed := sum(row.failed for row in rows):
+        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b>")
+    return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
+
+
+def _head(scale: _Scale) -> str:
+    seconds, top = scale.end - scale.begin, format_bytes(scale.top / _ROOM)
+    return (
+        "<div class='head'><span>worker</span><span>now, 0 to "
+        f"{top}</span><span>largest request that fits</span><span>external fragmentation</span>"
+        f"<span>the last {seconds:,.3g} s, 0 to {top}</span></div>"
+    )
+
+
+def _row(row: WorkerRow, scale: _Scale, *, is_chosen: bool) -> str:
+    limit = "" if row.limit is None else f" of at most {format_bytes(row.limit)}"
+    hint = (
+        f"{row.name}: {format_bytes(row.in_use)} in use, pool {format_bytes(row.pool)}{limit}, largest free chunk "
+        f"{format_bytes(row.largest_free)}, {row.failed:,} failed requests. Click to open it"
+    )
+    badges = f"<span class='state {row.state}'>{row.state}</span>"
+    if row.failed:
+        badges += f"<span class='state lost'>{row.failed:,} failed</span>"
+    if row.problem:
+        badges += f"<span class='state lost' title='{harmless(row.problem)}'>unreadable</span>"
+    return (
+        f"<div class='row{' chosen' * is_chosen}' role='listitem button' tabindex='0' "
+        f"data-worker='{escape(row.name)}' title='{harmless(hint, 400)}'>"
+        f"<span class='name'><b>{harmless(row.name)}</b><small>{badges}</small></span>"
+        f"<span class='now'>{_bar(row, scale)}<small>{format_bytes(row.in_use)} in use, "
+        f"pool {format_bytes(row.pool)}{limit}</small></span>"
+        f"<span class='number'>{format_bytes(row.head_room)}</span>"
+        f"<span class='number'>{row.fragmentation:.0%}</span>"
+        f"<span class='time'>{_timeline(row, scale)}</span></div>"
+    )
+
+
+def _bar(row: WorkerRow, scale: _Scale) -> str:
+    rest = max(row.free - row.largest_free, 0)
+    parts = (("in-use", row.in_use), ("free", row.largest_free), ("pool", rest))
+    bars = "".join(
+        f"<i class='{kind}' style='width:{scale.share(size):.2%}'></i>" for kind, size in parts if size
+    )
+    if row.limit is not None and row.limit <= scale.top:
+        bars += f"<i class='limit' style='left:{scale.share(row.limit):.2%}'></i>"
+    return f"<span class='bar'>{bars}</span>"
+
+
+def _timeline(row: WorkerRow, scale: _Scale) -> str:
+    x = scale.across(row)
+    end = float(_WIDTH if row.state is WorkerState.LIVE else x[-1]) if len(x) else 0.0
+    paths = [
+        _area("pool", x, row.pool_most / scale.top, end),
+        _area("in-use", x, row.in_use_most / scale.top, end),
+    ]
+    if row.limit is not None and row.limit <= scale.top:
+        y = _HEIGHT * (1 - scale.share(row.limit))
+        paths.append(f"<path class='limit' d='M0 {y:.1f}H{_WIDTH}'/>")
+    if row.state is not WorkerState.LIVE and len(x):
+        paths.append(f"<path class='end {row.state}' d='M{end:.1f} 0V{_HEIGHT}'/>")
+    return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' preserveAspectRatio='none' aria-hidden='true'>{''.join(paths)}</svg>"
+
+
+def _area(kind: str, x: NDArray[np.float64], shares: NDArray[np.float64], end: float) -> str:
+    """The area below the values, each of which holds until the next; the last one until `end`."""
+    if not len(x):
+        return ""
+    y = _HEIGHT * (1 - np.clip(shares, 0, 1))
+    steps = "".join(f"H{a:.1f}V{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    return f"<path class='{kind}' d='M{x[0]:.1f} {_HEIGHT}{steps}H{max(end, x[-1]):.1f}V{_HEIGHT}z'/>"
