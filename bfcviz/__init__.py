@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bfcviz.events.origin import Pool as Pool
     from bfcviz.events.storage.recording import Recording as Recording
     from bfcviz.events.trace import Trace as Trace
+    from bfcviz.explain_and_draw import compare_recordings as compare_recordings
     from bfcviz.explain_and_draw import draw as draw
     from bfcviz.explain_and_draw import explain as explain
     from bfcviz.explain_and_draw import holders as holders
@@ -73,6 +74,7 @@ _HOMES = {
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),

@@ -10,6 +10,8 @@ from bfcviz.errors import TraceError
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.browse import navigation
+from bfcviz.model.comparison import recording_comparison
+from bfcviz.model.comparison.recording_comparison import RecordingComparison
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text import event as event_text
@@ -158,6 +160,40 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     """
     trace = _trace(source)
     return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
+
+
+def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
+    a: Any,
+    b: Any,
+    pool: int | tuple[int, int] = 0,
+    *,
+    by: str = "op",
+    align: str | None = None,
+    mark: str | None = None,
+) -> RecordingComparison:
+    """Compare two recordings, such as before and after a change: who needs more memory, where, and what leaks now.
+
+    Args:
+        a: as for `explain`: the recording before.
+        b: the recording after.
+        pool: index of the heap among `trace.origin.pools`; or that of `a` and that of `b`.
+        by: as for `holders`.
+        align: how steps of both are paired: by `marks` of the same name, by equal `steps` of the program, by `labels`
+            of allocations, or by the `share` of all events. None: the first of these that works.
+        mark: name of the marks, or of the phase, that comes once a step of the program; None: as for `leaks`.
+
+    Returns:
+        The comparison, as tables; `print` it for the report.
+
+    Raises:
+        ValueError: `by` or `align` is unknown.
+        TraceError: a trace has no such heap, or the recordings cannot be aligned as asked.
+        BfcvizError: `a` or `b` is no source, or cannot be read.
+    """
+    first, second = pool if isinstance(pool, tuple) else (pool, pool)
+    return recording_comparison.compare_recordings(
+        (_trace(a), first), (_trace(b), second), by, align_by=align, mark=mark
+    )
 
 
 def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":

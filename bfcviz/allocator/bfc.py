@@ -33,7 +33,7 @@ from bfcviz.allocator.finalizer import Finalizer
 from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.attributes import AllocationAttributes
 from bfcviz.allocator.interface.dtype_sizes import bytes_of
-from bfcviz.allocator.interface.failures import failure, invalid_free, whole
+from bfcviz.allocator.interface.error_of_reason import failure, invalid_free, whole
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.interface.stats import Internals, Stats
 from bfcviz.allocator.introspection import invariants, memory_map, queries

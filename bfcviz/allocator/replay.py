@@ -10,7 +10,7 @@ from bfcviz import native
 from bfcviz.allocator.heap import Heap
 from bfcviz.errors import InvalidRequest
 
-ALLOCATE, FREE, SAFE_FRONTIER, CLEAR_STATS = range(4)
+ALLOCATE, FREE, SAFE_FRONTIER, CLEAR_STATS, MARK = range(5)
 BATCH = 65_536  # operations between two chances to interrupt
 
 
@@ -19,7 +19,8 @@ class Operations:
     """Operations on a heap, in order: n operations, one array per column.
 
     Attributes:
-        kind: u1[n]; 0 allocate, 1 free, 2 set the safe frontier (to `size`), 3 clear the stats.
+        kind: u1[n]; 0 allocate, 1 free, 2 set the safe frontier (to `size`), 3 clear the stats, 4 put a mark of
+            `label` with the value `size` (0 or more).
         id: i8[n]; names the block: a free frees the block that the allocate of the same id got. A free of a block
             that was never allocated is ignored.
         size: i8[n]; bytes requested.
@@ -82,15 +83,15 @@ class Replay:
     def __post_init__(self) -> None:
         n = len(self.operations)
         ops = self.operations
-        ids, slot = np.unique(np.asarray(_column("id", ops.id, np.int64, n)), return_inverse=True)
+        slot, blocks = _numbered(np.asarray(_column("id", ops.id, np.int64, n)))
         columns = [
-            ("kind", ops.kind, np.uint8), ("slot", slot.reshape(-1), np.int64), ("size", ops.size, np.int64),
+            ("kind", ops.kind, np.uint8), ("slot", slot, np.int64), ("size", ops.size, np.int64),
             ("alignment", ops.alignment, np.int64), ("freed_before", ops.freed_before, np.int64),
             ("time", 0 if ops.time is None else ops.time, np.int64), ("label", ops.label, np.uint32),
             ("thread", ops.thread, np.uint16), ("stream", ops.stream, np.uint16),
         ]  # fmt: skip
         self._columns = [_column(name, values, dtype, n) for name, values, dtype in columns]
-        self._live = np.zeros(max(len(ids), 1), np.uint64)
+        self._live = np.zeros(blocks, np.uint64)
         self.result = Replayed(*(np.zeros(n, np.uint64) for _ in range(6)))
 
     def run(self, stop: int | None = None) -> Replayed:
@@ -111,6 +112,15 @@ class Replay:
             self.position = batch
             native.check_signals()
         return self.result
+
+
+def _numbered(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """A number from 0 on for each id, and how many there are (at least 1)."""
+    n = len(ids)
+    if not n or (ids.min() >= 0 and ids.max() < n):  # they are such numbers already
+        return ids, n + 1
+    names, slot = np.unique(ids, return_inverse=True)
+    return slot.reshape(-1), len(names)
 
 
 def _shaped(name: str, values: ArrayLike, n: int) -> NDArray[Any]:
@@ -134,7 +144,7 @@ def _check_range(name: str, array: Any, dtype: Any) -> None:
     if array.dtype.kind not in "biu":
         raise InvalidRequest(f"column {name!r} holds {array.dtype}; give integers")
     low = int(np.iinfo(dtype).min) if name in ("id", "time") else 0
-    high = CLEAR_STATS if name == "kind" else int(np.iinfo(dtype).max)
+    high = MARK if name == "kind" else int(np.iinfo(dtype).max)
     for number in (int(array.min()), int(array.max())):
         if not low <= number <= high:
             raise InvalidRequest(f"column {name!r} holds {number}; give numbers from {low} to {high}")
@@ -171,8 +181,10 @@ def run(
             live[slot[i]] = 0
         elif kind[i] == 2:
             heap.set_safe_frontier(size[i])
-        else:
+        elif kind[i] == 3:
             heap.clear_stats()
+        else:
+            heap.put_mark(label[i], size[i])
         native.spin_lock(heap.lock)
         h = heap.space.table.find(address) if address != 0 else native.NONE
         if h != native.NONE:

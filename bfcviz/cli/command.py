@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "info": "show what a file contains, and its heap after the last event",
     "why": "say why each request of a file failed, and what would have helped",
     "holders": "show who holds the memory at a step, and what leaks",
+    "compare": "compare two recordings: who needs more memory, what appeared, vanished, grew or leaks now",
     "record": "run a program and record its heap, without changing its code",
     "attach": "show the live page of a recording that another process is writing",
     "view": "show the dashboard of a file as a page in your browser, without a notebook",

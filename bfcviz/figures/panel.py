@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import plotly.graph_objects as go
 import pyarrow as pa
 
-from bfcviz.figures.style.theme import Theme, template
+from bfcviz.figures.style.plotly_template import template
+from bfcviz.figures.style.theme import Theme
 
 TITLE: Final = 24
 """Pixels above a plot for its title."""

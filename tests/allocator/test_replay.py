@@ -121,13 +121,22 @@ def test_one_number_stands_for_a_column():
     assert (result.allocated_size == 512).all()
 
 
+def test_marks_are_put_where_they_are():
+    heap = new_heap()
+    heap.replay(Operations(kind=[0, 4, 1], id=[1, 0, 1], size=[100, 7, 0], label=[0, 3, 0], time=[5, 6, 7]))
+    events = Reader(heap.log, 0).read(heap.log.head)
+    marks = events[events["kind"] == Kind.MARK]
+    assert (marks["label"].tolist(), marks["size"].tolist(), marks["time"].tolist()) == ([3], [7], [6])
+    assert events["kind"][-2:].tolist() == [Kind.FREE, Kind.MERGE]
+
+
 GOOD = {"kind": [0, 1], "id": [1, 1], "size": [100, 0]}
 
 
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("kind", [4, 0]), ("kind", [256, 0]), ("kind", [-1, 0]), ("kind", [0.5, 1]),
+        ("kind", [5, 0]), ("kind", [256, 0]), ("kind", [-1, 0]), ("kind", [0.5, 1]),
         ("size", [-1, 0]), ("size", [1.0, 0]), ("size", np.array([1 << 63, 0], np.uint64)), ("size", ["1", "0"]),
         ("size", [None, 0]), ("size", [1]), ("size", [[1, 2]]), ("alignment", -256), ("alignment", [256, 256, 256]),
         ("label", [1 << 32, 0]), ("thread", 65_536), ("stream", [0, -1]), ("freed_before", [-1, 0]),

@@ -4,7 +4,8 @@ import pytest
 from browser.board import write_notebook
 from browser.lab import Lab
 
-from bfcviz.figures.style.theme import DARK, LIGHT, rgb
+from bfcviz.figures.style.colour_math import rgb
+from bfcviz.figures.style.theme import DARK, LIGHT
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 

@@ -6,7 +6,14 @@ import pytest
 from processes import COMPILED, run_python
 from shared import ROOT
 
-MODULES = ("bfcviz._heap", "bfcviz._model", "bfcviz._raster", "bfcviz._live", "bfcviz._snapshot")
+MODULES = (
+    "bfcviz._heap",
+    "bfcviz._model",
+    "bfcviz._raster",
+    "bfcviz._live",
+    "bfcviz._snapshot",
+    "bfcviz._whatif",
+)
 MOST = 4
 
 pytestmark = [

@@ -64,6 +64,7 @@ def test_the_wheel_holds_the_package_and_what_it_shows(wheel):
         "bfcviz/_live.abi3.so",
         "bfcviz/_model.abi3.so",
         "bfcviz/_raster.abi3.so",
+        "bfcviz/_whatif.abi3.so",
         "bfcviz/_snapshot.abi3.so",
     }
 
@@ -112,7 +113,7 @@ def test_with_a_compiler_it_is_compiled_and_silent(compiled):
     done = compiled.run(
         "python", "-c", "import bfcviz.live, bfcviz.figures, bfcviz.importers.torch, sys; print(*sys.modules)"
     )
-    names = ("_heap", "_live", "_model", "_raster", "_snapshot")
+    names = ("_heap", "_live", "_model", "_raster", "_snapshot", "_whatif")
     assert {f"bfcviz.{name}" for name in names} <= {*done.stdout.split()}
     assert done.stderr == ""
 

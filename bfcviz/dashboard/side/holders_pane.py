@@ -23,9 +23,9 @@ from bfcviz.dashboard.side.holders_html import (
 from bfcviz.dashboard.side.icicle import HolderSpan, holder_spans
 from bfcviz.dashboard.side.style import STYLE
 from bfcviz.errors import BfcvizError
+from bfcviz.figures.style.colour_math import contrasting
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.figures.style.text import harmless
-from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.holders.grouping import SEPARATORS, UNNAMED

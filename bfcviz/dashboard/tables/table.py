@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 
 from bfcviz.dashboard.tables.rows_in_view import ROW_PX, ROWS, RowsInView
 from bfcviz.events.labels import Labels
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import exact_bytes, harmless
-from bfcviz.figures.style.theme import DARK, LIGHT, Theme, translucent
+from bfcviz.figures.style.theme import DARK, LIGHT, Theme
 from bfcviz.units import format_bytes
 
 

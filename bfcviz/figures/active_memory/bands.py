@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.address_time.hover import life_text
+from bfcviz.figures.style.colour_math import contrasting
 from bfcviz.figures.style.text import fitted, harmless
-from bfcviz.figures.style.theme import contrasting
 from bfcviz.figures.timelines.axis import StepAxis
 
 

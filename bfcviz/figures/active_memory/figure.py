@@ -1,7 +1,7 @@
 """The active-memory timeline: bytes in use over time, with the largest allocations stacked as bands.
 
 A band runs from the step that allocated its memory to the step that freed it; the bands above it drop when it ends.
-One band on top shows all smaller allocations together.
+Areas above the bands show all smaller allocations, one area for each colour.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory.bands import Bands, bands_of, hover_points, names_on_bands
+from bfcviz.figures.active_memory.smaller import ClassReader, HeldByClass, area_traces, fills_of
 from bfcviz.figures.address_time.window import window_of
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring, colouring_at
@@ -49,6 +50,8 @@ class ActiveMemoryWindow:
         series: TIMELINE records: bytes in use of all allocations.
         colours: the colouring of the bands.
         reader: reads the allocations, for this window and for a later end of it.
+        class_reader: reads the bytes of all allocations by class, likewise.
+        by_class: those bytes; None: every allocation has a band.
         static_traces: the traces of the panel that do not depend on the step.
     """
 
@@ -62,6 +65,8 @@ class ActiveMemoryWindow:
     series: NDArray[np.void]
     colours: Colouring
     reader: LifetimeReader = field(repr=False)
+    class_reader: ClassReader = field(repr=False)
+    by_class: HeldByClass | None
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -130,6 +135,8 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
     if colours is None or colours.name == "state":
         name = INSTEAD_OF_STATE if look.colour == "state" else look.colour
         colours = colouring(trace, pool, name, look.paints)
+    class_reader = _class_reader(trace, pool, model, before)
+    by_class = class_reader.read((first, last), step_axis, colours.for_images) if others else None
     window = ActiveMemoryWindow(
         trace=trace,
         pool=pool,
@@ -141,6 +148,8 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         series=series,
         colours=colours,
         reader=reader,
+        class_reader=class_reader,
+        by_class=by_class,
     )
     return replace(window, static_traces=_static_traces(window, look.paints))
 
@@ -164,13 +173,22 @@ def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
     return reader, bands_of(found.lifetimes, step_axis, steps), found.seen - len(found.lifetimes)
 
 
+def _class_reader(
+    trace: Trace, pool: int, model: Model | None, before: ActiveMemoryWindow | None
+) -> ClassReader:
+    """The reader of `before`, if it is one of this heap."""
+    if before is not None and before.trace is trace and before.pool == pool:
+        return before.class_reader
+    return ClassReader(trace, pool, model or Model(trace, pool))
+
+
 def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple[int, int]) -> bool:
     same = before.trace is trace and before.pool == pool and before.steps[0] == steps[0]
     return same and before.reader.stop <= steps[1]
 
 
 def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
-    lives = window.bands.lifetimes
+    lives, grouped = window.bands.lifetimes, window.colours.for_images
     pale = faded(window.trace, window.pool, window.look, lives)
     which = window.colours.classes(lives, window.steps[1])
     fills = [
@@ -180,6 +198,13 @@ def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[st
     x, y = window.bands.outlines(np.flatnonzero(pale))
     return (
         _all_in_use(window, theme),
+        *area_traces(
+            window.by_class,
+            window.bands,
+            grouped,
+            fills_of(window.trace, window.pool, window.look, grouped),
+            window.divisor,
+        ),
         *_bands(window, which, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
@@ -204,10 +229,11 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
         timelines.step_line(np.nan if step is None else window.step_axis.position(step), theme, reach),
     ]
     drawn = len(window.bands.lifetimes)
+    smaller = f"; {window.others:,} smaller ones, an area a colour" if window.others else ""
     return Panel(
         name="lifetimes",
         title=f"Active memory ({unit})",
-        caption=f"the {drawn:,} largest allocations, each a band from allocate to free",
+        caption=f"the {drawn:,} largest allocations, each a band from allocate to free{smaller}",
         traces=traces,
         xaxis=window.step_axis.xaxis(look.steps),
         yaxis={"title": {"text": f"bytes in use ({unit})"}, "range": [0, reach], "tickformat": ",~g"},
@@ -216,7 +242,8 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
         definition=(
             "bytes in use: the sizes of all chunks in use, waste included.<br>"
             f"In these steps {drawn + window.others:,} allocations were in use:<br>"
-            f"the {drawn:,} largest have a band each,<br>all others share one band on top."
+            f"the {drawn:,} largest have a band each;<br>"
+            "the areas above are all others, averaged<br>over a few pixels, one area a colour."
         ),
     )
 
@@ -252,12 +279,12 @@ def band_table(window: ActiveMemoryWindow) -> pa.Table:
 
 
 def _all_in_use(window: ActiveMemoryWindow, theme: Theme) -> dict[str, Any]:
-    """All bytes in use, behind the bands: the visible part is that of the smaller allocations."""
+    """All bytes in use, behind bands and areas: what is visible are peaks that the areas average out."""
     x, y = timelines.upper_edge(window.series, "bytes_in_use", window.step_axis)
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{window.others:,} smaller allocations",
+        "name": "bytes in use",
         "x": x,
         "y": y / window.divisor,
         "line": {"color": theme.pool.line, "width": 1, "shape": "hv"},

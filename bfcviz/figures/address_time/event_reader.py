@@ -32,7 +32,8 @@ class EventReader:
     """What the address-time map reads of one heap: the layout, the lifetimes, the image and the ends of lifetimes.
 
     A window that differs from the last one only in its end, which moved on, costs only the events between. Another
-    window, other colours, or a region at new addresses cost all events of the window again.
+    window, other classes, or a region at new addresses cost all events of the window again; other colours of the same
+    classes cost none.
 
     Args:
         trace: the events.
@@ -96,7 +97,7 @@ class EventReader:
 
         # An age is counted up to the end of the window.
         counted_to = stop if colours.name == "age" else None
-        key = (start, positions, look.axis, colours, counted_to)
+        key = (start, positions, look.axis, colours.classify, counted_to)
         self._image = _continued(self._image, key, stop, begin)
         return self._image[1].read_to(stop, layout)
 

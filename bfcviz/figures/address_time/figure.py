@@ -17,11 +17,12 @@ from bfcviz.figures.address_time.hover import hover_points
 from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time, read_window
 from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.boxes import Boxes, box_outlines, box_trace
+from bfcviz.figures.style.colour_math import rgb
 from bfcviz.figures.style.colouring import MOST_CLASSES, Colouring, colouring_at
 from bfcviz.figures.style.fading import fade_trace, faded
 from bfcviz.figures.style.png import data_uri
 from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.theme import Paint, Theme, rgb
+from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.model import Model

@@ -37,7 +37,7 @@ class AddressTimeWindow:
         steps: the first and last step.
         positions: the ends of the window on the y axis, in bytes.
         lifetimes: LIFETIME records, ordered by `born`; not drawn if there is an `image`.
-        image_colours: the colouring of the image: with one class a hue, and faded ones.
+        image_colours: the colouring of the image: `Colouring.for_images`, and faded ones.
         image: drawn instead of rectangles if there are too many lifetimes; else None.
         static_traces: the traces of the panel that do not depend on the step, added by `figure.address_time_window`.
     """
@@ -109,7 +109,7 @@ def read_window(  # noqa: PLR0913  the caller passes what it already has
     steps = window_of(step_axis, look)
     positions = look.addresses or (0.0, float(max(layout.total, 1)))
     found = reader.lifetimes(steps, layout, look)
-    image_colours = with_faded(colours.without_shades, trace, pool, look)
+    image_colours = with_faded(colours.for_images, trace, pool, look)
     too_many = found.seen > event_reader.EXACT_LIFETIMES
     return AddressTimeWindow(
         trace=trace,

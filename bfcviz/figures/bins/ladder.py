@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import Events, bin_numbers
 from bfcviz.figures.bins.free_chunks import STEPS, Ladder, ladder_of, steps_of
 from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.colour_math import mixed
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import TAKER, Paint, Theme, mixed
+from bfcviz.figures.style.theme import TAKER, Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.explain.text.short_names import counted

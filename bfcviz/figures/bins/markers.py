@@ -7,8 +7,9 @@ import numpy as np
 
 from bfcviz.events.schema import Events, bin_of
 from bfcviz.figures.region_map.highlights import selected
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import exact_bytes
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.explain.search import Search

@@ -1,1 +1,5 @@
-"""Figures of several heaps at once: they take plain data, names and arrays, and no model."""
+"""Pictures of several heaps at once: two recordings, one trace under several rules, many workers.
+
+In: plain data such as names, arrays and `bfcviz.model.comparison`. Out: a `Picture`. May import what figures may import;
+never the allocator.
+"""

@@ -15,10 +15,11 @@ import numpy as np
 
 from bfcviz.events.schema import Events
 from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.colour_math import contrasting
 from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.fading import grouping_of
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
-from bfcviz.figures.style.theme import Theme, contrasting
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.model import Model
 from bfcviz.model.holders.grouping import Grouping

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from bfcviz.figures.style.theme import LIGHT, TAKER, mixed, rgb
+from bfcviz.figures.style.colour_math import mixed, rgb
+from bfcviz.figures.style.theme import LIGHT, TAKER
 
 BLACK: Final = "#000000"
 WHITE: Final = "#FFFFFF"

@@ -14,9 +14,10 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.figures.region_map.raster import raster
 from bfcviz.figures.region_map.raster.cells import Cells
 from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.style.colour_math import rgb
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.theme import Theme, rgb
+from bfcviz.figures.style.theme import Theme
 from bfcviz.model import Model
 from bfcviz.model.state.views import CHUNK
 

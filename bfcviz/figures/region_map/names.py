@@ -9,9 +9,10 @@ from bfcviz.events.labels import Labels
 from bfcviz.figures.region_map.rectangles import BOTTOM, TOP
 from bfcviz.figures.region_map.rows import Pieces
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
+from bfcviz.figures.style.colour_math import contrasting
 from bfcviz.figures.style.colouring import FREE
 from bfcviz.figures.style.text import fitted, harmless
-from bfcviz.figures.style.theme import Paint, contrasting
+from bfcviz.figures.style.theme import Paint
 from bfcviz.units import format_bytes
 
 _LETTER: Final = 6.2  # pixels of a letter, on average

@@ -18,8 +18,9 @@ from bfcviz.figures.region_map.rectangles import boxes_of
 from bfcviz.figures.region_map.rows import Pieces
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
 from bfcviz.figures.style.boxes import box_outlines, box_trace
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import exact_bytes, harmless
-from bfcviz.figures.style.theme import Paint, translucent
+from bfcviz.figures.style.theme import Paint
 from bfcviz.model.explain.fit import Fit
 from bfcviz.model.explain.text.fit import chunk_name, fit_sentence
 

@@ -13,10 +13,11 @@ from bfcviz.figures.region_map.raster import raster
 from bfcviz.figures.region_map.rectangles import no_pieces, outline, rectangles
 from bfcviz.figures.region_map.rows import Pieces
 from bfcviz.figures.region_map.visible_chunks import VisibleChunks
+from bfcviz.figures.style.colour_math import mixed, translucent
 from bfcviz.figures.style.colouring import FREE, MOST_CLASSES
 from bfcviz.figures.style.fading import FADE
 from bfcviz.figures.style.png import data_uri
-from bfcviz.figures.style.theme import Paint, mixed, translucent
+from bfcviz.figures.style.theme import Paint
 
 COLUMNS: Final = 1200
 """Pixels across the image, at most."""

@@ -63,15 +63,16 @@ class Colouring:
         name: one of `COLOURINGS`.
         names: the names of the classes for the legend, escaped for HTML; 1 to `MOST_CLASSES`; empty: not in the legend.
         paints: the colours of the classes.
+        classify: gives the class of records in use at a step; equal if two colourings have the same classes.
         holders: the holders of the classes, if this is the colouring by holder.
     """
 
     name: str
     names: Sequence[str]
     paints: Sequence[Paint]
-    _classify: Classify = field(repr=False)
+    classify: Classify = field(repr=False)
     holders: HolderClasses | None = None
-    _without_shades: "Colouring | None" = field(default=None, repr=False)
+    _grouped: "Colouring | None" = field(default=None, repr=False)
 
     @property
     def shows_waste(self) -> bool:
@@ -86,15 +87,18 @@ class Colouring:
                 without a field `in_use` are all in use.
             step: the step that is shown; ages are counted up to it.
         """
-        found = self._classify(records, step).astype(np.uint8)
+        found = self.classify(records, step).astype(np.uint8)
         if "in_use" in (records.dtype.names or ()):
             found[~records["in_use"]] = FREE
         return found
 
     @property
-    def without_shades(self) -> "Colouring":
-        """The same with one class a hue, where each class costs much; the same object while the hues are the same."""
-        return self._without_shades or self
+    def for_images(self) -> "Colouring":
+        """The same with few classes that no step changes, for images that count the bytes of each class once.
+
+        By holder its classes are `HolderGroups`, each in the colour that most of its memory has at this step.
+        """
+        return self._grouped or self
 
     def paint_of(self, path: Path) -> Paint | None:
         """The colour of the memory of a path of label parts; None: it has several, or another colouring is chosen."""
@@ -287,16 +291,11 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
 
     names = _holder_names(chosen)
     paints = [*(paint for hue in range(HUES) for paint in theme.shades(hue)), theme.other]
-    hues = palette.hues.setdefault(
-        (theme.name, chosen.hues),
-        Colouring(
-            "holder",
-            names[::SHADES],
-            paints[::SHADES],
-            lambda records, step: classify(records, step) // SHADES,
-        ),
+    groups = palette.groups
+    grouped = Colouring(
+        "holder", [""] * len(groups), [paints[number] for number in groups.most_of(table)], groups.classify
     )
-    made = Colouring("holder", names, paints, classify, chosen, hues)
+    made = Colouring("holder", names, paints, classify, chosen, grouped)
     palette.made[theme.name, chosen] = made
     return made
 

@@ -48,11 +48,6 @@ class HolderClasses:
     tree: LabelTree
     nodes: Mapping[int, int]
 
-    @property
-    def hues(self) -> frozenset[tuple[int, int]]:
-        """The nodes with a hue, and their classes; all classes without their shades follow from them."""
-        return frozenset((node, number) for node, number in self.nodes.items() if number % SHADES == 0)
-
     def names(self) -> Iterator[tuple[int, str]]:
         """Each class with the name of its holder."""
         for node, number in self.nodes.items():
@@ -87,7 +82,7 @@ class HolderChooser:
     def __init__(self, tree: LabelTree, byte_steps: Floats) -> None:
         self.tree = tree
         self._usual_sums = tree.sums(byte_steps)
-        chosen = _largest(tree, self._usual_sums)
+        chosen = largest_holders(tree, self._usual_sums, HUES)
         ranked = sorted(chosen, key=lambda node: (-self._usual_sums[node], node))
         self._usual = {node: hue for hue, node in enumerate(ranked)}
 
@@ -108,7 +103,7 @@ class HolderChooser:
         """The holders with a hue for these bytes: the usual ones, unless others say more."""
         if self._suits(sums):
             return self._usual
-        chosen = _largest(self.tree, sums)
+        chosen = largest_holders(self.tree, sums, HUES)
         gain = _unsaid(self.tree, self._usual, sums) - _unsaid(self.tree, chosen, sums)
         return self._hues(chosen, sums) if gain >= _LEAST_GAIN else self._usual
 
@@ -151,16 +146,16 @@ class HolderChooser:
         return found
 
 
-def _largest(tree: LabelTree, sums: Floats) -> list[int]:
-    """The nodes that get hues for these bytes; nodes inside others take their bytes from them."""
+def largest_holders(tree: LabelTree, sums: Floats, most: int) -> list[int]:
+    """The largest nodes for these bytes, `most` at most; nodes inside others take their bytes from them."""
     total, done = sums[ROOT], set[int]()
     chosen: list[int] = []
-    for _ in range(20 * HUES):
+    for _ in range(20 * most):
         rest = _rests(tree, chosen, sums)
         small = [node for node in chosen if rest[node] < _LEAST * total]
         done |= set(small)
         chosen = [node for node in chosen if node not in small]
-        if len(chosen) == HUES:
+        if len(chosen) == most:
             break
         best = _next(tree, chosen, done, sums, rest)
         if best is None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.byte_steps import byte_steps
 from bfcviz.figures.style.holder_classes import HolderChooser, HolderClasses
+from bfcviz.figures.style.holder_groups import HolderGroups
 from bfcviz.figures.style.label_tree import label_tree
 
 if TYPE_CHECKING:
@@ -28,24 +29,24 @@ class HolderPalette:
 
     Attributes:
         made: the colouring of each theme and choice of holders.
-        hues: the same without shades, of each theme and choice of holders with a hue.
+        groups: the memory that an image counts apart.
     """
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.made: dict[tuple[str, HolderClasses], Colouring] = {}
-        self.hues: dict[tuple[str, frozenset[tuple[int, int]]], Colouring] = {}
         self.steps = len(trace)
         held = byte_steps(trace, pool, "label")
         tree = label_tree(trace.labels, np.flatnonzero(held).tolist())
         self._size = tree.size
         self._chooser = HolderChooser(tree, held[: self._size])
+        self.groups = HolderGroups(tree, held[: self._size])
         self._known: dict[frozenset[tuple[int, int]], HolderClasses] = {}
 
     def classes(self, chunks: NDArray[np.void] | None) -> HolderClasses:
         """The classes for these chunks (None: for the whole trace); the same object while they are the same."""
         found = self._chooser.at(None if chunks is None else self._bytes(chunks)[: self._size])
         if len(self._known) > _MOST_KEPT:
-            self._known, self.made, self.hues = {}, {}, {}
+            self._known, self.made = {}, {}
         return self._known.setdefault(frozenset(found.nodes.items()), found)
 
     def knows(self, chunks: NDArray[np.void]) -> bool:

@@ -6,10 +6,9 @@ deuteranopia and tritanopia too; tests/figures/style/test_theme.py measures it.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
-import plotly.graph_objects as go
+from bfcviz.figures.style.colour_math import mixed
 
 ThemeName = Literal["light", "dark"]
 
@@ -73,32 +72,6 @@ class Theme:
 def _edged(edge: str, *fills: str) -> tuple[Paint, ...]:
     """A paint for each fill; its line is the fill mixed with the share `_EDGE` of the colour `edge`."""
     return tuple(Paint(fill, mixed(fill, edge, _EDGE)) for fill in fills)
-
-
-def mixed(one: str, other: str, share: float) -> str:
-    """The colour that is `share` (0..1) of the way from `one` to `other`, as `#RRGGBB`."""
-    parts = zip(rgb(one), rgb(other), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in parts)
-
-
-def rgb(colour: str) -> tuple[int, int, int]:
-    """`#RRGGBB` as red, green, blue, each 0..255."""
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def contrasting(fill: str) -> str:
-    """Black or white: whichever can be read on `fill`."""
-    red, green, blue = (_linear(value / 255) for value in rgb(fill))
-    return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > _MIDDLE else "#FFFFFF"
-
-
-_MIDDLE = 0.179
-"""The luminance that contrasts equally with black and white (WCAG)."""
-
-
-def _linear(value: float) -> float:
-    low, slope = 0.04045, 12.92
-    return value / slope if value <= low else float(((value + 0.055) / 1.055) ** 2.4)
 
 
 _EDGE = 0.45
@@ -165,42 +138,3 @@ def theme_of(name: str) -> Theme:
     if name not in THEMES:
         raise ValueError(f"no theme {name!r}; there are: {', '.join(THEMES)}")
     return THEMES[name]
-
-
-@lru_cache
-def template(theme: Theme) -> go.layout.Template:
-    """The plotly template of `theme`: fonts, paper, grid, hover box, legend."""
-    axis = {
-        "gridcolor": theme.grid,
-        "linecolor": theme.muted,
-        "zerolinecolor": theme.grid,
-        "tickcolor": theme.muted,
-        "ticks": "outside",
-        "ticklen": 4,
-        "showline": True,
-        "title": {"font": {"size": 12, "color": theme.text}, "standoff": 6},
-        "tickfont": {"size": 11, "color": theme.text},
-        # The margins have room for every label: plotly need not measure them.
-        "ticklabeloverflow": "allow",
-    }
-    return go.layout.Template(
-        layout={
-            "paper_bgcolor": theme.paper,
-            "plot_bgcolor": theme.paper,
-            "font": {"family": FONT, "size": 12, "color": theme.text},
-            "hoverlabel": {
-                "bgcolor": theme.paper,
-                "bordercolor": theme.muted,
-                "font": {"family": FONT, "size": 12, "color": theme.text},
-                "align": "left",
-            },
-            "xaxis": axis,
-            "yaxis": axis,
-        }
-    )
-
-
-def translucent(colour: str, opacity: float) -> str:
-    """`#RRGGBB` as an rgba() string with this opacity (0..1)."""
-    red, green, blue = rgb(colour)
-    return f"rgba({red},{green},{blue},{opacity:g})"

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.schema import Events
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import exact_bytes, harmless
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.timelines.history import History
 from bfcviz.figures.timelines.thinned_events import ThinnedEvents
 

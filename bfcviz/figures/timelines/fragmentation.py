@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.colour_math import translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis
 from bfcviz.figures.timelines.history import History, measure_history

@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import harmless
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.timelines.event_markers import positions_of
 from bfcviz.figures.timelines.history import History
 from bfcviz.figures.timelines.thinned_events import ThinnedEvents

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.panel import Panel, Picture, single
+from bfcviz.figures.style.colour_math import mixed, translucent
 from bfcviz.figures.style.text import axis_unit
-from bfcviz.figures.style.theme import Paint, Theme, mixed, translucent
+from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.event_markers import failures, marks

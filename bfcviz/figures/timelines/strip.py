@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.figures.panel import Panel
+from bfcviz.figures.style.colour_math import translucent
 from bfcviz.figures.style.text import axis_unit, harmless
-from bfcviz.figures.style.theme import Theme, translucent
+from bfcviz.figures.style.theme import Theme
 from bfcviz.figures.style.view_options import Look
 from bfcviz.figures.timelines import axis as timelines
 from bfcviz.figures.timelines.event_markers import marks, positions_of

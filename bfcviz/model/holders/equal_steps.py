@@ -8,14 +8,15 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.browse.phases import ENDS, phase_ends
@@ -35,7 +36,8 @@ _LEAST_SHARE: Final = 0.05
 _WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name, the first ones first, separates steps."""
 
-_NUMBER: Final = re.compile(r"[\s#_:=-]*\d+$")
+_MOST_DIGITS: Final = 18
+_NUMBER: Final = re.compile(r"[\s#_:=-]*(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def equal_steps(
         warm_up: equal steps to leave out at the beginning; None: a quarter of them, at least one.
     """
     marks = _boundaries(trace, pool)
-    chosen = _chosen(marks, name)
+    chosen = chosen_name(marks, name)
     if chosen is None:
         return EqualSteps(name or "", reason=_no_marks(marks, name))
     seqs = np.array(marks[chosen], np.int64)
@@ -95,19 +97,74 @@ def equal_steps(
     return EqualSteps(chosen, len(work), len(alike), skipped, every, left + 1, seqs[left + 1])
 
 
+def equal_step_ends(trace: Trace, pool: int, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The steps at which those end that did about the same work, the warm-up included.
+
+    Args:
+        trace: the events; all are read.
+        pool: index of the heap.
+        seqs: the `seq` of each mark that separates steps, ascending.
+    """
+    return seqs[_alike(_allocations(trace, pool, seqs)) + 1]
+
+
 def step_marks(trace: Trace, pool: int = 0) -> tuple[str, NDArray[np.int64]]:
     """The name of the marks, or of the phase, that separate the steps of the program; and the `seq` of each.
 
     The name is empty if there are none.
     """
     marks = _boundaries(trace, pool)
-    chosen = _chosen(marks, None)
+    chosen = chosen_name(marks, None)
     return ("", np.zeros(0, np.int64)) if chosen is None else (chosen, np.array(marks[chosen], np.int64))
+
+
+def plain_name(name: str) -> str:
+    """The name of a mark without a number at its end; the whole name if it is only a number."""
+    return _NUMBER.sub("", name) or name
+
+
+def number_at_end(name: str) -> int | None:
+    """The number at the end of the name of a mark; None where there is none, or one of more than 18 digits."""
+    found = _NUMBER.search(name)
+    return int(found[1]) if found is not None and len(found[1]) <= _MOST_DIGITS else None
+
+
+def chosen_name(marks: Mapping[str, Sequence[int]], name: str | None) -> str | None:
+    """The name of the marks that separate steps, of all marks by their plain names; None if there is none.
+
+    Args:
+        marks: the `seq` of each mark, by plain name.
+        name: the one that the user asks for; None: one with `step`, `iteration`, `batch` or `epoch` in its name.
+    """
+    if name is not None:
+        return plain_name(name) if plain_name(name) in marks else None
+    for word in _WORDS:
+        # The word alone first, then the most frequent one.
+        fits = [each for each in marks if word in each.casefold()]
+        if fits:
+            return max(fits, key=lambda each: (each.casefold() == word, len(marks[each])))
+    return None
+
+
+_marks: WeakKeyDictionary[Trace, dict[int, tuple[int, int, Events]]] = WeakKeyDictionary()
+
+
+def _marks_of(trace: Trace, pool: int) -> Events:
+    """All marks of a pool; reads each event of a growing trace once."""
+    known = _marks.setdefault(trace, {})
+    first, stop, marks = known.get(pool, (trace.first, trace.first, np.zeros(0, EVENT)))
+    if first != trace.first:  # the trace dropped its first events
+        marks = marks[marks["seq"] >= trace.first]
+    length = len(trace)
+    if length > stop:
+        marks = np.concatenate([marks, events_of(trace, [Kind.MARK], pool, max(stop, trace.first), length)])
+    known[pool] = trace.first, length, marks
+    return marks
 
 
 def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
     """The `seq` of each plain mark and of each end of a phase, by name without a number at its end."""
-    marks: Events = events_of(trace, [Kind.MARK], pool)
+    marks = _marks_of(trace, pool)
     found: dict[str, list[int]] = defaultdict(list)
     ends = phase_ends(marks, trace.labels)
     names: dict[str, str] = {}
@@ -115,23 +172,8 @@ def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
         if end is not None and end.side != ENDS:
             continue
         text = trace.labels.name(label) if end is None else end.name
-        found[names.setdefault(text, _plain(text))].append(seq)
+        found[names.setdefault(text, plain_name(text))].append(seq)
     return found
-
-
-def _plain(name: str) -> str:
-    return _NUMBER.sub("", name) or name
-
-
-def _chosen(marks: Mapping[str, list[int]], name: str | None) -> str | None:
-    if name is not None:
-        return _plain(name) if _plain(name) in marks else None
-    for word in _WORDS:
-        # The word alone first, then the most frequent one.
-        fits = [each for each in marks if word in each.casefold()]
-        if fits:
-            return max(fits, key=lambda each: (each.casefold() == word, len(marks[each])))
-    return None
 
 
 def _no_marks(marks: Mapping[str, list[int]], name: str | None) -> str:

@@ -170,9 +170,7 @@ class LayoutReader:
     def _begin(self) -> None:
         self._first = self._step = self._trace.first
         self._grants = _before(self._trace, self._pool)
-        self._alive = {
-            row[6]: [index] for index, row in enumerate(self._grants)
-        }  # slot -> indices of its grants
+        self._alive = {row[6]: [index] for index, row in enumerate(self._grants)}
 
     def _take(self, event: np.void) -> None:
         """Add an EXTEND, or apply a RELEASE."""

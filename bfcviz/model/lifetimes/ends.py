@@ -21,9 +21,8 @@ class Ends:
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self._trace, self._pool = trace, pool
-        self._known: dict[
-            int, tuple[int, int]
-        ] = {}  # `born` -> (`seq` of its FREE or NEVER, step searched up to)
+        # `born` -> (`seq` of its FREE or NEVER, step searched up to)
+        self._known: dict[int, tuple[int, int]] = {}
 
     def end_of(self, born: int, stop: int) -> int:
         """The `seq` of the FREE of the allocation of event `born`; NEVER where it is not before `stop`."""

@@ -17,7 +17,7 @@ def polygons(panel):
     """Every band's outline, (points, 2), in axis units."""
     found = []
     for trace in panel.traces:
-        if trace.get("fill") == "toself":
+        if trace.get("fill") == "toself" and trace["mode"] == "lines":
             points = np.column_stack([trace["x"], trace["y"]])
             ends = np.flatnonzero(np.isnan(points[:, 0]))
             found += [part[~np.isnan(part[:, 0])] for part in np.split(points, ends)]

@@ -8,9 +8,10 @@ import bfcviz
 from bfcviz.figures.active_memory.figure import active_memory, active_memory_panel, active_memory_window
 from bfcviz.figures.address_time.figure import address_time
 from bfcviz.figures.region_map.figure import region_map
+from bfcviz.figures.style.colour_math import contrasting, translucent
 from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.theme import LIGHT, contrasting, translucent
+from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model import Model
 from bfcviz.model.holders.holder_choice import HolderChoice

@@ -12,8 +12,9 @@ from bfcviz.figures.address_time.figure import (
     address_time_panel,
     address_time_window,
 )
+from bfcviz.figures.style.colour_math import rgb, translucent
 from bfcviz.figures.style.fading import FADE
-from bfcviz.figures.style.theme import LIGHT, rgb, translucent
+from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.holders.holder_choice import HolderChoice

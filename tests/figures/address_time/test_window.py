@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
-from figures.synthetic import busy_trace
+from figures.synthetic import MiB, PlainHeap, busy_trace
 
+from bfcviz.events.trace import Trace
+from bfcviz.figures.address_time import event_reader
 from bfcviz.figures.address_time.figure import (
     address_time_window,
     chunk_at_time,
 )
+from bfcviz.figures.style.colouring import colouring_at
+from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import Look, Selected
 from bfcviz.model import Model
+from bfcviz.model.holders.holder_choice import HolderChoice
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +38,39 @@ def test_a_click_selects_the_chunk_there_at_that_step(trace, axis):
             )
     assert chunk_at_time(seen, 1.0, -1.0) is None
     assert axis == "time" or chunk_at_time(seen, 0.0, 1.0) is None
+
+
+@pytest.mark.parametrize("choice", [None, HolderChoice("op", ("layer_1",))])
+def test_other_colours_of_holders_read_no_event_again(monkeypatch, choice):
+    """Two phases, each with its own holders: the colours change, what was counted does not."""
+    monkeypatch.setattr(event_reader, "EXACT_LIFETIMES", 10)
+    heap = PlainHeap(64 * MiB)
+    steps = []
+    for phase in range(2):
+        held = [heap.allocate(MiB, f"layer_{phase}/op_{number % 6}") for number in range(24)]
+        steps.append(len(heap.events))
+        for address in held:
+            heap.free(address)
+    trace = heap.trace()
+    look = Look(colour="holder", holder=choice)
+    colours = [colouring_at(trace, 0, "holder", LIGHT, step) for step in steps]
+    counted = []
+    blocks = Trace.blocks
+    monkeypatch.setattr(Trace, "blocks", lambda *of: counted.extend(each := list(blocks(*of))) or each)
+    seen = None
+    for step in range(2):
+        counted.clear()
+        seen = address_time_window(trace, 0, look, colours[step], before=seen)
+        assert seen.image is not None
+        assert (sum(map(len, counted)) == 0) == (step == 1)
+    assert colours[0].holders is not colours[1].holders
+    groups = seen.image_colours.paints
+    for label, paint in (
+        (f"layer_1/op_{number}", colours[1].paint_of(("layer_1", f"op_{number}"))) for number in range(6)
+    ):
+        record = np.zeros(1, [("label", "<u4")])
+        record["label"] = trace.labels.intern(label)
+        assert groups[int(colours[1].for_images.classify(record, 0)[0])] == paint
 
 
 def test_a_window_reuses_layout_and_model_of_the_one_before(trace):

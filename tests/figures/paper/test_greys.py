@@ -6,7 +6,8 @@ from figures.synthetic import busy_trace
 
 from bfcviz.figures import FIGURES, draw
 from bfcviz.figures.paper.greys import grey_of, in_greys
-from bfcviz.figures.style.theme import LIGHT, rgb
+from bfcviz.figures.style.colour_math import rgb
+from bfcviz.figures.style.theme import LIGHT
 
 
 def is_grey(colour):

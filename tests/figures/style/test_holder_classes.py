@@ -195,26 +195,6 @@ def test_a_colouring_is_made_again_only_when_other_holders_get_the_colours():
     assert colouring(trace, 0, "holder", LIGHT, model.in_use()) is made[1]
 
 
-def test_the_colouring_without_shades_is_the_same_while_the_hues_are():
-    heap = PlainHeap(64 * MiB)
-    for layer in range(4):
-        heap.allocate(4 * MiB, f"layer_{layer}/x")
-        heap.allocate(4 * MiB, f"layer_{layer}/y")
-    kept = heap.allocate(MiB, "layer_0/z")
-    heap.free(kept)
-    trace = heap.trace()
-    model = Model(trace)
-    made = []
-    for step in (len(trace) - 1, len(trace)):
-        model.seek(step)
-        made.append(colouring(trace, 0, "holder", LIGHT, model.in_use()[: step - len(trace) + 8]))
-    assert made[0].without_shades is made[1].without_shades
-    chunks = model.in_use()
-    for each in made:
-        whole = each.without_shades.classes(chunks, 0)
-        assert whole.tolist() == (each.classes(chunks, 0) // SHADES).tolist()
-
-
 def test_labels_that_a_trace_gets_later_are_others_until_they_hold_much():
     heap = PlainHeap(64 * MiB)
     heap.allocate(MiB, "early/x")

@@ -5,7 +5,9 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
-from bfcviz.figures.style.theme import THEMES, mixed, rgb, template, theme_of, translucent
+from bfcviz.figures.style.colour_math import mixed, rgb, translucent
+from bfcviz.figures.style.plotly_template import template
+from bfcviz.figures.style.theme import THEMES, theme_of
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, in linear RGB.
 SIGHTS = {

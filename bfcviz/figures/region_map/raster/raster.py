@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from bfcviz.figures.region_map.raster.cell_bytes import CellBytes
 from bfcviz.figures.region_map.raster.cells import paint_cells
 from bfcviz.figures.region_map.rows import Rows, VisibleRows
+from bfcviz.figures.style.colour_math import rgb
 from bfcviz.figures.style.png import data_uri
-from bfcviz.figures.style.theme import Theme, rgb
+from bfcviz.figures.style.theme import Theme
 
 LINES = 480
 """Pixel lines of an image at most, gaps between rows included; if there are more rows, rows share lines."""

@@ -8,7 +8,8 @@ from bfcviz.figures.region_map.raster import raster
 from bfcviz.figures.region_map.raster.cells import CellBytes
 from bfcviz.figures.region_map.raster.raster import LINES, RasterGrid, cell_bytes, lone
 from bfcviz.figures.region_map.rows import lay_out
-from bfcviz.figures.style.theme import LIGHT, rgb
+from bfcviz.figures.style.colour_math import rgb
+from bfcviz.figures.style.theme import LIGHT
 from bfcviz.figures.style.view_options import MapWindow
 from bfcviz.model import CHUNK, REGION
 

@@ -1,0 +1,115 @@
+"""The holders that make the difference of two recordings: a bar each, to the right where B has more."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from bfcviz.figures.comparison.recording_curves import recording_paint
+from bfcviz.figures.panel import Panel
+from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
+from bfcviz.figures.style.theme import Theme
+from bfcviz.model.comparison.recording_comparison import AT_PEAK, RecordingComparison
+from bfcviz.model.comparison.text import parts_text, signed
+
+_MOST: Final = 12
+"""Holders that have a bar; all others share one."""
+
+_NAME: Final = 46  # characters of a holder's name
+_ROOM: Final = 0.32  # of the width: room for names on the other side of the bars
+_BEYOND: Final = 1.3  # the length of the axis on one side, in lengths of its longest bar: room for the amount
+
+_Bar = tuple[str, int, str]
+"""Name of the holder, bytes in B less bytes in A, text on hover."""
+
+
+def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
+    """The largest changes of holders from the peak of A to the peak of B; its first trace has a bar for each."""
+    table = found.holders_at(AT_PEAK)
+    rows = [row for row in table.to_pylist() if row["bytes_change"]]
+    bars = [(row["holder"], row["bytes_change"], _hover(row)) for row in rows[:_MOST]]
+    rest = sum(row["bytes_change"] for row in rows[_MOST:])
+    if rest:
+        name = f"{len(rows) - _MOST:,} other holders"
+        bars.append((name, rest, f"<b>{name}</b><br>{signed(rest)} together"))
+    divisor, unit = axis_unit(max((abs(change) for _, change, _ in bars), default=1))
+    left, right = _range([change / divisor for _, change, _ in bars])
+    return Panel(
+        name="changes",
+        title="Who makes the difference",
+        caption=harmless(parts_text(found), 160) or "every holder has as many bytes at both peaks",
+        definition="Bytes in use at the peak of B less bytes in use at the peak of A, of each holder.",
+        traces=[_bars(bars, divisor, theme), _names(bars, theme, 0.012 * (right - left))],
+        xaxis={
+            "title": {"text": f"B less A, at the peaks ({unit})"},
+            "range": [left, right],
+            "zeroline": True,
+            "zerolinecolor": theme.muted,
+            "tickformat": "+,~g",
+        },
+        yaxis={
+            "range": [max(len(bars), 1) - 0.5, -0.5],
+            "showticklabels": False,
+            "ticks": "",
+            "showgrid": False,
+            "showline": False,
+            "fixedrange": True,
+        },
+        x_unit=float(divisor),
+        legend=False,
+    )
+
+
+def _range(changes: list[float]) -> tuple[float, float]:
+    """The ends of the axis: each side is long enough for its bars and for the names of the bars on the other side."""
+    more, less = max(0.0, *changes, 0.0) * _BEYOND, -min(0.0, *changes, 0.0) * _BEYOND
+    if not more and not less:
+        return -1.0, 1.0
+    if more:
+        less = max(less, more * _ROOM / (1 - _ROOM))
+    if less and min(changes) < 0:
+        more = max(more, less * _ROOM / (1 - _ROOM))
+    return -less, more
+
+
+def _bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
+    paints = [recording_paint("b" if change > 0 else "a", theme) for _, change, _ in bars]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "change",
+        "x": np.array([change / divisor for _, change, _ in bars]),
+        "y": np.arange(len(bars), dtype=np.float64),
+        "marker": {
+            "color": [paint.fill for paint in paints],
+            "line": {"color": [paint.line for paint in paints], "width": 1},
+        },
+        "text": [signed(change) for _, change, _ in bars],
+        "textposition": "outside",
+        "textfont": {"size": 11, "color": theme.text},
+        "cliponaxis": False,
+        "hovertext": [text for *_, text in bars],
+        "hoverinfo": "text",
+    }
+
+
+def _names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
+    """The names of the bars, on the other side of the zero line."""
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "name": "holders",
+        "x": np.array([-gap if change > 0 else gap for _, change, _ in bars]),
+        "y": np.arange(len(bars), dtype=np.float64),
+        "text": [harmless(name, _NAME) for name, *_ in bars],
+        "textposition": ["middle left" if change > 0 else "middle right" for _, change, _ in bars],
+        "textfont": {"size": 11, "color": theme.text},
+        "hoverinfo": "skip",
+    }
+
+
+def _hover(row: dict[str, Any]) -> str:
+    return (
+        f"<b>{harmless(row['holder'])}</b>, {row['change']}<br>{signed(row['bytes_change'])}: "
+        f"{exact_bytes(row['a_bytes'])} in A, {exact_bytes(row['b_bytes'])} in B<br>"
+        f"{row['a_chunks']:,} chunks in A, {row['b_chunks']:,} in B"
+    )

@@ -1,0 +1,162 @@
+"""RecordingComparison: two recordings compared, as tables and as text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.model.comparison.alignment import AlignedBy, PairedStep, StepAlignment, align
+from bfcviz.model.comparison.common_holders import CommonHolders
+from bfcviz.model.comparison.growth_changes import GrowthChanges, growth_changes
+from bfcviz.model.comparison.holder_changes import changes_table, holder_changes
+from bfcviz.model.comparison.main_parts import main_parts
+from bfcviz.model.comparison.notes import notes
+from bfcviz.model.comparison.recording_totals import (
+    RecordingTotals,
+    highest_between,
+    recording_totals,
+    totals_table,
+)
+from bfcviz.model.comparison.sides import ComparedRecording, RecordingSide
+
+AT_PEAK = "peak"
+"""The moment at which each recording has its most bytes in use."""
+
+AT_END = "end"
+"""The moment after the last event of each recording."""
+
+
+@dataclass(frozen=True, repr=False)
+class RecordingComparison:
+    """Two recordings, A and B, compared; `print` it for the report. A change is B less A; sizes are bytes.
+
+    Attributes:
+        a, b: what was compared.
+        by: what holders are found by.
+        alignment: which steps belong together, how that was found, and why.
+        totals: one row a measure: peaks, fragmentation by its names, counts.
+        moments: one row a compared moment: the peaks, the pairs of steps, the ends; with the bytes in use there, and
+            the most bytes in use since the moment before (null for the peaks).
+        holders: one row a moment and holder: its verdict (appeared, vanished, grew, shrank, moved, same), bytes and
+            chunks, and the bytes that both have at another place.
+        growth: holders that grow with every step of the program.
+        parts: the holders that explain the difference of the peaks, and what is left without them.
+        series: of TIMELINE, of A and of B; empty where there is no history.
+        notes: what is missing or was inferred, as sentences.
+    """
+
+    a: ComparedRecording
+    b: ComparedRecording
+    by: str
+    alignment: StepAlignment
+    totals: pa.Table
+    moments: pa.Table
+    holders: pa.Table
+    growth: GrowthChanges
+    parts: tuple[Sequence[tuple[str, int]], int]
+    series: tuple[NDArray[np.void], NDArray[np.void]]
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<RecordingComparison: {self.headline}>"
+
+    def __str__(self) -> str:
+        from bfcviz.model.comparison.text import comparison_lines  # noqa: PLC0415  it imports this module
+
+        return "\n".join(comparison_lines(self))
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        from bfcviz.model.comparison.text import headline  # noqa: PLC0415  it imports this module
+
+        return headline(self)
+
+    def total(self, measure: str) -> tuple[float | None, float | None]:
+        """A measure in A and in B; None: not known."""
+        row = self.totals["measure"].to_pylist().index(measure)
+        return self.totals["a"][row].as_py(), self.totals["b"][row].as_py()
+
+    def holders_at(self, moment: str) -> pa.Table:
+        """The rows of `holders` of one moment, the largest changes first."""
+        return self.holders.filter(pa.array([name == moment for name in self.holders["moment"].to_pylist()]))
+
+
+def compare_recordings(
+    a: tuple[Trace, int],
+    b: tuple[Trace, int],
+    by: str = "op",
+    *,
+    align_by: str | None = None,
+    mark: str | None = None,
+) -> RecordingComparison:
+    """Compare two recordings.
+
+    Args:
+        a: trace and index of the heap.
+        b: the same of the other recording.
+        by: what holders are found by, see `bfcviz.model.holders.holders`.
+        align_by: `marks`, `steps`, `labels` or `share`; None: the first of these that works.
+        mark: name of the marks that separate the steps of the program; None: see `mark_pairs`.
+
+    Raises:
+        TraceError: a trace has no such heap, its events contradict each other, or they cannot be aligned as asked.
+        ValueError: `by` or `align_by` is unknown.
+    """
+    sides = RecordingSide("A", *a, by), RecordingSide("B", *b, by)
+    holders = CommonHolders(*sides)
+    alignment = align(*sides, holders, align_by, mark)
+    totals = (
+        recording_totals(sides[0], [pair.a for pair in alignment.moments]),
+        recording_totals(sides[1], [pair.b for pair in alignment.moments]),
+    )
+    moments = [
+        PairedStep(AT_PEAK, totals[0].peak, totals[1].peak),
+        *alignment.moments,
+        *(
+            []
+            if alignment.by is AlignedBy.STATE
+            else [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
+        ),
+    ]
+    changes = holder_changes(*sides, holders, moments)
+    at_peak = changes[changes["moment"] == 0]
+    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
+    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
+    return RecordingComparison(
+        sides[0].facts,
+        sides[1].facts,
+        by,
+        alignment,
+        totals_table(*totals),
+        _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
+        changes_table(changes, holders, moments),
+        growth_changes(*sides, holders, mark),
+        (tuple((sides[1].how.text(part.path), part.bytes) for part in named), left),
+        (totals[0].series, totals[1].series),
+        tuple(notes(*sides, holders)),
+    )
+
+
+def _moments_table(
+    changes: NDArray[np.void],
+    totals: tuple[RecordingTotals, RecordingTotals],
+    moments: Sequence[PairedStep],
+    first: tuple[int, int],
+) -> pa.Table:
+    columns: dict[str, object] = {"moment": pa.array([moment.name for moment in moments], pa.string())}
+    steps = {"a": [moment.a for moment in moments], "b": [moment.b for moment in moments]}
+    for letter, mine in steps.items():
+        columns[f"{letter}_step"] = np.array(mine, np.int64)
+    for letter in steps:
+        sums = np.zeros(len(moments), np.int64)
+        np.add.at(sums, changes["moment"], changes[f"{letter}_bytes"].astype(np.int64))
+        columns[f"{letter}_bytes"] = sums
+    columns["bytes_change"] = columns["b_bytes"] - columns["a_bytes"]  # type: ignore[operator]
+    for (letter, mine), total, begin in zip(steps.items(), totals, first, strict=True):
+        since = highest_between(total.series, np.array([begin, *mine[1:]], np.int64)).tolist()
+        columns[f"{letter}_highest_since"] = pa.array([None, *since], pa.uint64())
+    return pa.table(columns)

@@ -1,0 +1,1 @@
+"""What if: the requests of a trace served again under other rules."""

@@ -1,0 +1,101 @@
+"""Outcome: what happened when a policy served a request stream, and the measures of fragmentation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.trace import Trace
+from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
+
+
+class DriverCalls(NamedTuple):
+    """Calls for memory of the device: segments granted, refused and released."""
+
+    grants: int
+    refusals: int
+    releases: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
+
+    Attributes:
+        policy: name of the rules.
+        options: of the policy.
+        limit: memory limit in bytes; None: none.
+        stream: the requests.
+        address: of the block allocated or freed; 0 without one.
+        size: of that block, after rounding.
+        in_use: bytes of all blocks in use after each request.
+        reserved: bytes that the driver granted, after each request.
+        driver_calls: number of calls.
+        largest_free: of the free chunks after each request; None: not known.
+        trace: the events, if they were recorded.
+    """
+
+    policy: str
+    options: Mapping[str, Any]
+    limit: int | None
+    stream: RequestStream = field(repr=False)
+    address: NDArray[np.uint64] = field(repr=False)
+    size: NDArray[np.uint64] = field(repr=False)
+    in_use: NDArray[np.uint64] = field(repr=False)
+    reserved: NDArray[np.uint64] = field(repr=False)
+    driver_calls: DriverCalls
+    largest_free: NDArray[np.uint64] | None = field(default=None, repr=False)
+    trace: Trace | None = field(default=None, repr=False)
+
+    @property
+    def served(self) -> int:
+        """Number of requests that were tried, frees and marks included."""
+        return len(self.address)
+
+    @cached_property
+    def failures(self) -> NDArray[np.intp]:
+        """Indices of the allocations that failed."""
+        rows = self.stream.rows[: self.served]
+        return np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (self.address == 0))
+
+    @property
+    def fits(self) -> bool:
+        """Whether every request was served."""
+        return self.served == len(self.stream) and not len(self.failures)
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes that the driver had granted."""
+        return int(self.reserved.max(initial=0))
+
+    @property
+    def peak_in_use(self) -> int:
+        """The most bytes of blocks in use."""
+        return int(self.in_use.max(initial=0))
+
+    @cached_property
+    def requested(self) -> NDArray[np.int64]:
+        """Requested bytes of the blocks in use after each request, int64[n]."""
+        rows = self.stream.rows[: self.served]
+        done = self.address != 0
+        change = np.where((rows["kind"] == ALLOCATE) & done, rows["size"], 0)
+        frees = np.flatnonzero((rows["kind"] == FREE) & done)
+        change[frees] = -self.stream.block_sizes[rows["block"][frees]]
+        found: NDArray[np.int64] = np.cumsum(change)
+        return found
+
+    @property
+    def unused_share(self) -> float:
+        """1 - peak in use / peak reserved: the fragmentation of GMLake and STAlloc; 0 for an empty heap."""
+        return 1 - self.peak_in_use / self.peak_reserved if self.peak_reserved else 0.0
+
+    @property
+    def rounding_share(self) -> float:
+        """(in use - requested) / in use, where most is in use: what rounding wastes; 0 for an empty heap."""
+        if not self.peak_in_use:
+            return 0.0
+        at = int(self.in_use.argmax())
+        return 1 - int(self.requested[at]) / self.peak_in_use

@@ -1,0 +1,5 @@
+"""The rules of allocators, each in a file of its own; `bfcviz.whatif.policy_table` lists them."""
+
+from bfcviz import _compiled
+
+_compiled.load("bfcviz._whatif")

@@ -1,0 +1,75 @@
+"""CuPy's memory pool: the smallest cached chunk of the same stream, split to the exact size.
+
+Source of the rules: cupy/cuda/memory.pyx of CuPy at commit 005d7598ad30: `SingleDeviceMemoryPool`, `_Arena`, `_round_size`.
+Of several free chunks of one size CuPy takes any; this takes the one with the lowest address. The limit is that of the
+device: CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
+"""
+
+from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+
+CUPY_UNIT = 512
+
+
+class CupyPool(SimulatedPool):
+    """CuPy's pool of one device: each segment has the rounded size of the request that it was granted for.
+
+    Args:
+        driver: grants the segments.
+    """
+
+    def __init__(self, driver: DriverMemory) -> None:
+        SimulatedPool.__init__(self, driver)
+        self._arenas: dict[int, FreeBlocks] = {}
+        self._segments: dict[int, int] = {}
+        self._used: dict[int, int] = {}
+        self._owners: dict[int, FreeBlocks] = {}
+
+    def allocate(self, size: int, stream: int) -> int:
+        """The address of a chunk; 0 if the memory does not suffice after all whole segments were returned."""
+        rounded = (size + CUPY_UNIT - 1) // CUPY_UNIT * CUPY_UNIT
+        arena = self._arenas.get(stream)
+        if arena is None:
+            arena = self._arenas[stream] = FreeBlocks()
+        address = arena.best_fit(rounded)
+        if address:
+            whole = arena.remove(address)
+            if whole > rounded:
+                arena.add(address + rounded, whole - rounded)
+        else:
+            address = self._grant(rounded)
+            if address == 0:
+                return 0
+        self._used[address] = rounded
+        self._owners[address] = arena
+        self.in_use += rounded
+        self.block_size = rounded
+        return address
+
+    def free(self, address: int) -> None:
+        """Free the chunk at `address`: it stays in the arena of its stream."""
+        size = self._used.pop(address)
+        arena = self._owners.pop(address)
+        self.in_use -= size
+        self.block_size = size
+        start, whole = arena.merge_around(address, size)
+        arena.add(start, whole)
+
+    def _grant(self, rounded: int) -> int:
+        """A new segment; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
+        address = self.driver.grant(rounded)
+        if address == 0:
+            self._free_all_blocks()
+            address = self.driver.grant(rounded)
+        if address:
+            self._segments[address] = rounded
+        return address
+
+    def _free_all_blocks(self) -> None:
+        for arena in self._arenas.values():
+            for address, size in sorted(arena.sizes.items()):
+                if self._segments.get(address) == size:
+                    arena.remove(address)
+                    del self._segments[address]
+                    self.driver.release(address, size)

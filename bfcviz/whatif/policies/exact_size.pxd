@@ -1,0 +1,17 @@
+cimport cython
+
+from bfcviz.native cimport i64
+from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+
+
+cdef class ExactSizePool(SimulatedPool):
+    cdef i64 _unit
+    cdef dict _free
+    cdef dict _used
+
+    @cython.locals(rounded=i64, address=i64, key=tuple, same=list)
+    cpdef i64 allocate(self, i64 size, int stream) except -1
+    @cython.locals(key=tuple, same=list)
+    cpdef object free(self, i64 address)
+    @cython.locals(key=tuple, same=list, address=i64)
+    cdef object _release_all(self)

@@ -1,0 +1,102 @@
+"""Stream-ordered pool: the driver's memory pool behind `cudaMallocAsync`.
+
+Public (CUDA Programming Guide 13, 4.3 "Stream-Ordered Memory Allocator"; `cudaMemPoolAttr` of the runtime API): the driver
+keeps up to the release threshold (its default is 0), and returns more at the next synchronize. A free block serves its own
+stream at once. It serves others where the driver knows or adds an order between the streams, which is the default.
+
+Not public, and assumed here:
+
+- The pool takes memory in whole segments, and returns those that are wholly free.
+- It takes the smallest free block, of these the lowest, splits it, and merges neighbours.
+- Sizes are multiples of 512 bytes. Pages are not mapped to other addresses.
+- A request stream has no synchronize: one is assumed after each free. All is kept without a `release_threshold`, as
+  PyTorch's backend `cudaMallocAsync` keeps it; but free segments are returned before a request fails.
+- Without `reuse_across_streams` a block never serves another stream.
+"""
+
+from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+
+STREAM_ORDERED_UNIT = 512
+
+
+class StreamOrderedPool(SimulatedPool):
+    """One pool for all streams of a device.
+
+    Args:
+        driver: grants the segments.
+        release_threshold: bytes that the pool keeps; None: all.
+        reuse_across_streams: whether a block freed by one stream may serve another.
+        segment: the pool grows by a multiple of this, in bytes.
+    """
+
+    def __init__(
+        self,
+        driver: DriverMemory,
+        release_threshold: int | None = None,
+        reuse_across_streams: bool = True,
+        segment: int = 32 << 20,
+    ) -> None:
+        SimulatedPool.__init__(self, driver)
+        self._keep = driver.limit if release_threshold is None else release_threshold
+        self._shared = reuse_across_streams
+        self._segment = segment
+        self._segments: dict[int, int] = {}
+        self._free: dict[int, FreeBlocks] = {}
+        self._used: dict[int, int] = {}
+        self._owners: dict[int, FreeBlocks] = {}
+
+    def allocate(self, size: int, stream: int) -> int:
+        """The address of a block; 0 if the memory does not suffice after all free segments were returned."""
+        rounded = (size + STREAM_ORDERED_UNIT - 1) // STREAM_ORDERED_UNIT * STREAM_ORDERED_UNIT
+        key = 0 if self._shared else stream
+        blocks = self._free.get(key)
+        if blocks is None:
+            blocks = self._free[key] = FreeBlocks()
+        address = blocks.best_fit(rounded)
+        if address == 0:
+            address = self._grow(blocks, rounded)
+            if address == 0:
+                return 0
+        whole = blocks.remove(address)
+        if whole > rounded:
+            blocks.add(address + rounded, whole - rounded)
+        self._used[address] = rounded
+        self._owners[address] = blocks
+        self.in_use += rounded
+        self.block_size = rounded
+        return address
+
+    def free(self, address: int) -> None:
+        """Free the block at `address`; free segments beyond the release threshold are returned."""
+        size = self._used.pop(address)
+        blocks = self._owners.pop(address)
+        self.in_use -= size
+        self.block_size = size
+        start, whole = blocks.merge_around(address, size)
+        if self.driver.reserved > self._keep and self._segments.get(start) == whole:
+            del self._segments[start]
+            self.driver.release(start, whole)
+        else:
+            blocks.add(start, whole)
+
+    def _grow(self, blocks: FreeBlocks, rounded: int) -> int:
+        """A new segment; if it is refused, all free segments are returned first."""
+        size = (rounded + self._segment - 1) // self._segment * self._segment
+        address = self.driver.grant(size)
+        if address == 0:
+            self._trim()
+            address = self.driver.grant(size)
+        if address:
+            self._segments[address] = size
+            blocks.add(address, size)
+        return address
+
+    def _trim(self) -> None:
+        for blocks in self._free.values():
+            for address, size in sorted(blocks.sizes.items()):
+                if self._segments.get(address) == size:
+                    blocks.remove(address)
+                    del self._segments[address]
+                    self.driver.release(address, size)

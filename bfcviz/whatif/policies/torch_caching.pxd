@@ -1,0 +1,51 @@
+cimport cython
+
+from bfcviz cimport native
+from bfcviz.native cimport i64
+from bfcviz.whatif.policies.torch_expandable cimport ExpandableRange
+from bfcviz.whatif.simulation.driver_memory cimport DriverMemory
+from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
+from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
+
+
+cdef class TorchCache:
+    cdef public FreeBlocks free
+    cdef public dict segments
+    cdef public ExpandableRange expandable
+    cdef public dict used_at
+
+    cpdef list whole_segments(self)
+
+
+cdef class TorchCachingPool(SimulatedPool):
+    cdef bint _expandable
+    cdef i64 _max_split
+    cdef int _divisions
+    cdef i64 _collect_above
+    cdef i64 _searches
+    cdef dict _caches
+    cdef dict _used
+    cdef dict _owners
+
+    @cython.locals(rounded=i64, address=i64, cache=TorchCache)
+    cpdef i64 allocate(self, i64 size, int stream) except -1
+    @cython.locals(size=i64, cache=TorchCache)
+    cpdef object free(self, i64 address)
+    @cython.locals(cache=TorchCache, address=i64)
+    cpdef object release_cached(self)
+    @cython.locals(step=i64)
+    cdef i64 _round_up(self, i64 size)
+    @cython.locals(cache=TorchCache, free=FreeBlocks, granule=i64)
+    cdef TorchCache _cache_of(self, int stream, bint small)
+    @cython.locals(address=i64, size=i64)
+    cdef i64 _find(self, TorchCache cache, i64 rounded)
+    @cython.locals(size=i64, address=i64)
+    cdef i64 _extend(self, TorchCache cache, i64 rounded)
+    @cython.locals(whole=i64, rest=i64, splits=bint)
+    cdef i64 _cut(self, TorchCache cache, i64 address, i64 rounded)
+    @cython.locals(size=i64)
+    cdef i64 _release(self, TorchCache cache, i64 address)
+    @cython.locals(wanted=i64, address=i64, released=i64)
+    cdef bint _release_oversize(self, TorchCache cache, i64 rounded)
+    @cython.locals(target=i64, address=i64, age=i64, average=double, cache=TorchCache)
+    cdef object _collect_garbage(self)

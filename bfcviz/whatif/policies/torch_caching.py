@@ -1,0 +1,226 @@
+"""PyTorch's caching allocator: blocks cached per stream and kind, in segments that only a refusal returns.
+
+Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `malloc`, `round_size`,
+`get_allocation_size`, `should_split`, `get_free_block`, `release_available_cached_blocks`, `release_cached_blocks`,
+`garbage_collect_cached_blocks`. Not simulated: private pools (CUDA graphs), and blocks that wait for another stream.
+
+::
+
+    rounded size      from a new segment of
+    up to 1 MiB       2 MiB, for small requests only
+    below 10 MiB      20 MiB
+    10 MiB or more    the size, in whole 2 MiB
+"""
+
+from bfcviz.whatif.policies.torch_expandable import ExpandableRange
+from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+
+TORCH_UNIT = 512
+TORCH_SMALL = 1 << 20
+TORCH_SMALL_SEGMENT = 2 << 20
+TORCH_LARGE_SEGMENT = 20 << 20
+TORCH_OWN_SEGMENT = 10 << 20
+"""A request of at least so many bytes gets a segment of its size."""
+
+TORCH_ROUNDING = 2 << 20
+NEVER_SPLIT = 1 << 62
+
+
+class TorchCache:
+    """The free blocks of one stream, of small or of large requests.
+
+    Attributes:
+        free: the blocks; those of expandable segments, too.
+        segments: bytes of each segment, by its address.
+        expandable: where its segments grow; None: they do not.
+        used_at: number of the search after which a block became free, by address; only for garbage collection.
+    """
+
+    def __init__(self, expandable: ExpandableRange | None, free: FreeBlocks) -> None:
+        self.free = free
+        self.segments: dict[int, int] = {}
+        self.expandable = expandable
+        self.used_at: dict[int, int] = {}
+
+    def whole_segments(self) -> list[int]:
+        """The addresses of the segments that are wholly free, by size, then address."""
+        found = [
+            (size, address) for address, size in self.free.sizes.items() if self.segments.get(address) == size
+        ]
+        return [address for _, address in sorted(found)]
+
+
+class TorchCachingPool(SimulatedPool):
+    """PyTorch's allocator on one device; options by PyTorch's names, sizes in bytes.
+
+    Args:
+        driver: grants the segments.
+        expandable_segments: one segment per stream and kind that grows in place.
+        max_split_size: blocks of at least so many bytes are not split; None: no such limit.
+        roundup_power2_divisions: steps between powers of two that sizes are rounded up to; 0 or 1: none.
+        garbage_collection_threshold: share of the limit above which old segments are returned; 0: none.
+    """
+
+    def __init__(
+        self,
+        driver: DriverMemory,
+        expandable_segments: bool = False,
+        max_split_size: int | None = None,
+        roundup_power2_divisions: int = 0,
+        garbage_collection_threshold: float = 0.0,
+    ) -> None:
+        SimulatedPool.__init__(self, driver)
+        self._expandable = expandable_segments
+        self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
+        self._divisions = 0
+        while roundup_power2_divisions >> (self._divisions + 1):
+            self._divisions += 1
+        self._collect_above = int(garbage_collection_threshold * driver.limit)
+        self._searches = 0
+        self._caches: dict[int, TorchCache] = {}
+        self._used: dict[int, int] = {}
+        self._owners: dict[int, TorchCache] = {}
+
+    def allocate(self, size: int, stream: int) -> int:
+        """The address of a block; 0 if the memory does not suffice after all cached segments were returned."""
+        rounded = self._round_up(size)
+        cache = self._cache_of(stream, rounded <= TORCH_SMALL)
+        self._searches += rounded > TORCH_SMALL
+        address = self._find(cache, rounded)
+        if address == 0:
+            if self._collect_above:
+                self._collect_garbage()
+            address = self._extend(cache, rounded)
+            if address == 0 and self._release_oversize(cache, rounded):
+                address = self._extend(cache, rounded)
+            if address == 0:
+                self.release_cached()
+                address = self._extend(cache, rounded)
+            if address == 0:
+                return 0
+        self.block_size = self._cut(cache, address, rounded)
+        self._used[address] = self.block_size
+        self._owners[address] = cache
+        self.in_use += self.block_size
+        return address
+
+    def free(self, address: int) -> None:
+        """Free the block at `address`: it stays in the cache of its stream."""
+        size = self._used.pop(address)
+        cache = self._owners.pop(address)
+        self.in_use -= size
+        self.block_size = size
+        start, whole = cache.free.merge_around(address, size)
+        cache.free.add(start, whole)
+        if self._collect_above:
+            cache.used_at[start] = self._searches
+
+    def release_cached(self) -> None:
+        """Return all free memory that can be returned, as `torch.cuda.empty_cache` does."""
+        for cache in self._caches.values():
+            if cache.expandable is not None:
+                cache.expandable.unmap_free()
+            for address in cache.whole_segments():
+                self._release(cache, address)
+
+    def _round_up(self, size: int) -> int:
+        if size <= TORCH_UNIT:
+            return TORCH_UNIT
+        if self._divisions == 0 or size <= TORCH_UNIT << self._divisions:
+            return (size + TORCH_UNIT - 1) // TORCH_UNIT * TORCH_UNIT
+        step = TORCH_UNIT
+        while step << (self._divisions + 1) <= size:  # 2^n <= size < 2^(n + 1), step = 2^n / divisions
+            step <<= 1
+        return (size + step - 1) // step * step
+
+    def _cache_of(self, stream: int, small: bool) -> TorchCache:
+        key = stream * 2 + small
+        cache = self._caches.get(key)
+        if cache is None:
+            free = FreeBlocks()
+            granule = TORCH_SMALL_SEGMENT if small else TORCH_LARGE_SEGMENT
+            expandable = ExpandableRange(self.driver, free, granule) if self._expandable else None
+            cache = self._caches[key] = TorchCache(expandable, free)
+        return cache
+
+    def _find(self, cache: TorchCache, rounded: int) -> int:
+        """The smallest cached block that is large enough, unless it must not serve this size; 0: none."""
+        address = cache.free.best_fit(rounded)
+        if address == 0:
+            return 0
+        if cache.expandable is not None:
+            address = cache.expandable.least_growing(address)
+        size = cache.free.sizes[address]
+        if rounded < self._max_split:
+            return address if size < self._max_split else 0
+        return address if size < rounded + TORCH_LARGE_SEGMENT else 0
+
+    def _extend(self, cache: TorchCache, rounded: int) -> int:
+        """A free block of a new segment, or of one that grew; 0 if refused."""
+        if cache.expandable is not None:
+            return cache.expandable.grow(rounded)
+        size = (rounded + TORCH_ROUNDING - 1) // TORCH_ROUNDING * TORCH_ROUNDING
+        if rounded <= TORCH_SMALL:
+            size = TORCH_SMALL_SEGMENT
+        elif rounded < TORCH_OWN_SEGMENT:
+            size = TORCH_LARGE_SEGMENT
+        address = self.driver.grant(size)
+        if address:
+            cache.segments[address] = size
+            cache.free.add(address, size)
+        return address
+
+    def _cut(self, cache: TorchCache, address: int, rounded: int) -> int:
+        """Take a free block, without what is split off; returns its size."""
+        whole = cache.free.remove(address)
+        rest = whole - rounded
+        if rounded <= TORCH_SMALL or cache.expandable is not None:
+            splits = rest >= TORCH_UNIT
+        else:
+            splits = rounded < self._max_split and rest > TORCH_SMALL
+        if not splits:
+            return whole
+        cache.free.add(address + rounded, rest)
+        if self._collect_above:
+            cache.used_at[address + rounded] = self._searches
+        return rounded
+
+    def _release(self, cache: TorchCache, address: int) -> int:
+        """Return a segment that is wholly free; returns its size."""
+        size = cache.segments.pop(address)
+        cache.free.remove(address)
+        self.driver.release(address, size)
+        return size
+
+    def _release_oversize(self, cache: TorchCache, rounded: int) -> bool:
+        """Return segments that must not be split: one that is large enough, or the largest until it is enough."""
+        if self._max_split == NEVER_SPLIT or cache.expandable is not None:
+            return False
+        wanted = max(rounded, self._max_split)
+        address = cache.free.best_fit(wanted)
+        if address:
+            self._release(cache, address)
+            return True
+        released = 0
+        while released < wanted and cache.free.largest() >= self._max_split:
+            released += self._release(cache, cache.free.best_fit(cache.free.largest()))
+        return released >= wanted
+
+    def _collect_garbage(self) -> None:
+        """Return segments of large requests that were unused for longer than the average, until it is enough."""
+        target = self.driver.reserved - self._collect_above
+        if target <= 0:
+            return
+        ages = []
+        for key, cache in self._caches.items():
+            if key % 2 == 0:
+                for address in cache.whole_segments():
+                    ages.append((self._searches - cache.used_at.get(address, 0), address, cache))
+        while ages and target > 0:
+            average = sum([age for age, _, _ in ages]) / len(ages)
+            for age, address, cache in ages:
+                if age >= average:
+                    target -= self._release(cache, address)
+            ages = [entry for entry in ages if entry[0] < average]

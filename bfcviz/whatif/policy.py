@@ -1,0 +1,206 @@
+"""Policy: the rules by which a request stream is served; and the policies of simulated pools."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz import native
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.trace import Trace
+from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.whatif.outcome import DriverCalls, Outcome
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
+from bfcviz.whatif.simulation.driver_memory import DriverCall, DriverMemory
+from bfcviz.whatif.simulation.region_pieces import pieces_of
+from bfcviz.whatif.simulation.simulated_pool import SimulatedPool, serve_requests
+
+BATCH: Final = 65_536
+"""Requests between two chances to interrupt."""
+
+NO_LIMIT: Final = 1 << 46
+"""The limit where none is given: 64 TiB."""
+
+
+_ALL_BITS: Final = (1 << 64) - 1
+
+
+class Policy(Protocol):
+    """The rules of an allocator with their options."""
+
+    @property
+    def name(self) -> str:
+        """As in the table of policies."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Those that were given, by name."""
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests from an empty heap.
+
+        Args:
+            stream: the requests.
+            limit: bytes that the driver grants at most; None: no limit.
+            record: whether the outcome has a trace.
+            stop_at_failure: whether to end after the first request that fails.
+
+        Raises:
+            InvalidRequest: these rules cannot serve such a stream or have such a limit; says why.
+        """
+
+
+@dataclass(frozen=True)
+class PoolPolicy:
+    """The rules of a simulated pool.
+
+    Attributes:
+        name: as in the table of policies.
+        make: makes an empty pool; takes the options as keywords.
+        options: those that were given, by name.
+    """
+
+    name: str
+    make: Callable[..., SimulatedPool] = field(repr=False, compare=False)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests from an empty pool; as `Policy.serve`."""
+        checked_limit(limit)
+        driver = DriverMemory(NO_LIMIT if limit is None else limit)
+        pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
+        stop, trace = _served(pool, columns, stop_at_failure=stop_at_failure), None
+        if record:
+            again = self.make(DriverMemory(driver.limit), **self.options)
+            history = _recorded(again, stream, columns, stop, pieces_of(driver.calls))
+            trace = Trace.from_events(history.events(), stream.labels, origin_of(self, stream, limit))
+        return Outcome(
+            policy=self.name,
+            options=self.options,
+            limit=limit,
+            stream=stream,
+            address=columns.address[:stop].view(np.uint64),
+            size=columns.block_size[:stop].view(np.uint64),
+            in_use=columns.in_use[:stop].view(np.uint64),
+            reserved=columns.reserved[:stop].view(np.uint64),
+            driver_calls=DriverCalls(driver.grants, driver.refusals, driver.releases),
+            trace=trace,
+        )
+
+
+def checked_limit(limit: int | None) -> None:
+    """Raise InvalidRequest, if this is no limit of memory."""
+    if limit is not None and not 0 < limit < native.MAX_REQUEST:
+        raise InvalidRequest(
+            f"the limit is {limit} bytes; give a number from 1 to 2^62 - 1, or None for no limit"
+        )
+
+
+@dataclass(frozen=True)
+class _RequestColumns:
+    """The arguments and results of `serve_requests`, int64[n] unless said otherwise."""
+
+    kind: NDArray[np.uint8]
+    slot: NDArray[np.int64]
+    size: NDArray[np.int64]
+    stream: NDArray[np.uint16]
+    live: NDArray[np.int64]
+    address: NDArray[np.int64]
+    block_size: NDArray[np.int64]
+    in_use: NDArray[np.int64]
+    reserved: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, stream: RequestStream) -> "_RequestColumns":
+        rows, n = stream.rows, len(stream)
+        kind, slot, size, number = (
+            np.ascontiguousarray(rows[name]) for name in ("kind", "block", "size", "stream")
+        )
+        results = (np.zeros(n, np.int64) for _ in range(4))
+        return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
+
+
+def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
+    """Serve all requests; returns the index after the last one that was served."""
+    start, n = 0, len(columns.kind)
+    arguments = (columns.kind, columns.slot, columns.size, columns.stream, columns.live)
+    results = (columns.address, columns.block_size, columns.in_use, columns.reserved)
+    while start < n:
+        batch = min(start + BATCH, n)
+        start = serve_requests(pool, start, batch, stop_at_failure, *arguments, *results)
+        if start < batch or (stop_at_failure and _failed(columns, start - 1)):
+            break
+        native.check_signals()
+    return start
+
+
+def _failed(columns: _RequestColumns, at: int) -> bool:
+    return bool(columns.kind[at] == ALLOCATE and columns.size[at] > 0 and columns.address[at] == 0)
+
+
+def _recorded(
+    pool: SimulatedPool,
+    stream: RequestStream,
+    columns: _RequestColumns,
+    stop: int,
+    pieces: Sequence[Sequence[DriverCall]],
+) -> RecordedHistory:
+    """Serve the requests before `stop` again, and write the events; `pieces`: the regions of each call."""
+    history, known = RecordedHistory(), iter(pieces)
+    time = stream.rows["time"]
+    first = int(time.min(initial=0))
+    requests = stream.rows[["time", "thread", "label", "stream", "size"]][:stop].tolist()
+    live, results = columns.live, (columns.address, columns.block_size, columns.in_use, columns.reserved)
+    live[:] = 0
+    for i, (when, thread, label, number, size) in enumerate(requests):
+        history.at(when - first, thread)
+        row = (i, i + 1, False, columns.kind, columns.slot, columns.size, columns.stream, live, *results)
+        serve_requests(pool, *row)
+        address, kind = int(columns.address[i]), int(columns.kind[i])
+        if kind == MARK:
+            history.mark(label, size & _ALL_BITS)
+        elif kind == FREE and address:
+            history.ledger.free(address)
+        for _ in pool.driver.calls:
+            _report(next(known), history)
+        pool.driver.calls.clear()
+        if kind == ALLOCATE and address:
+            history.ledger.allocate(address, int(columns.block_size[i]), size, label, number)
+        elif kind == ALLOCATE and size > 0:
+            history.ledger.oom(size, label, number)
+        if not i % BATCH:
+            native.check_signals()
+    return history
+
+
+def _report(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
+    """Report the regions of a call for memory."""
+    for address, size, join in pieces:
+        if size < 0:
+            history.ledger.release(address)
+        else:
+            history.ledger.grant(address, size, join=join)
+
+
+def origin_of(policy: Policy, stream: RequestStream, limit: int | None) -> Origin:
+    """The origin of the trace of an outcome."""
+    name = f"{stream.source or 'requests'} under {policy.name}"
+    options = {key: str(value) for key, value in policy.options.items()}
+    return Origin(source=name, pools=(Pool(policy.name, limit, options),), details={"whatif": policy.name})

@@ -1,0 +1,103 @@
+"""The table of policies: their names, their options with defaults, and the text `name:option=value,...`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.units import parse_bytes
+from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
+from bfcviz.whatif.policy import Policy, PoolPolicy
+
+
+@dataclass(frozen=True)
+class PolicyEntry:
+    """One policy of the table.
+
+    Attributes:
+        what: the rules in a few words.
+        pool: module of `bfcviz.whatif.policies` and name of its pool; empty: `policy` makes it.
+        options: the default of each option; its type is that of the values. A default of None is a size in bytes.
+        policy: makes the policy of these options, if it is no simulated pool.
+    """
+
+    what: str
+    pool: tuple[str, str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    policy: Callable[[Mapping[str, Any]], Policy] | None = None
+
+
+POLICIES: Final[Mapping[str, PolicyEntry]] = {
+    "bfc": PolicyEntry(
+        "best fit with coalescing (TensorFlow, XLA)",
+        options={**BFC_OPTIONS, **MEMORY_OPTIONS},
+        policy=BFCPolicy,
+    ),
+    "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
+    "torch": PolicyEntry(
+        "PyTorch's caching allocator",
+        ("torch_caching", "TorchCachingPool"),
+        {
+            "expandable_segments": False,
+            "max_split_size": None,
+            "roundup_power2_divisions": 0,
+            "garbage_collection_threshold": 0.0,
+        },
+    ),
+    "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool")),
+    "exact_size": PolicyEntry(
+        "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
+    ),
+    "stream_ordered": PolicyEntry(
+        "the driver's pool of cudaMallocAsync",
+        ("stream_ordered", "StreamOrderedPool"),
+        {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
+    ),
+}
+
+
+def policy_of(text: str | Policy, **options: Any) -> Policy:
+    """The policy of a text such as `bfc:allow_growth=true,fragmentation_fraction=0.1`, or of a name and options.
+
+    Raises:
+        InvalidRequest: there is no such policy or option, or the value is not one of this option.
+    """
+    if not isinstance(text, str):
+        return text
+    name, _, rest = text.partition(":")
+    entry = POLICIES.get(name)
+    if entry is None:
+        raise InvalidRequest(f"there is no policy {name!r}; there are: {', '.join(POLICIES)}")
+    given = {
+        key.strip(): value.strip()
+        for key, _, value in (part.partition("=") for part in rest.split(","))
+        if key
+    }
+    chosen = {key: _value(name, entry, key, value) for key, value in {**given, **options}.items()}
+    if entry.pool is None:
+        assert entry.policy is not None
+        return entry.policy(chosen)
+    module, pool = entry.pool
+    return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
+
+
+def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
+    """The value of an option in the type of its default."""
+    if key not in entry.options:
+        known = ", ".join(entry.options) or "none"
+        raise InvalidRequest(f"policy {name!r} has no option {key!r}; it has: {known}")
+    default = entry.options[key]
+    if not isinstance(value, str):
+        return value
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+        if isinstance(default, float):
+            return float(value)
+        if isinstance(default, str):
+            return value
+        return parse_bytes(value, key)
+    except (KeyError, ValueError):
+        wanted = "a size in bytes" if default is None else f"a {type(default).__name__}"
+        raise InvalidRequest(f"option {key!r} of policy {name!r} is {value!r}; give {wanted}") from None

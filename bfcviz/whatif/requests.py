@@ -1,0 +1,220 @@
+"""RequestStream: what a job asked of one heap, without any placement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.events.labels import Labels
+from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin_details import holds_only_states, requested_bytes_known
+from bfcviz.events.schema import Events, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
+
+ALLOCATE: Final = 0
+FREE: Final = 1
+MARK: Final = 2
+"""A mark of the user: `size` has the 64 bits of its value; it changes nothing."""
+
+STREAM_ROW: Final = np.dtype(
+    [
+        ("kind", "u1"),
+        ("block", "<i8"),  # a free names the allocation with the same number, from 0; 0 for a mark
+        ("size", "<i8"),  # bytes requested; 0 for a free
+        ("time", "<i8"),  # ns
+        ("label", "<u4"),
+        ("thread", "<u2"),
+        ("stream", "<u2"),
+        ("event", "<i8"),  # index of the event in the trace; -1: not an event of the trace
+    ]
+)
+"""One request."""
+
+
+@dataclass(frozen=True)
+class RequestStream:
+    """The requests of one heap, in order.
+
+    Attributes:
+        rows: of `STREAM_ROW`, shape (n,). A request that failed in the trace is freed at once, where it now succeeds.
+        labels: the names of labels.
+        source: name of the trace.
+        limit: memory limit of the heap in bytes; None: not known.
+        options: of the heap, as the trace's origin has them.
+        notes: what is missing or assumed, as sentences.
+    """
+
+    rows: NDArray[np.void]
+    labels: Labels
+    source: str = ""
+    limit: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def allocations(self) -> int:
+        """Number of allocations."""
+        return int(np.count_nonzero(self.rows["kind"] == ALLOCATE))
+
+    @property
+    def live_bytes(self) -> NDArray[np.int64]:
+        """Requested bytes in use after each request, int64[n], if none fails: the least memory that a heap can need."""
+        rows = self.rows
+        change = np.where(rows["kind"] == ALLOCATE, rows["size"], 0)
+        frees = np.flatnonzero(rows["kind"] == FREE)
+        change[frees] = -self.block_sizes[rows["block"][frees]]
+        live: NDArray[np.int64] = np.cumsum(change)
+        return live
+
+    @cached_property
+    def block_sizes(self) -> NDArray[np.int64]:
+        """The requested bytes of each block, int64[blocks]."""
+        made = self.rows[self.rows["kind"] == ALLOCATE]
+        found = np.zeros(self.blocks, np.int64)
+        found[made["block"]] = made["size"]
+        return found
+
+    @cached_property
+    def blocks(self) -> int:
+        """Number of blocks; at least 1."""
+        return int(self.rows["block"].max(initial=0)) + 1
+
+
+def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
+    """The requests of one heap of a trace.
+
+    Args:
+        trace: the events. Where its beginning is missing, the chunks in use at its first step are requested first.
+        pool: index of the heap.
+
+    Raises:
+        TraceError: the events before the first step contradict each other.
+    """
+    carried = _carried(trace, pool)
+    blocks = [carried, *(_rows_of(block, pool) for block in trace.blocks())]
+    rows, unknown = _numbered(_without_pieces(np.concatenate(blocks)))
+    origin = trace.origin
+    mine = origin.pools[pool]
+    return RequestStream(
+        rows=rows,
+        labels=trace.labels,
+        source=origin.source,
+        limit=mine.limit,
+        options=mine.options,
+        notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
+    )
+
+
+PIECE: Final = 3
+"""While a stream is made: a further chunk of the allocation before, which lies across regions."""
+
+
+def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The rows with one for each allocation: the first, with the bytes of all its chunks."""
+    pieces = rows["kind"] == PIECE
+    if not pieces.any():
+        return rows
+    heads = np.maximum.accumulate(np.where(pieces, 0, np.arange(len(rows))))
+    np.add.at(rows["size"], heads[pieces], rows["size"][pieces])
+    frees = (rows["kind"] == FREE) & np.isin(rows["block"], rows["block"][pieces])
+    found: NDArray[np.void] = rows[~(pieces | frees)]
+    return found
+
+
+def _are_pieces(found: Events) -> NDArray[np.bool_]:
+    """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
+    before, after = found[:-1], found[1:]
+    same = (before["kind"] == Kind.ALLOCATE) & (after["kind"] == Kind.ALLOCATE)
+    same &= after["address"] == before["address"] + before["size"]
+    same &= before["requested"] == before["size"]
+    same &= after["region"] != before["region"]
+    for name in ("time", "label", "thread", "stream"):
+        same &= after[name] == before[name]
+    return np.concatenate([np.zeros(min(1, len(found)), bool), same])
+
+
+def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
+    """The rows with blocks numbered from 0 on, without frees of unknown blocks; and how many of these there were."""
+    made = rows["block"][
+        rows["kind"] == ALLOCATE
+    ]  # ascending: indices of events, after those that are carried
+    frees = np.flatnonzero(rows["kind"] == FREE)
+    places = np.searchsorted(made, rows["block"][frees])
+    known = (
+        made[np.minimum(places, len(made) - 1)] == rows["block"][frees]
+        if len(made)
+        else np.zeros(len(frees), bool)
+    )
+    rows["block"][rows["kind"] == ALLOCATE] = np.arange(len(made))
+    rows["block"][frees] = places
+    rows["block"][rows["kind"] == MARK] = 0
+    return np.delete(rows, frees[~known]), int(np.count_nonzero(~known))
+
+
+def _carried(trace: Trace, pool: int) -> NDArray[np.void]:
+    """Requests for the chunks in use at the first step, in the order of their allocation."""
+    if not trace.first:
+        return np.zeros(0, STREAM_ROW)
+    chunks = np.sort(in_use_at(trace, pool, trace.first), order="born")
+    rows = np.zeros(len(chunks), STREAM_ROW)
+    rows["block"], rows["event"] = chunks["born"], -1
+    rows["size"] = chunks["requested"]
+    for name in ("label", "thread", "stream"):
+        rows[name] = chunks[name]
+    return rows
+
+
+def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
+    """The requests among these events."""
+    kinds = np.where(events["pool"] == pool, events["kind"], 0)
+    at = np.flatnonzero(np.isin(kinds, (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)))
+    found = events[at]
+    rows = np.zeros(len(at), STREAM_ROW)
+    rows["kind"] = np.select([found["kind"] == Kind.FREE, found["kind"] == Kind.MARK], [FREE, MARK], ALLOCATE)
+    rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
+    rows["size"][found["kind"] == Kind.FREE] = 0
+    rows["kind"][_are_pieces(found)] = PIECE
+    rows["event"] = rows["block"] = found["seq"]
+    frees = found["kind"] == Kind.FREE
+    rows["block"][frees] = born_of(found, np.flatnonzero(frees))
+    for name in ("time", "label", "thread", "stream"):
+        rows[name] = found[name]
+    return _with_frees_of_failures(rows, found["kind"] == Kind.OOM)
+
+
+def _with_frees_of_failures(rows: NDArray[np.void], failed: NDArray[np.bool_]) -> NDArray[np.void]:
+    """A free after each request that failed in the trace."""
+    if not failed.any():
+        return rows
+    frees = rows[failed]
+    frees["kind"], frees["size"] = FREE, 0
+    return np.insert(rows, np.flatnonzero(failed) + 1, frees)
+
+
+def _notes(origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unknown: int) -> list[str]:
+    notes = []
+    if origin.status is not Status.COMPLETE and origin.reasons:
+        notes.append(f"the trace is {origin.status.value}: {'; '.join(origin.reasons)}")
+    if holds_only_states(origin.details):
+        notes.append(
+            "the file holds the chunks of moments and no history: their order is that of their addresses"
+        )
+    if carried:
+        notes.append(
+            f"the beginning is missing: {carried:,} chunks in use at the first step are requested first"
+        )
+    if unknown:
+        notes.append(f"{unknown:,} frees of unknown allocations are left out")
+    if not requested_bytes_known(origin.details, pool):
+        notes.append("the trace has no requested bytes: sizes are those of chunks, after rounding")
+    made = int(np.count_nonzero(rows["kind"] == ALLOCATE))
+    if made and not (rows["kind"] == FREE).any():
+        notes.append(f"none of the {made:,} allocations is freed")
+    return notes

@@ -1,0 +1,24 @@
+cimport cython
+
+from bfcviz.native cimport i64
+
+
+cdef class FreeBlocks:
+    cdef public dict sizes
+    cdef public dict starts
+    cdef public i64 total
+    cdef list _distinct
+    cdef dict _by_size
+
+    @cython.locals(same=list)
+    cpdef object add(self, i64 address, i64 size)
+    @cython.locals(size=i64, same=list)
+    cpdef i64 remove(self, i64 address)
+    @cython.locals(at=Py_ssize_t)
+    cpdef i64 best_fit(self, i64 size)
+    @cython.locals(at=Py_ssize_t, found=i64, address=i64)
+    cpdef i64 first_fit(self, i64 size)
+    @cython.locals(at=Py_ssize_t, same=list)
+    cpdef i64 next_larger(self, i64 address)
+    cpdef i64 largest(self)
+    cpdef tuple merge_around(self, i64 address, i64 size)

@@ -1,0 +1,21 @@
+cimport cython
+
+from bfcviz.native cimport i64, u8, u16
+from bfcviz.whatif.simulation.driver_memory cimport DriverMemory
+
+
+cdef class SimulatedPool:
+    cdef readonly DriverMemory driver
+    cdef public i64 in_use
+    cdef public i64 block_size
+
+    cpdef i64 allocate(self, i64 size, int stream) except -1
+    cpdef object free(self, i64 address)
+
+
+@cython.locals(i=i64, address=i64)
+cpdef i64 serve_requests(
+    SimulatedPool pool, i64 start, i64 stop, bint stop_at_failure, const u8[::1] kind, const i64[::1] slot,
+    const i64[::1] size, const u16[::1] stream, i64[::1] live, i64[::1] address_out, i64[::1] size_out,
+    i64[::1] in_use_out, i64[::1] reserved_out,
+) except -1

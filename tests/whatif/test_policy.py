@@ -1,0 +1,118 @@
+"""Every policy on the same streams: what any allocator must do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bfcviz
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import Kind
+from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, requests_of
+
+MiB = 1 << 20
+LIMIT = 64 * MiB
+
+
+def stream_of(requests):
+    """A stream of (kind, block, size)."""
+    rows = np.zeros(len(requests), STREAM_ROW)
+    for at, (kind, block, size) in enumerate(requests):
+        rows[at]["kind"], rows[at]["block"], rows[at]["size"], rows[at]["time"] = kind, block, size, at
+    return RequestStream(rows, Labels(), "test")
+
+
+@st.composite
+def streams(draw):
+    live, requests, made = [], [], 0
+    for _ in range(draw(st.integers(0, 60))):
+        if live and draw(st.booleans()):
+            requests.append((FREE, live.pop(draw(st.integers(0, len(live) - 1))), 0))
+        else:
+            requests.append(
+                (ALLOCATE, made, draw(st.sampled_from([1, 300, 5_000, 70_000, 3 * MiB, 30 * MiB])))
+            )
+            live.append(made)
+            made += 1
+    return stream_of(requests)
+
+
+def assert_outcome_is_possible(outcome):
+    """No two blocks in use overlap, sums are right, and the limit holds."""
+    live, rows = {}, outcome.stream.rows[: outcome.served]
+    in_use = 0
+    for at, (row, address, size) in enumerate(
+        zip(rows, outcome.address.tolist(), outcome.size.tolist(), strict=True)
+    ):
+        if row["kind"] == ALLOCATE and address:
+            assert size >= row["size"]
+            assert all(address + size <= low or high <= address for low, high in live.values())
+            live[int(row["block"])] = (address, address + size)
+            in_use += size
+        elif row["kind"] == FREE:
+            low, high = live.pop(int(row["block"]), (0, 0))
+            assert (address, size) == (low, high - low)
+            in_use -= size
+        assert outcome.in_use[at] == in_use
+        assert in_use <= outcome.reserved[at]
+        assert outcome.limit is None or outcome.reserved[at] <= outcome.limit
+    assert (outcome.requested <= outcome.in_use.astype(np.int64)).all()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=40, deadline=None)
+@given(stream=streams())
+def test_blocks_never_overlap_and_the_limit_holds(name, stream):
+    outcome = policy_of(name).serve(stream, LIMIT)
+    assert_outcome_is_possible(outcome)
+    assert outcome.fits == (not len(outcome.failures))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=15, deadline=None)
+@given(stream=streams())
+def test_a_recorded_outcome_is_the_same_and_its_trace_agrees(name, stream):
+    plain, recorded = policy_of(name).serve(stream, LIMIT), policy_of(name).serve(stream, LIMIT, record=True)
+    for column in ("address", "size", "in_use", "reserved"):
+        assert (getattr(plain, column) == getattr(recorded, column)).all()
+    trace = recorded.trace
+    events = trace.read(0, len(trace))
+    assert (events["kind"] == Kind.OOM).sum() == len(plain.failures)
+    if len(trace):
+        model = bfcviz.Model(trace)
+        model.seek(len(trace))
+        stats = model.stats()
+        assert stats.bytes_in_use == plain.in_use[-1]
+        assert stats.pool_bytes == plain.reserved[-1]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_it_stops_at_the_first_failure_if_asked(name):
+    requests = [(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * LIMIT), (FREE, 0, 0), (ALLOCATE, 2, MiB)]
+    policy = policy_of(name)
+    for record in (False, True):
+        whole = policy.serve(stream_of(requests), LIMIT, record=record)
+        assert whole.failures.tolist() == [1]
+        assert (whole.served, whole.fits) == (4, False)
+        stopped = policy.serve(stream_of(requests), LIMIT, record=record, stop_at_failure=True)
+        assert stopped.failures.tolist() == [1]
+        assert (stopped.served, stopped.fits) == (2, False)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("limit", [0, -1, 1 << 63])
+def test_an_impossible_limit_is_refused(name, limit):
+    with pytest.raises(InvalidRequest, match=str(limit)):
+        policy_of(name).serve(stream_of([(ALLOCATE, 0, 1)]), limit)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_samples_are_served_within_the_limit_that_they_had(name):
+    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    outcome = policy_of(name).serve(stream, stream.limit)
+    assert outcome.fits
+    assert outcome.peak_in_use >= stream.live_bytes.max()
+    assert 0 <= outcome.rounding_share < 1
+    assert 0 <= outcome.unused_share < 1

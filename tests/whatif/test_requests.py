@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from figures.synthetic import KiB, MiB, PlainHeap
+
+import bfcviz
+from bfcviz.events.labels import Labels
+from bfcviz.events.log import EventLog
+from bfcviz.events.origin import Origin
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, requests_of
+
+
+def heap_with_a_failure():
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "4MiB")
+    first = heap.allocate(MiB, label="a")
+    assert heap.try_allocate(16 * MiB, label="b") is None
+    heap.mark("step", 7)
+    heap.allocate(300, label="c")
+    heap.free(first)
+    return heap
+
+
+def test_requests_keep_sizes_labels_and_marks_and_a_failure_is_freed_at_once():
+    heap = heap_with_a_failure()
+    stream = requests_of(trace_of(heap))
+    rows = stream.rows
+    assert rows["kind"].tolist() == [ALLOCATE, ALLOCATE, FREE, MARK, ALLOCATE, FREE]
+    assert rows["size"].tolist() == [MiB, 16 * MiB, 0, 7, 300, 0]
+    assert rows["block"][[0, 1, 4]].tolist() == [0, 1, 2]
+    assert rows["block"][[2, 5]].tolist() == [1, 0]
+    assert [stream.labels.name(int(number)) for number in rows["label"][[0, 1, 3, 4]]] == [
+        "a",
+        "b",
+        "step",
+        "c",
+    ]
+    assert stream.live_bytes.tolist() == [MiB, 17 * MiB, MiB, MiB, MiB + 300, 300]
+    assert stream.limit == 4 * MiB
+    assert stream.notes == ()
+
+
+def test_a_window_requests_what_was_in_use_at_its_first_step():
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "64MiB", log=EventLog(256))
+    kept = [heap.allocate((number + 1) * MiB, label=f"kept_{number}") for number in range(3)]
+    for _ in range(300):
+        heap.free(heap.allocate(KiB, label="passing"))
+    heap.free(kept[1])
+    trace = trace_of(heap)
+    assert trace.first > 0
+    stream = requests_of(trace)
+    carried = stream.rows[stream.rows["event"] == -1]
+    assert carried["size"][:3].tolist() == [MiB, 2 * MiB, 3 * MiB]
+    assert stream.rows["event"].tolist() == sorted(stream.rows["event"].tolist())
+    assert stream.rows[-1]["kind"] == FREE
+    assert stream.rows[-1]["block"] == 1
+    assert stream.live_bytes[-1] == 4 * MiB
+    assert f"{len(carried)} chunks" in " ".join(stream.notes)
+
+
+def test_frees_of_unknown_allocations_are_left_out_and_counted():
+    heap = PlainHeap(64 * MiB)
+    heap.free(heap.allocate(MiB, "a"))
+    heap.free(heap.allocate(MiB, "b"))
+    trace = heap.trace()
+    events = trace.read(0, len(trace)).copy()
+    made = np.flatnonzero(events["kind"] == Kind.ALLOCATE)
+    events["kind"][made[0]] = Kind.MARK  # as if it had never been recorded
+    stream = requests_of(Trace.from_events(events, trace.labels, trace.origin))
+    assert stream.rows["kind"].tolist() == [MARK, ALLOCATE, FREE]
+    assert "1 frees" in " ".join(stream.notes)
+
+
+def test_an_empty_trace_asks_for_nothing():
+    stream = requests_of(Trace.from_events(PlainHeap(MiB).trace().read(0, 0), Labels(), Origin()))
+    assert len(stream) == 0
+    assert stream.live_bytes.tolist() == []
+
+
+@pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
+def test_the_samples_ask_for_what_their_models_hold(name):
+    trace = bfcviz.open(bfcviz.sample(name))
+    stream = requests_of(trace)
+    events = trace.read(0, len(trace))
+    assert stream.allocations == np.isin(events["kind"], (Kind.ALLOCATE, Kind.OOM)).sum()
+    live = stream.live_bytes
+    model = bfcviz.Model(trace)
+    model.seek(len(trace))
+    stats = model.stats()
+    assert live[-1] == stats.requested_bytes_in_use
+    assert live.min() >= 0
+    assert live.max() <= stats.peak_bytes_in_use
