@@ -116,12 +116,12 @@ def checked_limit(limit: int | None) -> None:
 
 @dataclass(frozen=True)
 class _RequestColumns:
-    """The arguments and results of `serve_requests`, int64[n] unless said otherwise."""
+    """The arguments and results of `serve_requests`: int64[n], u1[n] and u2[n] compiled, and lists uncompiled."""
 
-    kind: NDArray[np.uint8]
-    slot: NDArray[np.int64]
-    size: NDArray[np.int64]
-    stream: NDArray[np.uint16]
+    kind: Any
+    slot: Any
+    size: Any
+    stream: Any
     live: NDArray[np.int64]
     address: NDArray[np.int64]
     block_size: NDArray[np.int64]

@@ -124,3 +124,35 @@ def test_the_digest_depends_on_the_requests_and_not_on_the_events():
         changed = stream.rows.copy()
         changed[name][1] += 1
         assert replace(stream, rows=changed).digest != stream.digest
+
+
+def test_the_regions_stand_beside_the_requests_that_needed_them():
+    memory = bfcviz.SimulatedSubAllocator("contiguous", supports_coalescing=True)
+    options = bfcviz.AllocatorOptions(allow_growth=True, garbage_collection=True)
+    heap = bfcviz.BFCAllocator(memory, "6MiB", options)
+    first = [heap.allocate(MiB), heap.allocate(3 * MiB)]
+    heap.mark("step", 1)
+    for address in first:
+        heap.free(address)
+    assert heap.try_allocate(8 * MiB) is None
+    trace = trace_of(heap)
+    regions = requests_of(trace).regions
+    assert regions["request"].tolist() == [0, 1]
+    assert regions["size"].tolist() == [2 * MiB, 4 * MiB]
+    assert regions["needed"].tolist() == [MiB, 3 * MiB]
+    assert regions["joined"].tolist() == [False, True]
+    assert np.diff(regions["address"].astype(np.int64)).tolist() == [2 * MiB]
+
+
+def test_a_region_that_is_released_has_no_size():
+    heap = bfcviz.BFCAllocator(
+        bfcviz.SimulatedSubAllocator("gapped"),
+        "6MiB",
+        bfcviz.AllocatorOptions(allow_growth=True, garbage_collection=True),
+    )
+    heap.free(heap.allocate(2 * MiB))
+    heap.allocate(6 * MiB)
+    stream = requests_of(trace_of(heap))
+    assert stream.regions["size"].tolist() == [2 * MiB, 0, 6 * MiB]
+    assert stream.regions["request"].tolist() == [0, 2, 2]
+    assert stream.regions["address"][0] == stream.regions["address"][1]
