@@ -79,9 +79,7 @@ def _why(*, history, placed, worst):
         return "no history: why segments were cached is not known"
     if placed and not worst:
         return "exact"
-    return (
-        "addresses of segments decide between equal blocks, and are the driver's" if not worst else "differs"
-    )
+    return "probably other addresses of segments decide between equal blocks" if not worst else "differs"
 
 
 def _settings(pool):
