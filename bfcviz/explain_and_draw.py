@@ -192,7 +192,7 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     """
     first, second = pool if isinstance(pool, tuple) else (pool, pool)
     return recording_comparison.compare_recordings(
-        (_trace(a), first), (_trace(b), second), by, align_by=align, mark=mark
+        (trace_from(a), first), (trace_from(b), second), by, align_by=align, mark=mark
     )
 
 

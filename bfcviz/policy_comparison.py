@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
@@ -78,6 +79,41 @@ class PolicyComparison:
         from bfcviz.figures.comparison.policies.figure import curves_figure  # noqa: PLC0415
 
         return curves_figure(*self._data(), self.table, Look(theme=theme))
+
+    def maps(
+        self, request: int | None = None, names: Sequence[str] | None = None, theme: "ThemeName" = "light"
+    ) -> "Picture":
+        """The heaps after the same request, side by side.
+
+        Args:
+            request: its index; None: where the requested bytes in use are highest among those that all of them served.
+            names: of the policies; None: all that have a heap.
+            theme: light or dark.
+
+        Raises:
+            InvalidRequest: none of the policies has a heap, or there is no such request.
+        """
+        from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
+        from bfcviz.figures.comparison.policies.maps import HeapAtStep, maps_figure  # noqa: PLC0415
+
+        results = [result for result in self.comparison.results if names is None or result.name in names]
+        recorded = {result.name: result.recorded for result in results}
+        known = {name: found for name, found in recorded.items() if found is not None}
+        if not known:
+            raise InvalidRequest(
+                "none of these policies has a heap to draw: each is a bound or cannot serve the requests"
+            )
+        stream = self.comparison.stream
+        served = min(found.outcome.served for found in known.values())
+        chosen = int(stream.live_bytes[:served].argmax()) if request is None else request
+        if not 0 <= chosen < len(stream):
+            raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
+        heaps = [
+            HeapAtStep(name, found.trace, found.step_after(chosen), failed=found.outcome.served <= chosen)
+            for name, found in known.items()
+        ]
+        moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
+        return maps_figure(heaps, moment, Look(theme=theme, colour="holder"))
 
     def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
         """The job and the policies as the figures take them."""

@@ -8,7 +8,9 @@ from typing import Any, Final
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.units import parse_bytes
+from bfcviz.whatif.lower_bounds import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
+from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
 from bfcviz.whatif.policy import Policy, PoolPolicy
 
 
@@ -32,9 +34,19 @@ class PolicyEntry:
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
     "bfc": PolicyEntry(
         "best fit with coalescing (TensorFlow, XLA)",
-        options={**BFC_OPTIONS, **MEMORY_OPTIONS},
+        options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
     ),
+    "xla": PolicyEntry(
+        "best fit from both ends of one address range (XLA 2026)", options=XLA_OPTIONS, policy=XLAPolicy
+    ),
+    "buddy": PolicyEntry(
+        "binary buddies", ("buddy", "BuddyPool"), {"min_block": 256, "arena": 0, "granule": 2 << 20}
+    ),
+    "live_bytes": PolicyEntry(
+        "lower bound: the memory of the live blocks", options=LIVE_OPTIONS, policy=LiveBytesPolicy
+    ),
+    "packed": PolicyEntry("one region, its places planned with all lifetimes known", policy=PackedPolicy),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
     "torch": PolicyEntry(
         "PyTorch's caching allocator",
