@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from bfcviz.whatif.search.control import SearchControl as SearchControl
     from bfcviz.whatif.search.largest_batch import largest_batch as largest_batch
     from bfcviz.whatif.search.smallest_limit import smallest_limit as smallest_limit
+    from bfcviz.whatif.sweep.results import SweepResults as SweepResults
+    from bfcviz.whatif.sweep.sweep import sweep as sweep
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
@@ -81,6 +83,7 @@ _HOMES = {
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
     "SearchControl": ("bfcviz.whatif.search.control", "SearchControl"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "SweepResults": ("bfcviz.whatif.sweep.results", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
     "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
@@ -114,6 +117,7 @@ _HOMES = {
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
     "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),
+    "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "watch_workers": ("bfcviz.watching.workers.watch_workers", "watch_workers"),
