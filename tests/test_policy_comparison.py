@@ -1,7 +1,7 @@
 """`bfcviz.compare_policies`: table, text, figures."""
 
 import pytest
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest

@@ -1,7 +1,7 @@
 """The table of several policies on one stream."""
 
 import pytest
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import comparison as comparison_module

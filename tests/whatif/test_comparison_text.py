@@ -1,6 +1,6 @@
 """The comparison as text."""
 
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.whatif.comparison import MEASURES, compare
 from bfcviz.whatif.comparison_text import COLUMNS, comparison_text, failures, table_rows

@@ -1,7 +1,7 @@
 """The first request that two policies place differently."""
 
 import pytest
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.first_difference import first_difference

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest

@@ -1,7 +1,7 @@
 """Region maps of several heaps side by side."""
 
 import pytest
-from whatif.streams import MiB, stream_of
+from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.figures.comparison.policies.maps import MOST_ROWS, HeapAtStep, maps_figure
 from bfcviz.figures.style.view_options import Look
