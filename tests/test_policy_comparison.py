@@ -5,7 +5,7 @@ from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.policy_comparison import MOST_USUAL, usual_policies
+from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
@@ -19,12 +19,11 @@ def compared():
 def test_a_sample_is_compared_under_the_usual_policies():
     found = bfcviz.compare_policies(bfcviz.sample("lstm"))
     allocators = [row for row in found.table.to_pylist() if not row["bound"]]
-    assert [row["policy"] for row in allocators] == list(usual_policies())
-    assert len(allocators) <= MOST_USUAL
+    assert [row["policy"] for row in allocators] == list(USUAL)
     least = found.comparison.stream.live_bytes.max()
     assert all(row["fits"] and row["peak_reserved"] >= row["peak_in_use"] >= least for row in allocators)
     named = " ".join(note.title for note in found.figure().notes)
-    assert all(name[:10] in named for name in usual_policies())
+    assert all(name[:10] in named for name in USUAL)
 
 
 def test_a_failure_is_in_table_text_and_figures(compared):
@@ -51,3 +50,10 @@ def test_maps_show_the_last_moment_that_all_reach_or_the_one_asked_for(compared)
         compared.maps(4)
     with pytest.raises(InvalidRequest, match="heap to draw"):
         compared.maps(names=[])
+
+
+def test_the_outcome_of_a_policy_has_its_events(compared):
+    assert bfcviz.why(compared.outcome("bfc").trace).requested == 5 * MiB
+    unlimited = bfcviz.compare_policies(stream_of(REQUESTS), ["bfc"])
+    with pytest.raises(InvalidRequest, match="limit"):
+        unlimited.outcome("bfc")

@@ -74,7 +74,8 @@ def _curves(
 ) -> tuple[list[Panel], list[Place]]:
     """The panels of the allocators, in rows; the first one has the legend."""
     shown = [policy for policy in policies if not policy.is_bound] or list(policies)
-    curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints)
+    fails = any(policy.failed is not None for policy in shown)
+    curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints, fails)
     columns = max(1, min(COLUMNS_OF_CURVES, len(shown)))
     panels = [
         curves.panel(number, policy, legend=number == 0 if number < columns else None)
