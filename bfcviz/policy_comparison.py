@@ -116,7 +116,9 @@ class PolicyComparison:
         if not 0 <= chosen < len(stream):
             raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
         heaps = [
-            HeapAtStep(name, found.trace, found.step_after(chosen), failed=found.outcome.served <= chosen)
+            HeapAtStep(
+                name, found.trace, found.step_after(chosen), failed=_has_failed(self.comparison[name], chosen)
+            )
             for name, found in known.items()
         ]
         moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
@@ -164,6 +166,10 @@ def compare_policies(
     bytes_limit = None if limit is None else parse_bytes(limit, "limit")
     chosen = USUAL if policies is None else policies
     return PolicyComparison(compare(stream, chosen, bytes_limit, call_cost_us=call_cost_us))
+
+
+def _has_failed(result: PolicyResult, request: int) -> bool:
+    return result.failed_request is not None and result.failed_request <= request
 
 
 def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
