@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -75,6 +76,15 @@ class RequestStream:
         change[frees] = -self.block_sizes[rows["block"][frees]]
         live: NDArray[np.int64] = np.cumsum(change)
         return live
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that a policy can see; equal for equal requests of different traces."""
+        state = blake2b(digest_size=16)
+        for name in STREAM_ROW.names or ():
+            if name != "event":
+                state.update(self.rows[name].tobytes())
+        return state.hexdigest()
 
     @cached_property
     def block_sizes(self) -> NDArray[np.int64]:

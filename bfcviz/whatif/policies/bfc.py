@@ -119,16 +119,20 @@ class BFCPolicy:
         """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
         checked_limit(limit)
         heap, memory = self._heap(stream, limit, record=record)
-        results = heap.replay(_operations(stream))
+        results = heap.replay(_operations(stream, len(stream)))
+        stop = _stop(stream, results.address) if stop_at_failure else len(stream)
+        if stop < len(stream):  # once more without the rest: neither the events nor the calls may have it
+            heap, memory = self._heap(stream, limit, record=record)
+            results = heap.replay(_operations(stream, stop))
         columns = [results.address, results.allocated_size, results.bytes_in_use, results.pool_bytes]
-        stop = _stop(stream, columns[0]) if stop_at_failure else len(stream)
         address, size, in_use, reserved, largest = (
             column[:stop] for column in (*columns, results.largest_free_chunk)
         )
         trace = None
         if record:
             events = Reader(heap.log, 0).read(heap.log.head)
-            marks = stream.rows[stream.rows["kind"] == MARK]
+            served = stream.rows[:stop]
+            marks = served[served["kind"] == MARK]
             events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
             known = BFCPolicy({**BFC_OPTIONS, **self._given})
             trace = Trace.from_events(events, stream.labels, origin_of(known, stream, limit))
@@ -185,9 +189,9 @@ def _memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAlloc
     return RecordedMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
 
 
-def _operations(stream: RequestStream) -> Operations:
-    """The operations of a replay: requests have the same numbers, marks another one."""
-    rows = stream.rows
+def _operations(stream: RequestStream, stop: int) -> Operations:
+    """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
+    rows = stream.rows[:stop]
     return Operations(
         kind=np.where(rows["kind"] == MARK, replay.MARK, rows["kind"]).astype(np.uint8),
         id=rows["block"],
