@@ -52,9 +52,8 @@ def test_what_exceeds_the_limit_alone_displaces_nothing():
     assert outcome.failures.tolist() == [0]
 
 
-@pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
-def test_bounds_stand_below_the_real_heaps_of_the_samples(name):
-    stream = requests_of(bfcviz.open(bfcviz.sample(name)))
+def test_bounds_stand_below_the_real_heap_of_a_sample():
+    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
     live, packed, bfc = (
         policy_of(text).serve(stream, stream.limit).peak_reserved
         for text in ("live_bytes", "packed", "bfc:allow_growth=true")

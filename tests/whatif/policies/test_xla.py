@@ -11,7 +11,7 @@ LOWER, GAP, UPPER = range(3)
 class NaiveHeap:
     """XLA's description of its heap, word by word: a list of [address, size, tag, in use] in address order."""
 
-    def __init__(self, base, limit, orders, splits, alignments, waste):
+    def __init__(self, base, limit, *, orders, splits, alignments, waste):
         self.chunks = [[base, limit, GAP, False]]
         self.orders, self.splits, self.alignments, self.waste = orders, splits, alignments, waste
 
@@ -105,10 +105,10 @@ def test_it_places_every_block_as_the_description_says(options, steps):
             naive = NaiveHeap(
                 pool.driver.calls[0].address,
                 limit,
-                (options["lower_order"], options["upper_order"]),
-                (options["lower_split"], options["upper_split"]),
-                (max(options["lower_alignment"], 256), options["upper_alignment"]),
-                int(fraction * (limit + 100)) if fraction else 128 * MiB,
+                orders=(options["lower_order"], options["upper_order"]),
+                splits=(options["lower_split"], options["upper_split"]),
+                alignments=(max(options["lower_alignment"], 256), options["upper_alignment"]),
+                waste=int(fraction * (limit + 100)) if fraction else 128 * MiB,
             )
         assert address == (naive.allocate(size, kind) or 0)
         if address:
