@@ -76,6 +76,11 @@ class WorkerRow:
         """The most bytes that its pool ever had."""
         return int(self.pool_most.max(initial=self.pool))
 
+    @property
+    def peak(self) -> int:
+        """The most bytes that were ever in use."""
+        return int(self.in_use_most.max(initial=self.in_use))
+
 
 def _head_room_share(row: WorkerRow) -> float:
     return row.head_room / max(row.limit or row.most, 1)
@@ -123,7 +128,10 @@ _KEY: Final = (
 
 @dataclass(frozen=True)
 class _Scale:
-    """The axes of all rows: `top` bytes; time in seconds of the calendar, or of each worker's own clock."""
+    """The axes of all rows: bytes up to `top`, seconds of the calendar from `begin` to `end`.
+
+    A worker whose start is unknown begins at `begin`.
+    """
 
     top: float
     begin: float
@@ -133,16 +141,19 @@ class _Scale:
     def of(cls, rows: Sequence[WorkerRow]) -> "_Scale":
         most = max(*(row.most for row in rows), 1)
         near = [row.limit for row in rows if row.limit is not None and row.limit <= _FAR * most]
-        begins = [row.started_s or 0.0 for row in rows if row.started_s is not None or len(row.times)]
-        ends = [(row.started_s or 0.0) + float(row.times[-1]) for row in rows if len(row.times)]
-        begin = min(begins, default=0.0)
+        begin = min((row.started_s for row in rows if row.started_s is not None), default=0.0)
+        ends = [cls._start(row, begin) + float(row.times[-1]) for row in rows if len(row.times)]
         return cls(_ROOM * max(most, *near, 0), begin, max(*ends, begin + 1e-3, begin))
 
     def across(self, row: WorkerRow) -> NDArray[np.float64]:
         """The places of a row's times, 0.._WIDTH."""
-        times = (row.started_s or self.begin) + row.times
+        times = self._start(row, self.begin) + row.times
         found: NDArray[np.float64] = _WIDTH * (times - self.begin) / (self.end - self.begin)
         return found
+
+    @staticmethod
+    def _start(row: WorkerRow, begin: float) -> float:
+        return begin if row.started_s is None else row.started_s
 
     def share(self, num_bytes: float) -> float:
         """The part of the scale that some bytes take, 0..1."""
@@ -173,7 +184,7 @@ def _head(scale: _Scale) -> str:
     return (
         "<div class='head'><span>worker</span><span>now, 0 to "
         f"{top}</span><span>largest request that fits</span><span>external fragmentation</span>"
-        f"<span>the last {seconds:,.3g} s, 0 to {top}</span></div>"
+        f"<span>over {seconds:,.3g} s, 0 to {top}</span></div>"
     )
 
 
@@ -193,7 +204,7 @@ def _row(row: WorkerRow, scale: _Scale, *, is_chosen: bool) -> str:
         f"data-worker='{escape(row.name)}' title='{harmless(hint, 400)}'>"
         f"<span class='name'><b>{harmless(row.name)}</b><small>{badges}</small></span>"
         f"<span class='now'>{_bar(row, scale)}<small>{format_bytes(row.in_use)} in use, "
-        f"pool {format_bytes(row.pool)}{limit}</small></span>"
+        f"peak {format_bytes(row.peak)}</small></span>"
         f"<span class='number'>{format_bytes(row.head_room)}</span>"
         f"<span class='number'>{row.fragmentation:.0%}</span>"
         f"<span class='time'>{_timeline(row, scale)}</span></div>"

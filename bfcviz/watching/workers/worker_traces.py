@@ -56,7 +56,7 @@ class WorkerTrace:
         series = self.timeline.series
         last = series[-1] if len(series) else None
         started = self.trace.origin.details.get("started_ns")
-        begin = self.timeline.begin_ns or 0
+        begin = 0 if isinstance(started, int) else self.timeline.begin_ns or 0
         times: NDArray[np.float64] = (series["time"] - begin) / 1e9
         return WorkerRow(
             name=self.name,
