@@ -22,6 +22,7 @@ from bfcviz.dashboard.background.renderer import Renderer
 from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.panels.figure_view import OneWayFigureWidget, relayouting, restyling
 from bfcviz.figures.comparison.sweep import sweep_heat_map
+from bfcviz.figures.panel import CONFIG
 from bfcviz.figures.style.theme import ThemeName
 from bfcviz.figures.style.view_options import Look
 from bfcviz.live.numpy.serve import unserved
@@ -90,6 +91,7 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
         with unserved():  # their arrays do not belong to a watched workload
             self._page = _page(SweepResults([]), self._look)
             self.figure = OneWayFigureWidget(self._page)
+            self.figure._config = CONFIG  # noqa: SLF001  plotly has no public way
             self._run = SweepRun(arguments, options)
         row = widgets.HBox([self.bar, self.button, self.line], layout={"align_items": "center"})
         super().__init__([row, self.figure])
@@ -175,10 +177,8 @@ def follow_sweep(*arguments: Any, theme: ThemeName = "light", **options: Any) ->
 def _page(results: SweepResults, look: Look) -> dict[str, Any]:
     """The heat map as plain data."""
     picture = sweep_heat_map(results.to_arrow(), look)
-    return {
-        "data": [trace.to_plotly_json() for trace in picture.data],
-        "layout": picture.layout.to_plotly_json(),
-    }
+    layout = {**picture.layout.to_plotly_json(), "autosize": True}
+    return {"data": [trace.to_plotly_json() for trace in picture.data], "layout": layout}
 
 
 def _line(run: SweepRun, progress: SweepProgress | None, results: SweepResults) -> str:
