@@ -175,7 +175,9 @@ def _headline(rows: Sequence[WorkerRow]) -> str:
             f"{format_bytes(worst.head_room)}"
         )
     if failed := sum(row.failed for row in rows):
-        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b>")
+        (first, *others) = [row.name for row in rows if row.failed]
+        where = f"{len(others) + 1} workers" if others else harmless(first)
+        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b> in {where}")
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 
