@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bfcviz.live.torch.observe import observe_torch as observe_torch
     from bfcviz.live.torch.serve import serve_torch as serve_torch
     from bfcviz.model import Model as Model
+    from bfcviz.policy_comparison import compare_policies as compare_policies
     from bfcviz.samples import sample as sample
     from bfcviz.watching import Alert as Alert
     from bfcviz.watching import Watch as Watch
@@ -54,6 +55,15 @@ if TYPE_CHECKING:
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
     from bfcviz.watching.workers.watch_workers import watch_workers as watch_workers
     from bfcviz.watching.workers.workers_dashboard import follow_workers as follow_workers
+    from bfcviz.whatif.policy_table import policy_of as policy_of
+    from bfcviz.whatif.replay import replay as replay
+    from bfcviz.whatif.replay import stream_of as requests_of  # noqa: F401  bfcviz.requests_of(path) reads well
+    from bfcviz.whatif.search.best_options import best_options as best_options
+    from bfcviz.whatif.search.control import SearchControl as SearchControl
+    from bfcviz.whatif.search.largest_batch import largest_batch as largest_batch
+    from bfcviz.whatif.search.smallest_limit import smallest_limit as smallest_limit
+    from bfcviz.whatif.sweep.results import SweepResults as SweepResults
+    from bfcviz.whatif.sweep.sweep import sweep as sweep
 
 _HOMES = {
     "Alert": ("bfcviz.watching", "Alert"),
@@ -71,9 +81,13 @@ _HOMES = {
     "Pool": ("bfcviz.events.origin", "Pool"),
     "PythonSubAllocator": ("bfcviz.allocator.sub_allocators.base", "PythonSubAllocator"),
     "Recording": ("bfcviz.events.storage.recording", "Recording"),
+    "SearchControl": ("bfcviz.whatif.search.control", "SearchControl"),
     "SimulatedSubAllocator": ("bfcviz.allocator.sub_allocators.simulated", "SimulatedSubAllocator"),
+    "SweepResults": ("bfcviz.whatif.sweep.results", "SweepResults"),
     "Trace": ("bfcviz.events.trace", "Trace"),
     "Watch": ("bfcviz.watching", "Watch"),
+    "best_options": ("bfcviz.whatif.search.best_options", "best_options"),
+    "compare_policies": ("bfcviz.policy_comparison", "compare_policies"),
     "compare_recordings": ("bfcviz.explain_and_draw", "compare_recordings"),
     "draw": ("bfcviz.explain_and_draw", "draw"),
     "explain": ("bfcviz.explain_and_draw", "explain"),
@@ -82,6 +96,7 @@ _HOMES = {
     "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
     "holders": ("bfcviz.explain_and_draw", "holders"),
     "label": ("bfcviz.live.capture.labels", "label"),
+    "largest_batch": ("bfcviz.whatif.search.largest_batch", "largest_batch"),
     "leaks": ("bfcviz.explain_and_draw", "leaks"),
     "load_ipython_extension": ("bfcviz.watching.magics", "load_ipython_extension"),
     "mark": ("bfcviz.live.capture.marks", "mark"),
@@ -92,12 +107,17 @@ _HOMES = {
     "open": ("bfcviz.importers.open_trace", "open_trace"),
     "peak": ("bfcviz.explain_and_draw", "peak"),
     "phase": ("bfcviz.live.capture.marks", "phase"),
+    "policy_of": ("bfcviz.whatif.policy_table", "policy_of"),
+    "replay": ("bfcviz.whatif.replay", "replay"),
+    "requests_of": ("bfcviz.whatif.replay", "stream_of"),
     "sample": ("bfcviz.samples", "sample"),
     "serve_cupy": ("bfcviz.live.cupy.serve", "serve_cupy"),
     "serve_numpy": ("bfcviz.live.numpy.serve", "serve_numpy"),
     "serve_rmm": ("bfcviz.live.rmm.serve", "serve_rmm"),
     "serve_torch": ("bfcviz.live.torch.serve", "serve_torch"),
     "simulate_gpus": ("bfcviz.devices.physical", "simulate_gpus"),
+    "smallest_limit": ("bfcviz.whatif.search.smallest_limit", "smallest_limit"),
+    "sweep": ("bfcviz.whatif.sweep.sweep", "sweep"),
     "unload_ipython_extension": ("bfcviz.watching.magics", "unload_ipython_extension"),
     "watch": ("bfcviz.watching", "watch"),
     "watch_workers": ("bfcviz.watching.workers.watch_workers", "watch_workers"),

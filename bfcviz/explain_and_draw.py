@@ -39,7 +39,7 @@ def explain(source: Any, event: int | None = None) -> str:
         TraceError: the trace has no such event, or its events contradict each other.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    trace = _trace(source)
+    trace = trace_from(source)
     if event is None and len(trace) == trace.first:
         raise TraceError("the trace has no event yet: give a trace with events, or record some first")
     return event_text.explain(trace, len(trace) - 1 if event is None else event)
@@ -70,7 +70,7 @@ def why(
         ValueError: a size is needed, or it is not one.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    trace = _trace(source)
+    trace = trace_from(source)
     if size is not None:
         if event is not None:
             raise ValueError("give an event, or the size of a request and a step, not both")
@@ -91,7 +91,7 @@ def peak(source: Any, pool: int = 0) -> int:
         source: as for `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return navigation.peak(_trace(source), pool)
+    return navigation.peak(trace_from(source), pool)
 
 
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
@@ -101,7 +101,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
         source: as for `explain`.
         pool: index of the heap among `trace.origin.pools`.
     """
-    return navigation.worst_fragmentation(_trace(source), pool)
+    return navigation.worst_fragmentation(trace_from(source), pool)
 
 
 def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool: int = 0) -> Holders:
@@ -119,7 +119,7 @@ def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool:
         TraceError: the trace has no such step.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    trace = _trace(source)
+    trace = trace_from(source)
     if step == "peak":
         step = navigation.peak(trace, pool)
     elif isinstance(step, str):
@@ -158,7 +158,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
         TraceError: the trace has no such events or phase, or no history.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    trace = _trace(source)
+    trace = trace_from(source)
     return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
 
 
@@ -192,7 +192,7 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     """
     first, second = pool if isinstance(pool, tuple) else (pool, pool)
     return recording_comparison.compare_recordings(
-        (_trace(a), first), (_trace(b), second), by, align_by=align, mark=mark
+        (trace_from(a), first), (trace_from(b), second), by, align_by=align, mark=mark
     )
 
 
@@ -213,10 +213,11 @@ def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **lo
     """
     from bfcviz import figures  # noqa: PLC0415  plotly, which explanations do not need
 
-    return figures.draw(name, _trace(source), step, pool=pool, **look)
+    return figures.draw(name, trace_from(source), step, pool=pool, **look)
 
 
-def _trace(source: Any) -> Trace:
+def trace_from(source: Any) -> Trace:
+    """The trace of a source, as for `explain`."""
     if isinstance(source, Trace):
         return source
     if isinstance(source, str | os.PathLike):

@@ -110,6 +110,7 @@ class BFCAllocator:
             self.options.max_waste(most),
             self.options.timestamps,
             self.options.honour_alignment,
+            self.options.first_region,
         )
         self.finalizer = Finalizer(self.heap, self.log)
 

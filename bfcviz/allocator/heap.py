@@ -43,13 +43,14 @@ class Heap:
         max_waste: int,
         timestamps: bool,
         honours_alignment: bool,
+        first_region: int,
     ) -> None:
         self.space = ChunkSpace(log)
         self.source = source
         self.lock = self.space.log.lock
         self.growth = native.mutex_new()
         self.limit = limit
-        first = min(limit, native.FIRST_REGION) if allow_growth else limit
+        first = min(limit, first_region) if allow_growth else limit
         self.first_region = self.next_region = round_up(first)
         self.max_waste = max_waste
         self.collects = collects

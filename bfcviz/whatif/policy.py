@@ -1,5 +1,6 @@
 """Policy: the rules by which a request stream is served; and the policies of simulated pools."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -115,12 +116,12 @@ def checked_limit(limit: int | None) -> None:
 
 @dataclass(frozen=True)
 class _RequestColumns:
-    """The arguments and results of `serve_requests`, int64[n] unless said otherwise."""
+    """The arguments and results of `serve_requests`: int64[n], u1[n] and u2[n] compiled, and lists uncompiled."""
 
-    kind: NDArray[np.uint8]
-    slot: NDArray[np.int64]
-    size: NDArray[np.int64]
-    stream: NDArray[np.uint16]
+    kind: Any
+    slot: Any
+    size: Any
+    stream: Any
     live: NDArray[np.int64]
     address: NDArray[np.int64]
     block_size: NDArray[np.int64]
@@ -130,9 +131,10 @@ class _RequestColumns:
     @classmethod
     def of(cls, stream: RequestStream) -> "_RequestColumns":
         rows, n = stream.rows, len(stream)
-        kind, slot, size, number = (
-            np.ascontiguousarray(rows[name]) for name in ("kind", "block", "size", "stream")
-        )
+        arrays = [np.ascontiguousarray(rows[name]) for name in ("kind", "block", "size", "stream")]
+        if "bfcviz._whatif" not in sys.modules:  # uncompiled: NumPy's scalars wrap around, Python's do not
+            arrays = [each.tolist() for each in arrays]
+        kind, slot, size, number = arrays
         results = (np.zeros(n, np.int64) for _ in range(4))
         return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
 

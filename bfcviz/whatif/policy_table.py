@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
+from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.units import parse_bytes
+from bfcviz.whatif.lower_bounds import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
+from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
 from bfcviz.whatif.policy import Policy, PoolPolicy
 
 
@@ -31,9 +34,19 @@ class PolicyEntry:
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
     "bfc": PolicyEntry(
         "best fit with coalescing (TensorFlow, XLA)",
-        options={**BFC_OPTIONS, **MEMORY_OPTIONS},
+        options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
     ),
+    "xla": PolicyEntry(
+        "best fit from both ends of one address range (XLA 2026)", options=XLA_OPTIONS, policy=XLAPolicy
+    ),
+    "buddy": PolicyEntry(
+        "binary buddies", ("buddy", "BuddyPool"), {"min_block": 256, "arena": 0, "granule": 2 << 20}
+    ),
+    "live_bytes": PolicyEntry(
+        "lower bound: the memory of the live blocks", options=LIVE_OPTIONS, policy=LiveBytesPolicy
+    ),
+    "packed": PolicyEntry("one region, its places planned with all lifetimes known", policy=PackedPolicy),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
     "torch": PolicyEntry(
         "PyTorch's caching allocator",
@@ -88,16 +101,39 @@ def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
         known = ", ".join(entry.options) or "none"
         raise InvalidRequest(f"policy {name!r} has no option {key!r}; it has: {known}")
     default = entry.options[key]
-    if not isinstance(value, str):
-        return value
     try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
-        if isinstance(default, float):
-            return float(value)
-        if isinstance(default, str):
-            return value
-        return parse_bytes(value, key)
+        found = _parsed(key, value, default) if isinstance(value, str) else value
+        if _is_possible(found, default):
+            return found
     except (KeyError, ValueError):
-        wanted = "a size in bytes" if default is None else f"a {type(default).__name__}"
-        raise InvalidRequest(f"option {key!r} of policy {name!r} is {value!r}; give {wanted}") from None
+        pass
+    raise InvalidRequest(f"option {key!r} of policy {name!r} is {value!r}; give {_wanted(default)}")
+
+
+def _parsed(key: str, value: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+    if isinstance(default, float):
+        return float(value)
+    return value if isinstance(default, str) else parse_bytes(value, key)
+
+
+def _is_possible(value: Any, default: Any) -> bool:
+    """Whether a value can be one of an option with this default."""
+    if default is None or type(default) is int:
+        if value is None:
+            return default is None
+        return isinstance(value, int) and (1 if default else 0) <= value < native.MAX_REQUEST
+    if isinstance(default, float):
+        return isinstance(value, int | float) and 0 <= value < native.MAX_REQUEST
+    return isinstance(value, type(default))
+
+
+def _wanted(default: Any) -> str:
+    if isinstance(default, bool):
+        return "true or false"
+    if isinstance(default, float):
+        return "a number of 0 or more"
+    if isinstance(default, str):
+        return "a text"
+    return "a size in bytes, 1 or more" if default else "a size in bytes, 0 or more"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.origin_details import holds_only_states, requested_bytes_known
-from bfcviz.events.schema import Events, Kind
+from bfcviz.events.schema import EVENT, Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
+from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
 
 ALLOCATE: Final = 0
 FREE: Final = 1
@@ -45,6 +47,7 @@ class RequestStream:
         source: name of the trace.
         limit: memory limit of the heap in bytes; None: not known.
         options: of the heap, as the trace's origin has them.
+        regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
     """
 
@@ -53,6 +56,7 @@ class RequestStream:
     source: str = ""
     limit: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    regions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, REGION_ROW), repr=False)
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -72,6 +76,15 @@ class RequestStream:
         change[frees] = -self.block_sizes[rows["block"][frees]]
         live: NDArray[np.int64] = np.cumsum(change)
         return live
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all that a policy can see; equal for equal requests of different traces."""
+        state = blake2b(digest_size=16)
+        for name in STREAM_ROW.names or ():
+            if name != "event":
+                state.update(self.rows[name].tobytes())
+        return state.hexdigest()
 
     @cached_property
     def block_sizes(self) -> NDArray[np.int64]:
@@ -98,8 +111,11 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         TraceError: the events before the first step contradict each other.
     """
     carried = _carried(trace, pool)
-    blocks = [carried, *(_rows_of(block, pool) for block in trace.blocks())]
-    rows, unknown = _numbered(_without_pieces(np.concatenate(blocks)))
+    found, changes = [carried], [np.zeros(0, EVENT)]
+    for block in trace.blocks():
+        found.append(_rows_of(block, pool))
+        changes.append(region_changes(block, pool))
+    rows, unknown = _numbered(_without_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
     return RequestStream(
@@ -108,6 +124,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         source=origin.source,
         limit=mine.limit,
         options=mine.options,
+        regions=regions_of(np.concatenate(changes), rows["event"]),
         notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
     )
 

@@ -14,6 +14,12 @@ from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream, re
 
 MiB = 1 << 20
 LIMIT = 64 * MiB
+CHOICES = [
+    *POLICIES,
+    "torch:expandable_segments=true",
+    "torch:max_split_size=20MiB,garbage_collection_threshold=0.5,roundup_power2_divisions=4",
+    "stream_ordered:release_threshold=2MiB,reuse_across_streams=false,segment=2MiB",
+]
 
 
 def stream_of(requests):
@@ -61,7 +67,7 @@ def assert_outcome_is_possible(outcome):
     assert (outcome.requested <= outcome.in_use.astype(np.int64)).all()
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", CHOICES)
 @settings(max_examples=40, deadline=None)
 @given(stream=streams())
 def test_blocks_never_overlap_and_the_limit_holds(name, stream):
@@ -70,7 +76,7 @@ def test_blocks_never_overlap_and_the_limit_holds(name, stream):
     assert outcome.fits == (not len(outcome.failures))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", CHOICES)
 @settings(max_examples=15, deadline=None)
 @given(stream=streams())
 def test_a_recorded_outcome_is_the_same_and_its_trace_agrees(name, stream):
@@ -99,6 +105,8 @@ def test_it_stops_at_the_first_failure_if_asked(name):
         stopped = policy.serve(stream_of(requests), LIMIT, record=record, stop_at_failure=True)
         assert stopped.failures.tolist() == [1]
         assert (stopped.served, stopped.fits) == (2, False)
+        if record:
+            assert stopped.trace.read(0, len(stopped.trace))["kind"][-1] == Kind.OOM
 
 
 @pytest.mark.parametrize("name", POLICIES)

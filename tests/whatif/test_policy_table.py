@@ -13,7 +13,15 @@ def test_a_text_names_a_policy_and_its_options():
 
 
 @pytest.mark.parametrize(
-    "text", ["worst_fit", "bfc:growth=true", "bfc:allow_growth=perhaps", "first_fit:granule=much"]
+    "text",
+    [
+        "worst_fit",
+        "bfc:growth=true",
+        "bfc:allow_growth=perhaps",
+        "first_fit:granule=much",
+        "first_fit:granule=0",
+        "bfc:fragmentation_fraction=nan",
+    ],
 )
 def test_what_is_wrong_is_named(text):
     with pytest.raises(InvalidRequest) as caught:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
@@ -8,6 +10,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, requests_of
 
@@ -72,6 +75,25 @@ def test_frees_of_unknown_allocations_are_left_out_and_counted():
     assert "1 frees" in " ".join(stream.notes)
 
 
+def test_an_allocation_across_regions_is_requested_once():
+    history = RecordedHistory()
+    history.at(5, 0)
+    history.ledger.grant(0x10000, 1000)
+    history.ledger.grant(0x10000 + 1000, 500)
+    history.ledger.allocate(0x10000 + 200, 1100, 1050, 0, 3)
+    history.at(7, 0)
+    history.ledger.allocate(0x10000, 200, 200, 0, 3)  # neighbours that are allocations of their own
+    history.ledger.free(0x10000 + 200)
+    history.ledger.allocate(0x10000 + 300, 600, 600, 0, 3)
+    events = history.events()
+    assert (events["kind"] == Kind.ALLOCATE).sum() == 4
+    stream = requests_of(Trace.from_events(events, Labels(), Origin()))
+    assert stream.rows["kind"].tolist() == [ALLOCATE, ALLOCATE, FREE, ALLOCATE]
+    assert stream.rows["size"].tolist() == [1050, 200, 0, 600]
+    assert stream.rows["block"].tolist() == [0, 1, 0, 2]
+    assert stream.notes == ()
+
+
 def test_an_empty_trace_asks_for_nothing():
     stream = requests_of(Trace.from_events(PlainHeap(MiB).trace().read(0, 0), Labels(), Origin()))
     assert len(stream) == 0
@@ -91,3 +113,46 @@ def test_the_samples_ask_for_what_their_models_hold(name):
     assert live[-1] == stats.requested_bytes_in_use
     assert live.min() >= 0
     assert live.max() <= stats.peak_bytes_in_use
+
+
+def test_the_digest_depends_on_the_requests_and_not_on_the_events():
+    stream = requests_of(trace_of(heap_with_a_failure()))
+    moved = stream.rows.copy()
+    moved["event"] += 5
+    assert replace(stream, rows=moved, source="another").digest == stream.digest
+    for name in ("kind", "size", "stream", "time"):
+        changed = stream.rows.copy()
+        changed[name][1] += 1
+        assert replace(stream, rows=changed).digest != stream.digest
+
+
+def test_the_regions_stand_beside_the_requests_that_needed_them():
+    memory = bfcviz.SimulatedSubAllocator("contiguous", supports_coalescing=True)
+    options = bfcviz.AllocatorOptions(allow_growth=True, garbage_collection=True)
+    heap = bfcviz.BFCAllocator(memory, "6MiB", options)
+    first = [heap.allocate(MiB), heap.allocate(3 * MiB)]
+    heap.mark("step", 1)
+    for address in first:
+        heap.free(address)
+    assert heap.try_allocate(8 * MiB) is None
+    trace = trace_of(heap)
+    regions = requests_of(trace).regions
+    assert regions["request"].tolist() == [0, 1]
+    assert regions["size"].tolist() == [2 * MiB, 4 * MiB]
+    assert regions["needed"].tolist() == [MiB, 3 * MiB]
+    assert regions["joined"].tolist() == [False, True]
+    assert np.diff(regions["address"].astype(np.int64)).tolist() == [2 * MiB]
+
+
+def test_a_region_that_is_released_has_no_size():
+    heap = bfcviz.BFCAllocator(
+        bfcviz.SimulatedSubAllocator("gapped"),
+        "6MiB",
+        bfcviz.AllocatorOptions(allow_growth=True, garbage_collection=True),
+    )
+    heap.free(heap.allocate(2 * MiB))
+    heap.allocate(6 * MiB)
+    stream = requests_of(trace_of(heap))
+    assert stream.regions["size"].tolist() == [2 * MiB, 0, 6 * MiB]
+    assert stream.regions["request"].tolist() == [0, 2, 2]
+    assert stream.regions["address"][0] == stream.regions["address"][1]

@@ -38,7 +38,11 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
         title="Who makes the difference",
         caption=harmless(parts_text(found), 160) or "every holder has as many bytes at both peaks",
         definition="Bytes in use at the peak of B less bytes in use at the peak of A, of each holder.",
-        traces=[_bars(bars, divisor, theme), _names(bars, theme, 0.012 * (right - left))],
+        traces=[
+            _bars(bars, divisor, theme),
+            _names(bars, theme, 0.006 * (right - left)),
+            _amounts(bars, divisor, theme),
+        ],
         xaxis={
             "title": {"text": f"B less A, at the peaks ({unit})"},
             "range": [left, right],
@@ -83,10 +87,6 @@ def _bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
             "color": [paint.fill for paint in paints],
             "line": {"color": [paint.line for paint in paints], "width": 1},
         },
-        "text": [signed(change) for _, change, _ in bars],
-        "textposition": "outside",
-        "textfont": {"size": 11, "color": theme.text},
-        "cliponaxis": False,
         "hovertext": [text for *_, text in bars],
         "hoverinfo": "text",
     }
@@ -94,16 +94,31 @@ def _bars(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
 
 def _names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
     """The names of the bars, on the other side of the zero line."""
+    return _texts("holders", bars, theme) | {
+        "x": np.array([-gap if change > 0 else gap for _, change, _ in bars]),
+        "text": [harmless(name, _NAME) for name, *_ in bars],
+        "textposition": ["middle left" if change > 0 else "middle right" for _, change, _ in bars],
+    }
+
+
+def _amounts(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
+    """The amounts, at the ends of the bars; plotly would write that of a very short bar over its name."""
+    return _texts("amounts", bars, theme) | {
+        "x": np.array([change / divisor for _, change, _ in bars]),
+        "text": [signed(change) for _, change, _ in bars],
+        "textposition": ["middle right" if change > 0 else "middle left" for _, change, _ in bars],
+    }
+
+
+def _texts(name: str, bars: list[_Bar], theme: Theme) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "text",
-        "name": "holders",
-        "x": np.array([-gap if change > 0 else gap for _, change, _ in bars]),
+        "name": name,
         "y": np.arange(len(bars), dtype=np.float64),
-        "text": [harmless(name, _NAME) for name, *_ in bars],
-        "textposition": ["middle left" if change > 0 else "middle right" for _, change, _ in bars],
         "textfont": {"size": 11, "color": theme.text},
         "hoverinfo": "skip",
+        "cliponaxis": False,
     }
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.figures.panel import Panel
-from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.style.colour_math import translucent
+from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.model.comparison.alignment import AlignedBy, PairedStep
 from bfcviz.model.comparison.recording_comparison import RecordingComparison

@@ -149,6 +149,7 @@ def _by_steps(a: RecordingSide, b: RecordingSide) -> StepAlignment | str:
 
 
 def _by_labels(a: RecordingSide, b: RecordingSide, holders: CommonHolders) -> StepAlignment | str:
+    holders = holders if a.how.by == "op" else CommonHolders(a, b, "op")
     pairs = label_pairs(a, b, holders)
     if len(pairs[0]) < FEWEST:
         return f"{counted(len(pairs[0]), 'allocation')} of the same holders in the same order, and {FEWEST} are needed"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.model.comparison.sides import RecordingSide
+from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.holder_paths import Path
 
 _LINE: Final = re.compile(r"(\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)):(\d{1,9})\b")
@@ -21,6 +22,11 @@ _LINE: Final = re.compile(r"(\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp)):(\d{1,9})\b
 
 class CommonHolders:
     """The holders of both recordings.
+
+    Args:
+        a: the first recording.
+        b: the second recording.
+        by: what they are found by; None: as the recordings' own grouping says.
 
     Attributes:
         paths: the path of each row; of a paired holder, that of B.
@@ -30,15 +36,20 @@ class CommonHolders:
         unnamed: the row of all memory without a name; None if there is none.
     """
 
-    def __init__(self, a: RecordingSide, b: RecordingSide) -> None:
-        self._sides = (a, b)
-        codes = [_present(side) for side in self._sides]
-        own = [_paths(side, found) for side, found in zip(self._sides, codes, strict=True)]
+    def __init__(self, a: RecordingSide, b: RecordingSide, by: str | None = None) -> None:
+        self._hows = [
+            side.how if by in {None, side.how.by} else grouping(side.trace, side.facts.pool, str(by))
+            for side in (a, b)
+        ]
+        codes = [_present(side, how) for side, how in zip((a, b), self._hows, strict=True)]
+        own = [
+            [how.path(code) for code in found.tolist()] for how, found in zip(self._hows, codes, strict=True)
+        ]
         renamed = _renamed(*(dict.fromkeys(paths) for paths in own))
         own[0] = [renamed.get(path, path) for path in own[0]]
         rows = {path: row for row, path in enumerate(dict.fromkeys(own[0] + own[1]))}
         self.paths: list[Path] = list(rows)
-        self.names = [b.how.text(path) for path in rows]
+        self.names = [self._hows[1].text(path) for path in rows]
         self.moved_lines = len(renamed)
         self.unnamed = rows.get((None,))
         self.allocated = np.zeros((2, len(rows)), np.bool_)
@@ -49,14 +60,14 @@ class CommonHolders:
             self.allocated[number, lookup[found]] = True
             self._lookup.append(lookup)
         self._known = {name: row for row, name in enumerate(self.names)}
-        self._known |= {a.how.text(old): rows[new] for old, new in renamed.items()}
+        self._known |= {self._hows[0].text(old): rows[new] for old, new in renamed.items()}
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def rows(self, number: int, records: NDArray[np.void]) -> NDArray[np.intp]:
         """The row of each record of recording A (0) or B (1): of its chunks in use, or of its allocations."""
-        codes = self._sides[number].how.codes(records).astype(np.intp)
+        codes = self._hows[number].codes(records).astype(np.intp)
         found: NDArray[np.intp] = self._lookup[number][codes]
         return found
 
@@ -65,15 +76,11 @@ class CommonHolders:
         return self._known[name]
 
 
-def _present(side: RecordingSide) -> NDArray[np.intp]:
+def _present(side: RecordingSide, how: Grouping) -> NDArray[np.intp]:
     """The codes of all holders of a recording, ascending."""
-    codes = [side.how.codes(records).astype(np.intp) for records in (side.held, side.allocations)]
+    codes = [how.codes(records).astype(np.intp) for records in (side.held, side.allocations)]
     counts = np.bincount(np.concatenate(codes)) if sum(map(len, codes)) else np.zeros(0, np.intp)
     return np.flatnonzero(counts)
-
-
-def _paths(side: RecordingSide, codes: NDArray[np.intp]) -> list[Path]:
-    return [side.how.path(code) for code in codes.tolist()]
 
 
 def _renamed(a: Collection[Path], b: Collection[Path]) -> dict[Path, Path]:

@@ -22,10 +22,10 @@ class MainPart(NamedTuple):
 
 
 @dataclass
-class _Node:
+class _PartSum:
     change: int = 0
     changes: int = 0  # the sum without signs
-    children: dict[str | None, "_Node"] = field(default_factory=lambda: defaultdict(_Node))
+    children: dict[str | None, "_PartSum"] = field(default_factory=lambda: defaultdict(_PartSum))
 
     def add(self, change: int) -> None:
         self.change += change
@@ -40,7 +40,7 @@ def main_parts(paths: Sequence[Path], changes: Sequence[int], most: int = 3) -> 
         changes: bytes in B less bytes in A, of each.
         most: parts to name.
     """
-    root = _Node()
+    root = _PartSum()
     for path, change in zip(paths, changes, strict=True):
         node = root
         node.add(change)
@@ -55,7 +55,7 @@ def main_parts(paths: Sequence[Path], changes: Sequence[int], most: int = 3) -> 
     return named, root.change - sum(part.bytes for part in named)
 
 
-def _parts(path: Path, node: _Node) -> Iterator[MainPart]:
+def _parts(path: Path, node: _PartSum) -> Iterator[MainPart]:
     """A holder, or the part below it that stands for it, or its parts where they cancel out."""
     while node.children:
         name, largest = max(node.children.items(), key=lambda item: item[1].changes)

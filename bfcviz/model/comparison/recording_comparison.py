@@ -82,7 +82,8 @@ class RecordingComparison:
 
     def holders_at(self, moment: str) -> pa.Table:
         """The rows of `holders` of one moment, the largest changes first."""
-        return self.holders.filter(pa.array([name == moment for name in self.holders["moment"].to_pylist()]))
+        mine = [name == moment for name in self.holders["moment"].to_pylist()]
+        return self.holders.filter(pa.array(mine, pa.bool_()))
 
 
 def compare_recordings(
@@ -113,19 +114,8 @@ def compare_recordings(
         recording_totals(sides[0], [pair.a for pair in alignment.moments]),
         recording_totals(sides[1], [pair.b for pair in alignment.moments]),
     )
-    moments = [
-        PairedStep(AT_PEAK, totals[0].peak, totals[1].peak),
-        *alignment.moments,
-        *(
-            []
-            if alignment.by is AlignedBy.STATE
-            else [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
-        ),
-    ]
+    moments = _moments(sides, alignment, (totals[0].peak, totals[1].peak))
     changes = holder_changes(*sides, holders, moments)
-    at_peak = changes[changes["moment"] == 0]
-    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
-    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
     return RecordingComparison(
         sides[0].facts,
         sides[1].facts,
@@ -135,10 +125,31 @@ def compare_recordings(
         _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
         changes_table(changes, holders, moments),
         growth_changes(*sides, holders, mark),
-        (tuple((sides[1].how.text(part.path), part.bytes) for part in named), left),
+        _parts(changes, holders, sides[1]),
         (totals[0].series, totals[1].series),
         tuple(notes(*sides, holders)),
     )
+
+
+def _moments(
+    sides: tuple[RecordingSide, RecordingSide], alignment: StepAlignment, peaks: tuple[int, int]
+) -> list[PairedStep]:
+    """The peaks, the pairs of steps, and the ends; of states, which have no end, only the peaks."""
+    ends = [PairedStep(AT_END, sides[0].facts.last, sides[1].facts.last)]
+    return [
+        PairedStep(AT_PEAK, *peaks),
+        *alignment.moments,
+        *([] if alignment.by is AlignedBy.STATE else ends),
+    ]
+
+
+def _parts(
+    changes: NDArray[np.void], holders: CommonHolders, b: RecordingSide
+) -> tuple[Sequence[tuple[str, int]], int]:
+    at_peak = changes[changes["moment"] == 0]
+    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
+    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
+    return tuple((b.how.text(part.path), part.bytes) for part in named), left
 
 
 def _moments_table(

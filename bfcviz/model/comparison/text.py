@@ -10,6 +10,7 @@ from bfcviz.model.comparison.recording_comparison import AT_END, AT_PEAK, Record
 from bfcviz.model.comparison.recording_totals import BYTES, SECONDS, SHARE
 from bfcviz.model.comparison.sides import ComparedRecording
 from bfcviz.model.explain.text.short_names import counted, shortened
+from bfcviz.model.holders.text import duration
 from bfcviz.units import format_bytes
 
 _HOLDERS: Final = 12
@@ -96,7 +97,9 @@ def value_text(value: float | None, unit: str, *, change: bool = False) -> str:
         return f"{sign}{format_bytes(value)}"
     if unit == SHARE:
         return f"{sign}{100 * value:.1f} {'points' if change else '%'}"
-    return f"{sign}{value:,.3g} s" if unit == SECONDS else f"{sign}{value:,.0f}"
+    if unit == SECONDS:
+        return f"{'-' if value < 0 else sign}{duration(round(abs(value) * 1e9))}"
+    return f"{sign}{value:,.0f}"
 
 
 def _recording(facts: ComparedRecording) -> str:
@@ -111,8 +114,11 @@ def _totals(found: RecordingComparison) -> Iterator[str]:
         values = [
             value_text(row[name], row["unit"], change=name == "change") for name in ("a", "b", "change")
         ]
-        name = row["measure"].replace("_", " ")
+        name = _NAMES.get(row["measure"], row["measure"].replace("_", " "))
         yield f"{name:<30} {values[0]:>12} {values[1]:>12} {values[2] if row['change'] else '':>12}".rstrip()
+
+
+_NAMES: Final = {"failures": "failed requests", "seconds": "duration"}
 
 
 def _holders(found: RecordingComparison, moment: str) -> Iterator[str]:

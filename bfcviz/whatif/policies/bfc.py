@@ -1,6 +1,21 @@
 """BFC: best fit with coalescing, by this package's own heap, which places every request as TensorFlow does.
 
-Source: xla/tsl/framework/bfc_allocator.cc of TensorFlow 2.21; the heap is tested against traces of that class.
+Sources: xla/tsl/framework/bfc_allocator.cc of TensorFlow 2.21; the heap is tested against traces of that class. The
+rules of old versions are those of tensorflow/core/common_runtime/bfc_allocator.cc:
+
+=======  ============  =====================================  ==============================  ==================
+version  first region  a chunk is split                       after a refusal it tries less   garbage collection
+=======  ============  =====================================  ==============================  ==================
+1.0      1 MiB         from twice the request on              once in its life                no
+1.10     1 MiB         the same, or to save 128 MiB and more  once in its life                no
+2.1      1 MiB         as in 1.10                             once in its life                yes
+2.7      2 MiB         as in 1.10                             once in its life                yes
+2.21     2 MiB         as in 1.10, or fragmentation_fraction  with every region               an option
+=======  ============  =====================================  ==============================  ==================
+
+"yes" is the default for GPUs (TF_ENABLE_GPU_GARBAGE_COLLECTION). Not repeated: version 1.0 tried no size equal to the
+request after a refusal, and 0.8 did not reduce a region to what the limit left. The versions between these were not
+read. A stream has no safe frontier, so that chunks merge when they are freed, also where the trace had timestamps.
 """
 
 from collections.abc import Mapping
@@ -22,6 +37,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.whatif.outcome import DriverCalls, Outcome
+from bfcviz.whatif.policies.bfc_memory import CountedMemory, ExactMemory, RecordedMemory
 from bfcviz.whatif.policy import checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
 
@@ -29,17 +45,43 @@ BFC_OPTIONS: Final[Mapping[str, Any]] = {
     "allow_growth": False,
     "garbage_collection": False,
     "fragmentation_fraction": 0.0,
-    "honour_alignment": True,
+    "first_region": native.FIRST_REGION,
 }
-"""Options of the heap, with their defaults; see `AllocatorOptions`."""
+"""Options of the heap, with their defaults; see `AllocatorOptions`. A stream has no alignments to honour."""
 
 MEMORY_OPTIONS: Final[Mapping[str, Any]] = {
     "mode": "gapped",
     "capacity": None,
     "granule": 1,
     "supports_coalescing": False,
+    "gap": 1 << 30,
+    "regions": "simulated",
+    "backs_off_once": False,
 }
-"""Options of the memory below it, with their defaults; see `SimulatedSubAllocator`."""
+"""Options of the memory below it, with their defaults; see `SimulatedSubAllocator` and `bfc_memory`.
+
+`regions`: `simulated`; `recorded`: regions of recorded sizes get the recorded addresses; `exact`: the driver grants and
+refuses as in the trace. Address ties between equal chunks are then those of the trace.
+"""
+
+VERSIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "1.0": {"first_region": 1 << 20, "fragmentation_fraction": 1.0, "backs_off_once": True},
+    "1.10": {"first_region": 1 << 20, "backs_off_once": True},
+    "2.1": {"first_region": 1 << 20, "backs_off_once": True, "garbage_collection": True},
+    "2.7": {"backs_off_once": True, "garbage_collection": True},
+    "2.21": {},
+}
+"""The defaults of TensorFlow's versions, where they differ from those of 2.21.
+
+No chunk wastes the whole limit, so that the fraction 1.0 leaves only the rule of twice the request.
+"""
+
+_CHOICES: Final = {
+    "regions": ("simulated", "recorded", "exact"),
+    "mode": ("gapped", "contiguous", "descending"),
+    "version": tuple(VERSIONS),
+}
+_SIMULATED_ONLY: Final = ("mode", "granule", "gap")
 
 _EVENTS_A_REQUEST = 4  # at most: EXTEND, SPLIT, ALLOCATE and one RELEASE; or FREE and two MERGE
 _LOG_STEP = 64  # the capacity of a log is a multiple of this
@@ -50,11 +92,21 @@ class BFCPolicy:
     """The rules of TensorFlow's and XLA's BFC allocator.
 
     Attributes:
-        options: of `BFC_OPTIONS` and `MEMORY_OPTIONS`.
+        options: `version` of `VERSIONS`, and those of `BFC_OPTIONS` and `MEMORY_OPTIONS` that differ from its defaults.
+
+    Raises:
+        InvalidRequest: an option has none of its values.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     name: str = "bfc"
+
+    def __post_init__(self) -> None:
+        for key, known in _CHOICES.items():
+            if key in self.options and self.options[key] not in known:
+                raise InvalidRequest(
+                    f"option {key!r} of policy 'bfc' is {self.options[key]!r}; give one of {', '.join(known)}"
+                )
 
     def serve(
         self,
@@ -67,18 +119,23 @@ class BFCPolicy:
         """Serve all requests from an empty heap; as `Policy.serve`. Without a limit a heap must grow."""
         checked_limit(limit)
         heap, memory = self._heap(stream, limit, record=record)
-        results = heap.replay(_operations(stream))
+        results = heap.replay(_operations(stream, len(stream)))
+        stop = _stop(stream, results.address) if stop_at_failure else len(stream)
+        if stop < len(stream):  # once more without the rest: neither the events nor the calls may have it
+            heap, memory = self._heap(stream, limit, record=record)
+            results = heap.replay(_operations(stream, stop))
         columns = [results.address, results.allocated_size, results.bytes_in_use, results.pool_bytes]
-        stop = _stop(stream, columns[0]) if stop_at_failure else len(stream)
         address, size, in_use, reserved, largest = (
             column[:stop] for column in (*columns, results.largest_free_chunk)
         )
         trace = None
         if record:
             events = Reader(heap.log, 0).read(heap.log.head)
-            marks = stream.rows[stream.rows["kind"] == MARK]
+            served = stream.rows[:stop]
+            marks = served[served["kind"] == MARK]
             events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
-            trace = Trace.from_events(events, stream.labels, origin_of(self, stream, limit))
+            known = BFCPolicy({**BFC_OPTIONS, **self._given})
+            trace = Trace.from_events(events, stream.labels, origin_of(known, stream, limit))
         return Outcome(
             self.name,
             self.options,
@@ -88,33 +145,53 @@ class BFCPolicy:
             size,
             in_use,
             reserved,
-            _calls(memory),
+            memory.driver_calls if isinstance(memory, CountedMemory) else _calls(memory),
             largest,
             trace,
         )
 
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The options, with those of the version."""
+        return {**VERSIONS[self.options.get("version", "2.21")], **self.options}
+
     def _heap(
         self, stream: RequestStream, limit: int | None, *, record: bool
-    ) -> tuple[BFCAllocator, SimulatedSubAllocator]:
-        chosen = {**BFC_OPTIONS, **{key: self.options[key] for key in BFC_OPTIONS if key in self.options}}
-        below = {
-            **MEMORY_OPTIONS,
-            **{key: self.options[key] for key in MEMORY_OPTIONS if key in self.options},
-        }
+    ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedMemory]:
+        given = self._given
+        chosen = {key: given.get(key, default) for key, default in BFC_OPTIONS.items()}
         if limit is None and not chosen["allow_growth"]:
             raise InvalidRequest(
                 "bfc without allow_growth takes its whole limit at once: give a limit, or allow_growth=true"
             )
-        memory = SimulatedSubAllocator(below.pop("mode"), **below, journal=True)
+        memory = _memory({key: given.get(key, default) for key, default in MEMORY_OPTIONS.items()}, stream)
         capacity = -(-(len(stream) + 1) * _EVENTS_A_REQUEST // _LOG_STEP) * _LOG_STEP if record else 4096
         log = EventLog(capacity)
         most = native.MAX_REQUEST - 1 if limit is None else limit
-        return BFCAllocator(memory, most, AllocatorOptions(**chosen), log=log), memory
+        return BFCAllocator(memory, most, AllocatorOptions(**chosen, honour_alignment=False), log=log), memory
 
 
-def _operations(stream: RequestStream) -> Operations:
-    """The operations of a replay: requests have the same numbers, marks another one."""
-    rows = stream.rows
+def _memory(options: dict[str, Any], stream: RequestStream) -> SimulatedSubAllocator | CountedMemory:
+    """The memory below the heap; `options` has all of `MEMORY_OPTIONS`."""
+    regions, once = options.pop("regions"), options.pop("backs_off_once")
+    if regions == "simulated" and not once:
+        return SimulatedSubAllocator(options.pop("mode"), **options, journal=True)
+    other = [key for key in _SIMULATED_ONLY if options[key] != MEMORY_OPTIONS[key]]
+    if other:
+        raise InvalidRequest(
+            f"policy 'bfc' has {other[0]}={options[other[0]]}, which works only with regions=simulated and "
+            "backs_off_once=false; leave it out"
+        )
+    joins = options["supports_coalescing"]
+    if regions == "exact":
+        return ExactMemory(stream.regions, supports_coalescing=joins)
+    known = stream.regions if regions == "recorded" else stream.regions[:0]
+    return RecordedMemory(known, options["capacity"], supports_coalescing=joins, backs_off_once=once)
+
+
+def _operations(stream: RequestStream, stop: int) -> Operations:
+    """The operations of the requests before `stop`: requests have the same numbers, marks another one."""
+    rows = stream.rows[:stop]
     return Operations(
         kind=np.where(rows["kind"] == MARK, replay.MARK, rows["kind"]).astype(np.uint8),
         id=rows["block"],

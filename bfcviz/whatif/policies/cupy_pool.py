@@ -1,8 +1,8 @@
 """CuPy's memory pool: the smallest cached chunk of the same stream, split to the exact size.
 
-Source of the rules: cupy/cuda/memory.pyx of CuPy at commit 005d7598ad30: `SingleDeviceMemoryPool`, `_Arena`, `_round_size`.
-Of several free chunks of one size CuPy takes any; this takes the one with the lowest address. The limit is that of the
-device: CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
+Source of the rules: cupy/cuda/memory.pyx of CuPy at commit 005d7598ad30: `SingleDeviceMemoryPool`, `_Arena`. Of several
+free chunks of one size CuPy takes any; this takes the one with the lowest address. The limit is that of the device:
+CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fails at once.)
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory

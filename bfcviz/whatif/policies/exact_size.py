@@ -1,7 +1,7 @@
 """Exact-size pool: a free block serves only requests of exactly its rounded size.
 
-The simplest cache over a slow driver, and the bad case for lengths that vary: blocks of sizes that do not come back stay
-unused. All free blocks are returned before a request fails.
+The simplest cache over a slow driver, and the bad case for lengths that vary: a block stays unused until its size
+comes back. All free blocks are returned before a request fails.
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory

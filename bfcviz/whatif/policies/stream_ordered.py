@@ -1,8 +1,8 @@
 """Stream-ordered pool: the driver's memory pool behind `cudaMallocAsync`.
 
-Public (CUDA Programming Guide 13, 4.3 "Stream-Ordered Memory Allocator"; `cudaMemPoolAttr` of the runtime API): the driver
-keeps up to the release threshold (its default is 0), and returns more at the next synchronize. A free block serves its own
-stream at once. It serves others where the driver knows or adds an order between the streams, which is the default.
+Public (CUDA Programming Guide of December 2025, 4.3; `cudaMemPoolAttr` of the runtime API): the driver keeps up to the
+release threshold (its default is 0), and returns more at the next synchronize. A free block serves its own stream at
+once. It serves others where the driver knows or adds an order between the streams, which is the default.
 
 Not public, and assumed here:
 
@@ -34,6 +34,7 @@ class StreamOrderedPool(SimulatedPool):
     def __init__(
         self,
         driver: DriverMemory,
+        *,
         release_threshold: int | None = None,
         reuse_across_streams: bool = True,
         segment: int = 32 << 20,

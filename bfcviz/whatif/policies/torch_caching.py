@@ -66,6 +66,7 @@ class TorchCachingPool(SimulatedPool):
     def __init__(
         self,
         driver: DriverMemory,
+        *,
         expandable_segments: bool = False,
         max_split_size: int | None = None,
         roundup_power2_divisions: int = 0,
@@ -216,8 +217,10 @@ class TorchCachingPool(SimulatedPool):
         ages = []
         for key, cache in self._caches.items():
             if key % 2 == 0:
-                for address in cache.whole_segments():
-                    ages.append((self._searches - cache.used_at.get(address, 0), address, cache))
+                ages += [
+                    (self._searches - cache.used_at.get(address, 0), address, cache)
+                    for address in cache.whole_segments()
+                ]
         while ages and target > 0:
             average = sum([age for age, _, _ in ages]) / len(ages)
             for age, address, cache in ages:

@@ -1,8 +1,8 @@
 """ExpandableRange: PyTorch's expandable segments, which grow in place and unmap free pages.
 
-Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d2: `find_expandable_block`, `map_block`,
-`unmap_block`, and the part of `get_free_block` about growth. PyTorch reserves 9/8 of the device's memory for a segment, and
-makes another one if that does not suffice; this range has room for all.
+Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 001074d25084: `find_expandable_block`,
+`map_block`, `unmap_block`, and the part of `get_free_block` about growth. PyTorch reserves 9/8 of the device's memory
+for a segment, and makes another one if that does not suffice; this range has room for all.
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
@@ -34,7 +34,7 @@ class ExpandableRange:
         self._unmapped.add(self._base, size)
 
     def least_growing(self, address: int) -> int:
-        """The block at `address`, or a larger one that could not grow as far: blocks that can grow are the last choice."""
+        """The block at `address`; if it can grow, a larger one that cannot grow as far."""
         while address + self._free.sizes[address] in self._unmapped.sizes:
             larger = self._free.next_larger(address)
             if larger == 0 or self._could_become(larger) >= self._could_become(address):

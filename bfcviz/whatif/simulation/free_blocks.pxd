@@ -16,6 +16,8 @@ cdef class FreeBlocks:
     cpdef i64 remove(self, i64 address)
     @cython.locals(at=Py_ssize_t)
     cpdef i64 best_fit(self, i64 size)
+    @cython.locals(at=Py_ssize_t, whole=i64, same=list, number=Py_ssize_t, address=i64)
+    cpdef i64 aligned_fit(self, i64 size, i64 alignment, bint descending)
     @cython.locals(at=Py_ssize_t, found=i64, address=i64)
     cpdef i64 first_fit(self, i64 size)
     @cython.locals(at=Py_ssize_t, same=list)

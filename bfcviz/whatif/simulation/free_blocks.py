@@ -51,6 +51,23 @@ class FreeBlocks:
             return 0
         return self._by_size[self._distinct[at]][0]
 
+    def aligned_fit(self, size: int, alignment: int, descending: bool) -> int:
+        """The smallest block with `size` bytes from an aligned address on; of equal ones the first; 0: there is none.
+
+        Args:
+            size: in bytes.
+            alignment: a power of two, in bytes.
+            descending: whether the first one of equal blocks is that with the highest address.
+        """
+        for at in range(bisect_left(self._distinct, size), len(self._distinct)):
+            whole = self._distinct[at]
+            same = self._by_size[whole]
+            for number in range(len(same)):
+                address = same[len(same) - 1 - number if descending else number]
+                if (address + alignment - 1) // alignment * alignment + size <= address + whole:
+                    return address
+        return 0
+
     def first_fit(self, size: int) -> int:
         """The block of at least `size` bytes with the lowest address; 0: there is none."""
         found = 0

@@ -59,7 +59,7 @@ def serve_requests(
                 address = pool.allocate(size[i], stream[i])
             live[slot[i]] = address
         elif kind[i] == 1:  # FREE
-            address = live[slot[i]]
+            address = int(live[slot[i]])
             live[slot[i]] = 0
             if address != 0:
                 pool.free(address)

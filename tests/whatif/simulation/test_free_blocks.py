@@ -17,6 +17,8 @@ def test_it_finds_what_a_search_of_all_blocks_finds(places, wanted):
         enough = {address: size for address, size in plain.items() if size >= wanted}
         assert blocks.first_fit(wanted) == min(enough, default=0)
         assert blocks.best_fit(wanted) == min(enough, key=lambda each: (enough[each], each), default=0)
+        in_order = sorted(plain, key=lambda each: (plain[each], each))
+        assert [blocks.next_larger(each) for each in in_order] == [*in_order[1:], 0][: len(in_order)]
         assert blocks.largest() == max(plain.values(), default=0)
         assert (blocks.total, blocks.sizes) == (sum(plain.values()), plain)
 

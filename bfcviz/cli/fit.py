@@ -1,0 +1,88 @@
+"""`bfcviz fit`: the smallest memory limit under which a policy serves the requests of a file."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from bfcviz.cli.command import INTERRUPTED
+from bfcviz.cli.common.reading import open_with_progress
+from bfcviz.cli.common.search_progress import search_control
+from bfcviz.cli.why import pool_number
+from bfcviz.terminal import say
+from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
+from bfcviz.whatif.search.text import limit_lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz fit`."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--policy",
+        default="bfc",
+        metavar="NAME[:OPTION=VALUE,...]",
+        help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc)",
+    )
+    parser.add_argument(
+        "--pool",
+        default="0",
+        metavar="NAME",
+        help="the allocator: its name, or its number in the file, from 0",
+    )
+    parser.add_argument(
+        "--granule",
+        default=GRANULE,
+        metavar="SIZE",
+        help=f"try only multiples of this, such as 2MiB (default: {GRANULE})",
+    )
+    parser.add_argument("--at-most", metavar="SIZE", help="the largest limit to try, such as 80GiB")
+    parser.add_argument(
+        "--cache", type=Path, metavar="FOLDER", help="keep the results of replays here, for the next search"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
+
+
+def run(arguments: argparse.Namespace) -> int | None:
+    """Print the limit. After Ctrl-C: what is known so far, and exit status 130.
+
+    Raises:
+        InvalidRequest: there is no such policy or limit; the file has no requests to serve; or the policy cannot serve
+            them.
+        FileError: the file cannot be read.
+        TraceError: the file has no such allocator.
+    """
+    policy = policy_of(arguments.policy)  # before the file is read, which may take long
+    with open_with_progress(arguments.file) as trace:
+        stream = stream_of(trace, pool_number(trace, arguments.pool))
+    options = {"granule": arguments.granule, "at_most": arguments.at_most, "cache": arguments.cache}
+    with search_control(f"Searching the smallest limit of {policy.name}") as control:
+        found = smallest_limit(stream, policy, control=control, **options)
+    if arguments.json:
+        # JSON does not escape DEL, which can occur only inside texts.
+        print(json.dumps(limit_json(found), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+    else:
+        say(*limit_lines(found))
+    return None if found.complete else INTERRUPTED
+
+
+def limit_json(found: SmallestLimit) -> dict[str, Any]:
+    """The result as one object; sizes in bytes, null for what is not known."""
+    return {
+        "limit_bytes": found.limit_bytes,
+        "next_smaller_bytes": found.next_smaller,
+        "next_smaller_fails_at_event": found.fails_at_event,
+        "next_smaller_fails_at_request": found.fails_at_request,
+        "failed_size_bytes": found.failed_size,
+        "failed_label": found.failed_label,
+        "policy": found.policy,
+        "options": dict(found.options),
+        "lower_bound_bytes": found.lower_bound,
+        "added_bytes": found.added,
+        "tried": [{"limit_bytes": each.limit, "fits": each.fits} for each in found.tried],
+        "replays": found.replays,
+        "seconds": round(found.seconds, 3),
+        "complete": found.complete,
+        "notes": list(found.notes),
+    }

@@ -1,0 +1,109 @@
+"""`bfcviz whatif`: the requests of a file served under the rules of several allocators, as a table and a figure."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from bfcviz.cli.command import DONE, FAILED
+from bfcviz.cli.common.reading import open_with_progress, writable
+from bfcviz.cli.why import pool_number
+from bfcviz.policy_comparison import PolicyComparison, compare_policies, usual_policies
+from bfcviz.terminal import say
+from bfcviz.units import format_bytes
+from bfcviz.whatif.policy import checked_limit
+from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.replay import bytes_of, searchable, stream_of
+
+FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `bfcviz whatif`."""
+    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME[:OPTION=VALUE,...]",
+        help=f"the rules of one allocator; give it once for each. The names: {', '.join(POLICIES)}. "
+        f"Default: {', '.join(usual_policies())}",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="SIZE",
+        help="the memory limit, such as 12GiB; `none`: no limit (default: that of the file)",
+    )
+    parser.add_argument(
+        "--pool",
+        default="0",
+        metavar="NAME",
+        help="the allocator: its name, or its number in the file, from 0",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help=f"write the figure, or its numbers; the name ends in one of {', '.join(FORMATS)}",
+    )
+    parser.add_argument(
+        "--theme", choices=("light", "dark"), default="light", help="of the figure; default: light"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table, and write the figure; exit status 1 if no policy can serve the requests.
+
+    Raises:
+        InvalidRequest: there is no such policy, option or limit; or the file has no requests to serve.
+        FileError: the file cannot be read, or the figure cannot be written.
+        TraceError: the file has no such allocator.
+    """
+    for policy in arguments.policy or ():
+        policy_of(policy)  # before the file is read, which may take long
+    limit = None if arguments.limit == "none" else bytes_of(arguments.limit)
+    checked_limit(limit)
+    out = arguments.output
+    if out is not None:
+        out = writable(out, arguments.file, FORMATS, force=arguments.force)
+    with open_with_progress(arguments.file) as trace:
+        stream = searchable(stream_of(trace, pool_number(trace, arguments.pool)))
+    if arguments.limit is None:
+        limit = stream.limit
+    found = compare_policies(stream, arguments.policy, limit)
+    if arguments.json:
+        # JSON does not escape DEL, which can occur only inside texts.
+        print(json.dumps(comparison_json(found), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+    else:
+        say(*str(found).splitlines())
+    if out is not None:
+        _write(found, out, arguments)
+    return DONE if any(result.outcome is not None for result in _allocators(found)) else FAILED
+
+
+def comparison_json(found: PolicyComparison) -> dict[str, Any]:
+    """The comparison as one object; sizes in bytes, null for what is not known."""
+    stream = found.comparison.stream
+    return {
+        "source": stream.source,
+        "requests": len(stream),
+        "limit_bytes": found.comparison.limit,
+        "lower_bound_bytes": int(stream.live_bytes.max(initial=0)),
+        "assumed_driver_call_us": found.comparison.call_cost_us,
+        "policies": found.table.to_pylist(),
+        "notes": list(stream.notes),
+    }
+
+
+def _allocators(found: PolicyComparison) -> list[Any]:
+    return [result for result in found.comparison.results if not result.is_bound]
+
+
+def _write(found: PolicyComparison, out: Path, arguments: argparse.Namespace) -> None:
+    from bfcviz.figures.export import export  # noqa: PLC0415  plotly, which the table does not need
+
+    export(found.figure(arguments.theme), out)
+    if not arguments.json:
+        say(f"{out}: {format_bytes(out.stat().st_size)}")

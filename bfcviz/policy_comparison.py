@@ -1,0 +1,185 @@
+"""`compare_policies`: serve the requests of a trace under several policies; the result is a table and figures.
+
+May import everything but cli.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.explain_and_draw import trace_from
+from bfcviz.units import parse_bytes
+from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
+from bfcviz.whatif.comparison_text import comparison_text
+from bfcviz.whatif.first_difference import FirstDifference
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import POLICIES
+from bfcviz.whatif.requests import RequestStream, requests_of
+
+if TYPE_CHECKING:
+    from bfcviz.figures import Picture
+    from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
+    from bfcviz.figures.style.theme import ThemeName
+
+USUAL: Final = (
+    "bfc:allow_growth=true",
+    "xla",
+    "torch",
+    "torch:expandable_segments=true",
+    "cupy",
+    "exact_size",
+    "first_fit",
+)
+"""The policies that are compared if none is given: the first `MOST_USUAL` that exist."""
+
+MOST_USUAL: Final = 6
+
+
+class PolicyComparison:
+    """Several policies on the requests of one job; a notebook shows its table and figure.
+
+    Args:
+        comparison: the outcomes.
+
+    Attributes:
+        comparison: the argument.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison = comparison
+
+    @property
+    def table(self) -> pa.Table:
+        """One row a policy; see `Comparison.to_arrow`."""
+        return self.comparison.to_arrow()
+
+    @property
+    def text(self) -> str:
+        """The table as text, with the definition of each measure."""
+        return comparison_text(self.comparison)
+
+    def first_difference(self, one: str, other: str) -> FirstDifference | None:
+        """The first request that two of the policies place differently; `print` it for the sentence."""
+        return self.comparison.first_difference(one, other)
+
+    def figure(self, theme: "ThemeName" = "light") -> "Picture":
+        """Peak pool and fragmentation of each policy, and its bytes over the job."""
+        from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
+        from bfcviz.figures.comparison.policies.figure import comparison_figure  # noqa: PLC0415
+
+        return comparison_figure(*self._data(), self.table, Look(theme=theme))
+
+    def curves(self, theme: "ThemeName" = "light") -> "Picture":
+        """Bytes over the job under each policy."""
+        from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
+        from bfcviz.figures.comparison.policies.figure import curves_figure  # noqa: PLC0415
+
+        return curves_figure(*self._data(), self.table, Look(theme=theme))
+
+    def maps(
+        self, request: int | None = None, names: Sequence[str] | None = None, theme: "ThemeName" = "light"
+    ) -> "Picture":
+        """The heaps after the same request, side by side.
+
+        Args:
+            request: its index; None: where the requested bytes in use are highest among those that all of them served.
+            names: of the policies; None: all that have a heap.
+            theme: light or dark.
+
+        Raises:
+            InvalidRequest: none of the policies has a heap, or there is no such request.
+        """
+        from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
+        from bfcviz.figures.comparison.policies.maps import HeapAtStep, maps_figure  # noqa: PLC0415
+
+        results = [result for result in self.comparison.results if names is None or result.name in names]
+        recorded = {result.name: result.recorded for result in results}
+        known = {name: found for name, found in recorded.items() if found is not None}
+        if not known:
+            raise InvalidRequest(
+                "none of these policies has a heap to draw: each is a bound or cannot serve the requests"
+            )
+        stream = self.comparison.stream
+        served = min(found.outcome.served for found in known.values())
+        chosen = int(stream.live_bytes[:served].argmax()) if request is None else request
+        if not 0 <= chosen < len(stream):
+            raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
+        heaps = [
+            HeapAtStep(name, found.trace, found.step_after(chosen), failed=found.outcome.served <= chosen)
+            for name, found in known.items()
+        ]
+        moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
+        return maps_figure(heaps, moment, Look(theme=theme, colour="holder"))
+
+    def _data(self) -> "tuple[ComparedJob, list[ComparedPolicy]]":
+        """The job and the policies as the figures take them."""
+        from bfcviz.figures.comparison.policies.compared_policy import ComparedJob  # noqa: PLC0415  needs plotly
+
+        stream, comparison = self.comparison.stream, self.comparison
+        live = int(stream.live_bytes.max(initial=0))
+        job = ComparedJob(stream.source, len(stream), live, comparison.limit)
+        return job, [_compared(result, stream) for result in comparison.results]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
+
+
+def compare_policies(
+    source: Any,
+    policies: Sequence[str | Policy] | None = None,
+    limit: int | str | None = None,
+    *,
+    pool: int = 0,
+    call_cost_us: float = CALL_COST_US,
+) -> PolicyComparison:
+    """Serve the requests of a trace under several policies, each up to its first failure.
+
+    Args:
+        source: as for `bfcviz.explain`, or a `RequestStream`.
+        policies: names with options, such as `"torch:expandable_segments=true"`; None: the `usual_policies`.
+        limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
+        pool: index of the heap among `trace.origin.pools`.
+        call_cost_us: microseconds that a call to the driver is assumed to take.
+
+    Raises:
+        InvalidRequest: there is no such policy or option. A policy that cannot serve the requests under this limit is
+            a row with a message.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    stream = source if isinstance(source, RequestStream) else requests_of(trace_from(source), pool)
+    bytes_limit = None if limit is None else parse_bytes(limit, "limit")
+    chosen = usual_policies() if policies is None else policies
+    return PolicyComparison(compare(stream, chosen, bytes_limit, call_cost_us=call_cost_us))
+
+
+def usual_policies() -> tuple[str, ...]:
+    """The policies that are compared if none is given."""
+    return tuple(name for name in USUAL if name.partition(":")[0] in POLICIES)[:MOST_USUAL]
+
+
+def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
+    from bfcviz.figures.comparison.policies.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
+
+    outcome = result.outcome
+    if outcome is None:
+        none = np.zeros(0, np.uint64)
+        return ComparedPolicy(result.name, none, none, message=result.message, is_bound=result.is_bound)
+    at = int(outcome.in_use.argmax()) if outcome.served else None
+    failed, free = result.failed_request, result.free_at_peak
+    return ComparedPolicy(
+        name=result.name,
+        reserved=outcome.reserved,
+        in_use=outcome.in_use,
+        requested_at_peak=0 if at is None else int(outcome.requested[at]),
+        scattered_share=None if free is None else free.scattered_share,
+        failed=failed,
+        failed_size=0 if failed is None else int(stream.rows["size"][failed]),
+        is_bound=result.is_bound,
+    )

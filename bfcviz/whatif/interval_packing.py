@@ -1,0 +1,201 @@
+"""Interval packing: offsets for blocks whose lifetimes are all known, as low as greedy orders get them.
+
+::
+
+    offset                 a block is a rectangle: its lifetime across, its bytes up
+      |    +--------+
+      |    |   c    |--+   no two rectangles overlap
+      |----+--+-----+b |   the height of the plan is what one region needs
+      |   a   |-----+--+
+      +-----------------> requests
+
+Finding the least height is NP-hard (dynamic storage allocation: Garey and Johnson, Computers and Intractability, SR2).
+The orders are those of published planners: by size and by time from Pisarchyk and Lee, Efficient Memory Management for
+Deep Neural Net Inference (arXiv 2001.03288, "greedy by size"); by area, size times duration, as in the offset
+assignment of TensorFlow Lite's and TVM's planners. No height is below the peak of the live bytes.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz import native
+from bfcviz.errors import BrokenInvariant, InvalidRequest
+from bfcviz.whatif.policies.first_fit import FirstFitPool
+from bfcviz.whatif.policy import NO_LIMIT, PoolPolicy
+from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
+
+MOST_EXACT: Final = 4096
+"""Blocks that are placed in the lowest gap. The time grows with the square; all others are stacked above these."""
+
+GOOD_ENOUGH: Final = 1.02
+"""Further orders are tried above this multiple of the least possible height."""
+
+UNIT: Final = 256
+"""Sizes are rounded up to a multiple of this, in bytes."""
+
+_BATCH: Final = 1024
+_FAR: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """Rectangles to pack, one a block: int64[blocks].
+
+    Attributes:
+        start: index of the request that allocates it.
+        stop: index of the request that frees it; the number of requests, if none does.
+        size: bytes, after rounding; 0: there is no such block.
+        requests: number of requests.
+    """
+
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    size: NDArray[np.int64]
+    requests: int
+
+    @classmethod
+    def of(cls, stream: RequestStream) -> "Lifetimes":
+        """The lifetimes of a stream; sizes are rounded up to a multiple of 256 bytes, as GPUs want addresses."""
+        rows, n = stream.rows, len(stream)
+        start, stop = np.zeros(stream.blocks, np.int64), np.full(stream.blocks, n, np.int64)
+        for kind, found in ((ALLOCATE, start), (FREE, stop)):
+            at = np.flatnonzero(rows["kind"] == kind)
+            found[rows["block"][at]] = at
+        return cls(start, stop, -(-stream.block_sizes // UNIT) * UNIT, n)
+
+    @property
+    def duration(self) -> NDArray[np.int64]:
+        """Requests from the first one on while each block lives."""
+        return self.stop - self.start
+
+    @cached_property
+    def live(self) -> NDArray[np.int64]:
+        """Bytes of all blocks after each request, int64[requests]."""
+        change = np.zeros(self.requests + 1, np.int64)
+        np.add.at(change, self.start, self.size)
+        np.add.at(change, self.stop, -self.size)
+        found: NDArray[np.int64] = np.cumsum(change[:-1])
+        return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Offsets of all blocks in one region.
+
+    Attributes:
+        lifetimes: of the blocks.
+        offset: bytes from the start of the region, int64[blocks].
+        order: how the plan was found.
+    """
+
+    lifetimes: Lifetimes
+    offset: NDArray[np.int64]
+    order: str
+
+    @cached_property
+    def height(self) -> int:
+        """Bytes of the region."""
+        return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
+
+
+def pack(stream: RequestStream) -> Plan:
+    """The lowest of several greedy plans, checked; takes some seconds for 100,000 blocks."""
+    lifetimes = Lifetimes.of(stream)
+    least = int(lifetimes.live.max(initial=0))
+    size, duration = lifetimes.size, lifetimes.duration
+    orders = {
+        "size": np.lexsort((-duration, -size)),
+        "area": np.argsort(-(size.astype(np.float64) * duration), kind="stable"),
+        "duration": np.lexsort((-size, -duration)),
+    }
+    best = _by_start(stream, lifetimes)
+    for name, order in orders.items():
+        if best.height <= least * GOOD_ENOUGH and name != "size":
+            break
+        plan = Plan(lifetimes, _placed(lifetimes, order[size[order] > 0]), name)
+        best = min(best, plan, key=lambda each: each.height)
+        native.check_signals()
+    check_plan(best)
+    return best
+
+
+def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> Plan:
+    """In the order of time, each block in the lowest gap: first fit."""
+    outcome = PoolPolicy("first_fit", FirstFitPool, {"granule": UNIT}).serve(stream)
+    if not outcome.fits:
+        raise InvalidRequest(f"the blocks need more than {NO_LIMIT} bytes at once; no plan is made")
+    made = np.flatnonzero((stream.rows["kind"] == ALLOCATE) & (outcome.address != 0))
+    address = outcome.address[made].astype(np.int64)
+    offset = np.zeros(stream.blocks, np.int64)
+    offset[stream.rows["block"][made]] = address - address.min(initial=_FAR)
+    return Plan(lifetimes, offset, "start")
+
+
+def _placed(lifetimes: Lifetimes, order: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Offsets: the first blocks of the order in the lowest gap, the others stacked on these, the longest first."""
+    first, rest = order[:MOST_EXACT], order[MOST_EXACT:]
+    offset = np.zeros(len(lifetimes.start), np.int64)
+    _fill_gaps(lifetimes, first, offset)
+    _stack(lifetimes, first, rest[np.argsort(-lifetimes.duration[rest], kind="stable")], offset)
+    return offset
+
+
+def _fill_gaps(lifetimes: Lifetimes, order: NDArray[np.intp], offset: NDArray[np.int64]) -> None:
+    """Place each block in the lowest gap between those placed before it that live at some time with it."""
+    start, stop, size = (each[order] for each in (lifetimes.start, lifetimes.stop, lifetimes.size))
+    low, high = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    for at in range(len(order)):
+        lives = np.flatnonzero((start[:at] < stop[at]) & (stop[:at] > start[at]))
+        lives = lives[np.argsort(low[lives])]
+        ends = np.concatenate(([0], np.maximum.accumulate(high[lives])))
+        gaps = np.concatenate((low[lives], [_FAR])) - ends
+        low[at] = ends[np.argmax(gaps >= size[at])]
+        high[at] = low[at] + size[at]
+        if not at % _BATCH:
+            native.check_signals()
+    offset[order] = low
+
+
+def _stack(
+    lifetimes: Lifetimes, below: NDArray[np.intp], order: NDArray[np.intp], offset: NDArray[np.int64]
+) -> None:
+    """Place each block above all placed ones that live at some time with it."""
+    if not len(order):
+        return
+    top = np.zeros(lifetimes.requests, np.int64)
+    start, stop, size = (each.tolist() for each in (lifetimes.start, lifetimes.stop, lifetimes.size))
+    for block in below.tolist():
+        part = top[start[block] : stop[block]]
+        np.maximum(part, offset[block] + size[block], out=part)
+    for number, block in enumerate(order.tolist()):
+        part = top[start[block] : stop[block]]
+        offset[block] = low = int(part.max())
+        part[:] = low + size[block]
+        if not number % _BATCH:
+            native.check_signals()
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise BrokenInvariant, if two blocks overlap (a bug of this module)."""
+    lifetimes = plan.lifetimes
+    low, high = plan.offset.tolist(), (plan.offset + lifetimes.size).tolist()
+    used = np.flatnonzero(lifetimes.size > 0)
+    at = np.concatenate((lifetimes.start[used], lifetimes.stop[used]))
+    order = np.argsort(at, kind="stable")
+    block, begins = np.tile(used, 2)[order].tolist(), (order < len(used)).tolist()
+    live: list[int] = []  # offsets, ascending
+    ends: list[int] = []
+    for number, begin in zip(block, begins, strict=True):
+        place = bisect_left(live, low[number])
+        if not begin:
+            del live[place], ends[place]
+            continue
+        if (place and ends[place - 1] > low[number]) or (place < len(live) and live[place] < high[number]):
+            raise BrokenInvariant(f"block {number} of a packing plan overlaps with another one")
+        live.insert(place, low[number])
+        ends.insert(place, high[number])

@@ -1,0 +1,187 @@
+"""Lower bounds as policies: what the requests need at least, beside real rules in one table.
+
+`live_bytes` is a heap without any fragmentation: it has just the memory of its live blocks. No rules need less, and
+only a driver that maps every block alone reaches it. `packed` knows all lifetimes before the first request and puts the
+blocks into one region by the best plan of `interval_packing`: rules without that knowledge seldom need less.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.trace import Trace
+from bfcviz.importers.recorded_history import RecordedHistory
+from bfcviz.native import MAX_REGIONS
+from bfcviz.whatif.interval_packing import UNIT, pack
+from bfcviz.whatif.outcome import DriverCalls, Outcome
+from bfcviz.whatif.policy import Policy, checked_limit, origin_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
+
+LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": UNIT}
+"""`unit`: sizes are rounded up to a multiple of this, in bytes; 1: none is rounded."""
+
+BASE: Final = 0x7F0000000000
+_ALL_BITS: Final = (1 << 64) - 1
+
+
+class _Placement(NamedTuple):
+    """Where blocks are, int64[blocks]; `size` 0: it has none, or fails. `region`: bytes of the one region of all."""
+
+    address: NDArray[np.int64]
+    size: NDArray[np.int64]
+    region: int | None
+
+
+@dataclass(frozen=True)
+class LiveBytesPolicy:
+    """The least memory: that of the live blocks.
+
+    Attributes:
+        options: of `LIVE_OPTIONS`.
+
+    Raises:
+        InvalidRequest: the unit is below 1.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    name: str = "live_bytes"
+
+    def __post_init__(self) -> None:
+        if self.options.get("unit", 1) < 1:
+            raise InvalidRequest(f"the unit is {self.options['unit']} bytes; give 1 or more")
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests; as `Policy.serve`. A trace has one region a block, so at most 65,535 at a time."""
+        checked_limit(limit)
+        unit = self.options.get("unit", UNIT)
+        size = -(-stream.block_sizes // unit) * unit
+        if limit is not None:
+            size = _served_sizes(stream, size, limit)
+        total = sum(size.tolist())
+        if total >= 1 << 62:
+            raise InvalidRequest(
+                f"the {stream.blocks:,} blocks have {total} bytes together; at most 2^62 - 1 have room"
+            )
+        address = BASE + np.cumsum(size) - size
+        return _outcome(self, stream, limit, _Placement(address, size, None), record, stop_at_failure)
+
+
+@dataclass(frozen=True)
+class PackedPolicy:
+    """One region in which every block has its place before the first request."""
+
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    name: str = "packed"
+
+    def serve(
+        self,
+        stream: RequestStream,
+        limit: int | None = None,
+        *,
+        record: bool = False,
+        stop_at_failure: bool = False,
+    ) -> Outcome:
+        """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
+        checked_limit(limit)
+        rows = stream.rows
+        if limit is not None:  # what never fits must not displace other blocks
+            rows = rows.copy()
+            rows["size"][(rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)] = 0
+        plan = pack(replace(stream, rows=rows))
+        size = plan.lifetimes.size.copy()
+        if limit is not None:
+            size[plan.offset + size > limit] = 0
+        region = int((plan.offset + size)[size > 0].max(initial=0))
+        placement = _Placement(BASE + plan.offset, size, region)
+        return _outcome(self, stream, limit, placement, record, stop_at_failure)
+
+
+def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """The sizes of the blocks that have room under a limit, the first come first served; 0: it fails."""
+    rows = stream.rows
+    live, found = 0, size.tolist()
+    for kind, block in zip(rows["kind"].tolist(), rows["block"].tolist(), strict=True):
+        if kind == FREE:
+            live -= found[block]
+        elif kind == ALLOCATE:
+            if live + found[block] > limit:
+                found[block] = 0
+            live += found[block]
+    return np.array(found, np.int64)
+
+
+def _outcome(
+    policy: Policy,
+    stream: RequestStream,
+    limit: int | None,
+    placement: _Placement,
+    record: bool,
+    stop_at_failure: bool,
+) -> Outcome:
+    rows = stream.rows
+    size = np.where(rows["kind"] == MARK, 0, placement.size[rows["block"]])
+    address = np.where(size > 0, placement.address[rows["block"]], 0)
+    in_use = np.cumsum(np.where(rows["kind"] == FREE, -size, size))
+    reserved = in_use
+    if placement.region is not None:
+        reserved = np.where(np.cumsum(size) > 0, placement.region, 0)
+    failed = np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (size == 0))
+    stop = int(failed[0]) + 1 if stop_at_failure and len(failed) else len(rows)
+    has_region = placement.region is not None and bool(reserved[:stop].any())
+    columns = [each[:stop].astype(np.uint64) for each in (address, size, in_use, reserved)]
+    trace = _trace(policy, stream, limit, columns, placement.region) if record else None
+    calls = DriverCalls(int(has_region), 0, 0)
+    return Outcome(policy.name, policy.options, limit, stream, *columns, calls, None, trace)
+
+
+def _trace(
+    policy: Policy,
+    stream: RequestStream,
+    limit: int | None,
+    columns: list[NDArray[np.uint64]],
+    region: int | None,
+) -> Trace:
+    """The events of an outcome: one region of so many bytes, or one a block if that is None."""
+    rows = stream.rows[: len(columns[0])]
+    alive = np.cumsum(np.select([rows["kind"] == ALLOCATE, rows["kind"] == FREE], [1, -1], 0))
+    if region is None and int(alive.max(initial=0)) > MAX_REGIONS:
+        raise InvalidRequest(
+            f"{int(alive.max())} blocks are live at once; a trace numbers {MAX_REGIONS} regions, and here each block "
+            "is one: ask for no trace"
+        )
+    history, ledger_has_region = RecordedHistory(), False
+    first = int(rows["time"].min(initial=0))
+    names = ["time", "thread", "label", "stream", "size", "kind"]
+    places = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
+    for (time, thread, label, number, asked, kind), (address, size) in zip(
+        rows[names].tolist(), places, strict=True
+    ):
+        history.at(time - first, thread)
+        ledger = history.ledger
+        if kind == MARK:
+            history.mark(label, asked & _ALL_BITS)
+        elif kind == FREE and address:
+            ledger.free(address)
+            if region is None:
+                ledger.release(address)
+        elif kind == ALLOCATE and address:
+            if region is None:
+                ledger.grant(address, size)
+            elif not ledger_has_region:
+                ledger.grant(BASE, region)
+                ledger_has_region = True
+            ledger.allocate(address, size, asked, label, number)
+        elif kind == ALLOCATE and asked > 0:
+            ledger.oom(asked, label, number)
+    return Trace.from_events(history.events(), stream.labels, origin_of(policy, stream, limit))

@@ -1,0 +1,177 @@
+"""The heap of XLA's main branch in 2026: best fit in one address range that is served from both ends.
+
+::
+
+    low address                                                high address
+    | lower blocks and holes --->   central gap   <--- upper blocks and holes |
+
+A request reuses the best fitting hole of its own end; only if none fits does it take its exact size from the central
+gap. A freed block at the border of its end joins the gap, with the hole beside it.
+
+Source: openxla/xla, commit 00df9eefeb54, xla/tsl/framework/bfc_allocator.h and .cc: `Options`, `FindTaggedChunkPtr`,
+`FindChunkPtrInCentralGap`, `AllocateChunkFromLowEnd`, `AllocateChunkFromHighEnd`, `ReturnBoundaryChunkToGap`. Assumed:
+no timestamps, no garbage collection (one region is never released), one alignment for all requests of an end, and an
+address range that begins at a multiple of 2 MiB.
+"""
+
+from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
+
+XLA_UNIT = 256
+"""Sizes are rounded up to a multiple of this, in bytes."""
+
+XLA_WASTE = 128 << 20
+"""A hole is split where its unused rest has this many bytes, if no fraction is given."""
+
+
+class XLAPool(SimulatedPool):
+    """One region of the whole limit.
+
+    Args:
+        driver: grants the region.
+        ends: for each allocation, in order, 1: the upper end; all others get the lower end.
+        lower_order: of equal holes at the lower end, the first one is taken: `ascending` or `descending` addresses.
+        upper_order: the same at the upper end.
+        lower_split: how a hole at the lower end is split: `bfc`: from twice the request on, or to save 128 MiB and
+            more; `exact`: always.
+        upper_split: the same at the upper end.
+        lower_alignment: of the addresses at the lower end: a power of two, in bytes.
+        upper_alignment: the same at the upper end.
+        fragmentation_fraction: a share of the limit that replaces the 128 MiB; 0: it does not.
+    """
+
+    def __init__(
+        self,
+        driver: DriverMemory,
+        ends: bytes = b"",
+        lower_order: str = "ascending",
+        upper_order: str = "ascending",
+        lower_split: str = "bfc",
+        upper_split: str = "bfc",
+        lower_alignment: int = XLA_UNIT,
+        upper_alignment: int = XLA_UNIT,
+        fragmentation_fraction: float = 0.0,
+    ) -> None:
+        SimulatedPool.__init__(self, driver)
+        self._ends = ends
+        self._asked = 0
+        self._descending = (lower_order == "descending", upper_order == "descending")
+        self._exact = (lower_split == "exact", upper_split == "exact")
+        self._alignment = (max(lower_alignment, XLA_UNIT), max(upper_alignment, XLA_UNIT))
+        wasted = int(fragmentation_fraction * driver.limit)
+        self._waste = max(wasted, 1) if fragmentation_fraction > 0 else XLA_WASTE
+        self._lower_holes = FreeBlocks()
+        self._upper_holes = FreeBlocks()
+        self._lower: dict[int, int] = {}  # sizes of the blocks in use, by address
+        self._upper: dict[int, int] = {}
+        self._upper_starts: dict[int, int] = {}  # their addresses, by end
+        self._gap = 0
+        self._gap_size = 0
+        self._is_granted = False
+
+    def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
+        """The address of a block; 0 if the memory does not suffice."""
+        at = self._asked
+        self._asked += 1
+        upper = at < len(self._ends) and self._ends[at] == 1
+        rounded = (size + XLA_UNIT - 1) // XLA_UNIT * XLA_UNIT
+        if not self._is_granted:
+            self._grant(rounded)
+        holes = self._upper_holes if upper else self._lower_holes
+        alignment = self._alignment[upper]
+        hole = holes.aligned_fit(rounded, alignment, self._descending[upper])
+        from_gap = hole == 0
+        if from_gap:
+            if self._up(self._gap, alignment) + rounded > self._gap + self._gap_size:
+                return 0
+            hole, whole = self._gap, self._gap_size
+            self._gap_size = 0
+        else:
+            whole = holes.remove(hole)
+        if upper:
+            address = self._from_high_end(hole, whole, rounded, from_gap)
+        else:
+            address = self._from_low_end(hole, whole, rounded, from_gap)
+        self.in_use += self.block_size
+        return address
+
+    def free(self, address: int) -> None:
+        """Free the block at `address`."""
+        lower = address in self._lower
+        if lower:
+            size = self._lower.pop(address)
+            end = address + size
+            is_border = end not in self._lower and end not in self._lower_holes.sizes
+            holes = self._lower_holes
+        else:
+            size = self._upper.pop(address)
+            del self._upper_starts[address + size]
+            is_border = address not in self._upper_starts and address not in self._upper_holes.starts
+            holes = self._upper_holes
+        self.in_use -= size
+        self.block_size = size
+        start, whole = holes.merge_around(address, size)
+        if not is_border:
+            holes.add(start, whole)
+            return
+        if self._gap_size == 0 or lower:
+            self._gap = start
+        self._gap_size += whole
+
+    def _grant(self, rounded: int) -> None:
+        """Get the whole limit, if it suffices for the first request."""
+        room = self.driver.limit // XLA_UNIT * XLA_UNIT
+        if rounded <= room:
+            self._gap = self.driver.grant(room)
+            self._gap_size = room if self._gap != 0 else 0
+            self._is_granted = True
+
+    def _from_low_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
+        """Take a block from the low end of a hole that is in no table; returns its address."""
+        padding = self._up(hole, self._alignment[0]) - hole
+        if padding > 0:
+            self._lower_holes.add(hole, padding)
+        address = hole + padding
+        whole -= padding
+        if self._splits(whole, rounded, from_gap or self._exact[0]):
+            if from_gap:
+                self._gap, self._gap_size = address + rounded, whole - rounded
+            else:
+                self._lower_holes.add(address + rounded, whole - rounded)
+            whole = rounded
+        self._lower[address] = whole
+        self.block_size = whole
+        return address
+
+    def _from_high_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
+        """Take a block from the high end of a hole that is in no table; returns its address."""
+        is_exact = from_gap or self._exact[1]
+        alignment = self._alignment[1]
+        address = (hole + whole - rounded) // alignment * alignment
+        first = self._up(hole, alignment)
+        if not is_exact and not self._splits(whole - (first - hole), rounded, False):
+            address = first
+        if address > hole:
+            if from_gap:
+                self._gap, self._gap_size = hole, address - hole
+            else:
+                self._upper_holes.add(hole, address - hole)
+        whole -= address - hole
+        if self._splits(whole, rounded, is_exact):
+            self._upper_holes.add(address + rounded, whole - rounded)
+            whole = rounded
+        self._upper[address] = whole
+        self._upper_starts[address + whole] = address
+        self.block_size = whole
+        return address
+
+    def _splits(self, whole: int, rounded: int, is_exact: bool) -> bool:
+        """Whether a hole of this size is split for a request of `rounded` bytes."""
+        if is_exact:
+            return whole > rounded
+        return whole >= rounded * 2 or whole - rounded >= self._waste
+
+    def _up(self, address: int, alignment: int) -> int:
+        """The first aligned address from there on."""
+        return (address + alignment - 1) // alignment * alignment

@@ -1,0 +1,116 @@
+"""RecordedOutcome: an outcome with its trace: the state after any request, and where each block was placed."""
+
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.schema import Events, Flag, Kind
+from bfcviz.events.trace import Trace
+from bfcviz.model.state.model import Model
+from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
+
+_ENDS: Final = (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
+"""Each request that changes or asks anything writes one of these, in order."""
+
+
+class FreeMemory(NamedTuple):
+    """Bytes of all free chunks, and of the largest one."""
+
+    total: int
+    largest: int
+
+    @property
+    def scattered_share(self) -> float:
+        """1 - largest / total: TensorFlow's external fragmentation; 0 if nothing is free."""
+        return 1 - self.largest / self.total if self.total else 0.0
+
+
+class RecordedOutcome:
+    """The trace of an outcome, found by request.
+
+    Args:
+        outcome: must have a trace.
+
+    Raises:
+        InvalidRequest: it has none, or its trace does not follow its requests.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        if outcome.trace is None:
+            raise InvalidRequest(
+                f"the outcome of policy {outcome.policy!r} has no trace; serve with record=True"
+            )
+        self.outcome = outcome
+        self.trace: Trace = outcome.trace
+        rows, placed = outcome.stream.rows[: outcome.served], outcome.address != 0
+        kind = rows["kind"]
+        wrote = ((kind == ALLOCATE) & (rows["size"] > 0)) | ((kind == FREE) & placed) | (kind == MARK)
+        self._ends_before = np.concatenate([[0], np.cumsum(wrote)])
+        if len(self._ends) != self._ends_before[-1]:
+            raise InvalidRequest(
+                f"the trace of policy {outcome.policy!r} has {len(self._ends):,} allocations, frees, failures and "
+                f"marks for {self._ends_before[-1]:,} requests; serve them again with record=True"
+            )
+
+    def step_after(self, request: int) -> int:
+        """The step of the trace after a request; with the merges and releases of a free. -1: before all of them."""
+        ends = int(self._ends_before[min(request + 1, self.outcome.served)])
+        if not ends:
+            return 0
+        step, kinds = int(self._ends[ends - 1]) + 1, self._events["kind"]
+        while step < len(kinds) and kinds[step] in (Kind.MERGE, Kind.RELEASE):
+            step += 1
+        return step
+
+    def free_memory(self, request: int) -> FreeMemory:
+        """The free memory after a request."""
+        model = Model(self.trace)
+        model.seek(self.step_after(request))
+        return FreeMemory(int(model.table.free_bytes), int(model.table.largest_free_chunk))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Number of events of each kind, by its name in lower case."""
+        found = np.bincount(self._events["kind"], minlength=len(Kind) + 1)
+        return {kind.name.lower(): int(found[kind]) for kind in Kind}
+
+    @cached_property
+    def regions(self) -> NDArray[np.int64]:
+        """The region of the block of each request, counted from 0 in the order of grants; -1 without one."""
+        return self._places[0]
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """The offset of the block of each request in its region, in bytes; -1 without one."""
+        return self._places[1]
+
+    @cached_property
+    def _events(self) -> Events:
+        return self.trace.read(self.trace.first, len(self.trace))
+
+    @cached_property
+    def _ends(self) -> NDArray[np.intp]:
+        return np.flatnonzero(np.isin(self._events["kind"], _ENDS))
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Region and offset of each request."""
+        events, served = self._events, self.outcome.served
+        granted = np.flatnonzero((events["kind"] == Kind.EXTEND) & (events["flags"] & Flag.GREW == 0))
+        keys = events["region"][granted].astype(np.int64) * (len(events) + 1) + granted
+        by_slot = np.argsort(keys)
+        wrote = np.flatnonzero(np.diff(self._ends_before))
+        kinds = events["kind"][self._ends]
+        mine = (kinds == Kind.ALLOCATE) | (kinds == Kind.FREE)
+        at, requests = self._ends[mine], wrote[mine]
+        wanted = events["region"][at].astype(np.int64) * (len(events) + 1) + at
+        order = by_slot[np.searchsorted(keys[by_slot], wanted) - 1] if len(granted) else np.zeros(0, np.intp)
+        regions, offsets = np.full(served, -1, np.int64), np.full(served, -1, np.int64)
+        regions[requests] = order
+        base = events["address"][granted[order]] if len(order) else np.zeros(0, np.uint64)
+        offsets[requests] = (events["address"][at] - base).astype(np.int64)
+        return regions, offsets

@@ -1,0 +1,109 @@
+"""`replay` and `stream_of`: the requests of any source, served under other rules."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.trace import Trace
+from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.requests import FREE, RequestStream, requests_of
+
+
+def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
+    source: Any,
+    policy: str | Policy,
+    limit: int | str | None = None,
+    *,
+    pool: int = 0,
+    record: bool = False,
+    stop_at_failure: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Serve the requests of a trace under the rules of a policy, from an empty heap.
+
+    Args:
+        source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
+        policy: a name of the table of policies, a text such as `bfc:allow_growth=true`, or a Policy.
+        limit: bytes, or text such as `12GiB`; None: no limit.
+        pool: index of the heap among `trace.origin.pools`.
+        record: whether the outcome has a trace.
+        stop_at_failure: whether to end after the first request that fails.
+        options: of the policy, by name.
+
+    Raises:
+        InvalidRequest: there is no such policy, option, pool or limit, or the policy cannot serve these requests.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    chosen, num_bytes = policy_of(policy, **options), bytes_of(limit)
+    stream = stream_of(source, pool)
+    return chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
+
+
+def stream_of(source: Any, pool: int = 0) -> RequestStream:
+    """The requests of one heap of a source; those of a RequestStream itself.
+
+    Raises:
+        InvalidRequest: the source has no such heap.
+        BfcvizError: `source` is none of those of `replay`, or cannot be read.
+    """
+    if isinstance(source, RequestStream):
+        return source
+    trace = _trace(source)
+    names = [each.name for each in trace.origin.pools]
+    if not 0 <= pool < len(names):
+        raise InvalidRequest(
+            f"the trace has no heap {pool}; it has {len(names)}, numbered from 0: {', '.join(names[:20])}"
+        )
+    return requests_of(trace, pool)
+
+
+def searchable(stream: RequestStream) -> RequestStream:
+    """The same stream.
+
+    Raises:
+        InvalidRequest: no search can say anything about it: it allocates nothing, or frees nothing.
+    """
+    if not stream.allocations:
+        raise InvalidRequest(f"{stream.source or 'the trace'} has no allocation: there is nothing to serve")
+    if not _frees(stream):
+        total = format_bytes(int(stream.live_bytes[-1]))
+        raise InvalidRequest(
+            f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: any rules "
+            f"need their sum, {total}, and what they add by rounding; record a trace with frees to compare rules"
+        )
+    return stream
+
+
+def _frees(stream: RequestStream) -> int:
+    """Number of frees, without those of requests that failed in the trace."""
+    rows = stream.rows
+    frees = np.flatnonzero(rows["kind"] == FREE)
+    at_once = (rows["event"][frees] >= 0) & (rows["event"][frees] == rows["event"][frees - 1])
+    return len(frees) - int(np.count_nonzero(at_once))
+
+
+def bytes_of(limit: int | str | None) -> int | None:
+    """A limit of memory in bytes.
+
+    Raises:
+        InvalidRequest: it is not a size.
+    """
+    try:
+        return None if limit is None else parse_bytes(limit, "limit")
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+
+
+def _trace(source: Any) -> Trace:
+    if isinstance(source, str | os.PathLike):
+        return open_trace(source)
+    if isinstance(found := getattr(source, "trace", None), Trace):  # a Watch, an Outcome, a Model
+        return found
+    return trace_of(source)

@@ -1,0 +1,227 @@
+"""The best options of a policy for a trace, by trying all combinations, or one option after the other."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.units import format_bytes
+from bfcviz.whatif.policy import NO_LIMIT, Policy
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.replay import bytes_of, searchable, stream_of
+from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.search.control import SearchControl, SearchStopped
+from bfcviz.whatif.search.option_values import option_values
+from bfcviz.whatif.search.result_cache import ResultCache, cache_of
+from bfcviz.whatif.search.smallest_limit import GRANULE, LimitSearch
+from bfcviz.whatif.search.trial import Trial, TrialRunner
+
+MOST_COMBINATIONS: Final = 64
+"""So many combinations are all tried; of more, one option after the other is varied."""
+
+GOALS: Final[Mapping[str, Callable[[Trial], float]]] = {
+    "reserved": lambda trial: trial.peak_reserved,
+    "in_use": lambda trial: trial.peak_in_use,
+    "unused_share": lambda trial: trial.unused_share,
+    "driver_calls": lambda trial: trial.driver_calls,
+}
+"""What is made small: a name, and the number of a trial under the limit."""
+
+SMALLEST_LIMIT: Final = "smallest_limit"
+"""The goal for which each combination is searched for its smallest limit, up to the one given."""
+
+
+@dataclass(frozen=True)
+class TriedOptions:
+    """One row of the table of a search.
+
+    Attributes:
+        options: that were varied, with their values.
+        trial: its numbers, under its smallest limit if that is the goal; None: the policy refused to serve.
+        error: why it refused; empty if it did not.
+    """
+
+    options: Mapping[str, Any] = field(hash=False)
+    trial: Trial | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class BestOptions:
+    """The result of `best_options`.
+
+    Attributes:
+        policy: name of the rules.
+        limit: memory limit in bytes; None: none.
+        goal: what was made small.
+        table: all options tried, the best first: those that fit, by the goal; then those that fail, the one that served
+            most requests first; then those that were refused.
+        method: `grid`: all combinations; `coordinate`: one option after the other, until none improves. A coordinate
+            search can miss the best combination.
+        replays: how many replays were made; those in the cache do not count.
+        seconds: time of the search.
+        complete: whether the search was not stopped.
+    """
+
+    policy: str
+    limit: int | None
+    goal: str
+    table: tuple[TriedOptions, ...] = field(repr=False)
+    method: str
+    replays: int
+    seconds: float
+    complete: bool = True
+
+    def __str__(self) -> str:
+        from bfcviz.whatif.search.text import option_lines  # noqa: PLC0415  it needs this class
+
+        return "\n".join(option_lines(self))
+
+    @property
+    def best(self) -> TriedOptions | None:
+        """The best options that fit; None: none of those tried does."""
+        first = self.table[0] if self.table else None
+        return first if first is not None and first.trial is not None and first.trial.fits else None
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """The best options; None: none of those tried fits."""
+        return None if self.best is None else self.best.options
+
+
+def best_options(  # noqa: PLR0913  the question, and how to search
+    source: Any,
+    policy: str,
+    limit: int | str | None = None,
+    *,
+    options: Mapping[str, Iterable[Any]] | Iterable[str] | None = None,
+    goal: str = "reserved",
+    pool: int = 0,
+    control: SearchControl | None = None,
+    cache: ResultCache | str | os.PathLike[str] | None = None,
+) -> BestOptions:
+    """Find the options of a policy that serve a trace under a limit with the least memory.
+
+    Args:
+        source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
+        policy: a name of the table of policies, or a text: its options stay as given.
+        limit: bytes, or text such as `12GiB`; None: the limit that the trace had, or none.
+        options: the names of those to vary, or names with their values; None: all that a user can choose.
+        goal: what to make small: a name of `GOALS`, or `smallest_limit`, which takes about 20 times as long.
+        pool: index of the heap among `trace.origin.pools`.
+        control: progress and stop.
+        cache: of results; or a folder for one on disk. None: the shared one in memory.
+
+    Raises:
+        InvalidRequest: there is no such policy, option, goal or heap; or the trace allocates or frees nothing.
+        BfcvizError: `source` is none of these, or cannot be read.
+    """
+    if goal not in {*GOALS, SMALLEST_LIMIT}:
+        raise InvalidRequest(f"there is no goal {goal!r}; there are: {', '.join([*GOALS, SMALLEST_LIMIT])}")
+    fixed = policy_of(policy)
+    values = {
+        name: choices
+        for name, choices in option_values(fixed.name, options).items()
+        if name not in fixed.options
+    }
+    stream = searchable(stream_of(source, pool))
+    num_bytes = stream.limit if limit is None else bytes_of(limit)
+    runner = TrialRunner(cache_of(cache), control or SearchControl())
+    search = _OptionSearch(stream, fixed.name, fixed.options, num_bytes, goal, runner)
+    combinations = 1
+    for choices in values.values():
+        combinations *= len(choices)
+    method = "grid" if combinations <= MOST_COMBINATIONS else "coordinate"
+    begun, complete = time.perf_counter(), True
+    try:
+        search.grid(values, combinations) if method == "grid" else search.coordinate(values)
+    except (SearchStopped, KeyboardInterrupt):
+        complete = False
+    seconds = time.perf_counter() - begun
+    table = tuple(search.ranked())
+    return BestOptions(fixed.name, num_bytes, goal, table, method, runner.replays, seconds, complete)
+
+
+class _OptionSearch:
+    """One search; a combination is the values of all varied options."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  what `best_options` was asked
+        self,
+        stream: RequestStream,
+        policy: str,
+        fixed: Mapping[str, Any],
+        limit: int | None,
+        goal: str,
+        runner: TrialRunner,
+    ) -> None:
+        self.stream, self.policy, self.fixed, self.limit = stream, policy, fixed, limit
+        self.goal, self.runner = goal, runner
+        self.tried: dict[tuple[Any, ...], TriedOptions] = {}
+
+    def grid(self, values: Mapping[str, list[Any]], combinations: int) -> None:
+        """Try all combinations."""
+        self.runner.expected = combinations
+        for combination in itertools.product(*values.values()):
+            self._try(dict(zip(values, combination, strict=True)))
+
+    def coordinate(self, values: Mapping[str, list[Any]]) -> None:
+        """From the defaults, vary one option after the other, and keep its best value, until none improves."""
+        at = {name: choices[0] for name, choices in values.items()}
+        rounds = sum(len(choices) - 1 for choices in values.values())
+        best = self._try(at)
+        while True:
+            self.runner.expected = self.runner.done + rounds
+            before = best
+            for name, choices in values.items():
+                for value in choices:
+                    found = self._try({**at, name: value})
+                    if self._rank(found) < self._rank(best):
+                        best = found
+                at = dict(best.options)
+            if best is before:
+                return
+
+    def ranked(self) -> Iterator[TriedOptions]:
+        """All tried, the best first."""
+        yield from sorted(self.tried.values(), key=self._rank)
+
+    def _try(self, options: Mapping[str, Any]) -> TriedOptions:
+        key = tuple(options.values())
+        if key not in self.tried:
+            shown = ", ".join(f"{name}={_text(value)}" for name, value in options.items())
+            given = {name: value for name, value in options.items() if value is not None}
+            try:
+                policy = policy_of(self.policy, **{**self.fixed, **given})
+                trial = self._trial(policy, f"{self.policy} {shown}")
+            except InvalidRequest as error:
+                self.runner.done += 1
+                self.tried[key] = TriedOptions(options, None, str(error))
+            else:
+                self.tried[key] = TriedOptions(options, trial)
+        return self.tried[key]
+
+    def _trial(self, policy: Policy, text: str) -> Trial:
+        trial = self.runner.run(self.stream, policy, self.limit, text)
+        if self.goal != SMALLEST_LIMIT or not trial.fits:
+            return trial
+        most = NO_LIMIT if self.limit is None else self.limit
+        search = LimitSearch(self.stream, policy, GRANULE, most, self.runner)
+        search.run()
+        return min((each for each in search.tried.values() if each.fits), key=lambda each: each.limit or 0)
+
+    def _rank(self, tried: TriedOptions) -> tuple[float, ...]:
+        """Ascending from the best."""
+        trial = tried.trial
+        if trial is None:
+            return (2,)
+        if not trial.fits:
+            return (1, -trial.served)
+        least = trial.limit or 0 if self.goal == SMALLEST_LIMIT else GOALS[self.goal](trial)
+        return (0, least, trial.peak_reserved, trial.driver_calls)
+
+
+def _text(value: Any) -> str:
+    return format_bytes(value) if type(value) is int and value >= 1024 else str(value).lower()

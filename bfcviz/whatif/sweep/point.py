@@ -1,0 +1,227 @@
+"""The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import Labels
+from bfcviz.units import parse_bytes
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.requests import RequestStream
+
+
+class TraceSource(NamedTuple):
+    """Where a worker gets the requests of one trace from.
+
+    Attributes:
+        key: identifies the source in the caches of workers; no other sweep uses it.
+        name: of the trace, in results.
+        path: a path or URL that the worker reads; empty: the requests are sent to it.
+        pool: index of the heap.
+        version: what changes with the content, as text; empty: not known.
+    """
+
+    key: str
+    name: str
+    path: str
+    pool: int
+    version: str
+
+
+@dataclass(frozen=True)
+class SentStream:
+    """A request stream without names of labels, which no policy reads: what is sent to workers.
+
+    No tuple: Dask would send each item on its own.
+    """
+
+    rows: NDArray[np.void]
+    source: str
+    limit: int | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stream: RequestStream) -> "SentStream":
+        """What to send of a stream."""
+        return cls(stream.rows, stream.source, stream.limit, stream.notes)
+
+    def stream(self) -> RequestStream:
+        """The stream, after sending."""
+        return RequestStream(self.rows, Labels(), self.source, self.limit, notes=self.notes)
+
+
+class SweepLimit(NamedTuple):
+    """A memory limit, or a part of what each trace needs at least.
+
+    Attributes:
+        text: in results: `none`, bytes as digits, or as `125%`.
+        num_bytes: the limit; None: no limit, or a percentage.
+        percent: of the most bytes requested at once by the trace; None: not so given.
+    """
+
+    text: str
+    num_bytes: int | None = None
+    percent: float | None = None
+
+    @classmethod
+    def of(cls, given: int | str | None) -> "SweepLimit":
+        """The limit of an argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
+
+        Raises:
+            InvalidRequest: the text is neither.
+        """
+        if given is None:
+            return cls("none")
+        try:
+            if isinstance(given, str) and given.strip().endswith("%"):
+                percent = float(given.strip()[:-1])
+                if not isfinite(percent):
+                    raise ValueError  # noqa: TRY301  as another text
+                return cls(f"{percent:g}%", percent=percent)
+            num_bytes = parse_bytes(given, "limit")
+        except ValueError:
+            raise InvalidRequest(
+                f"limit={given!r} is not a size; give bytes, a text such as '8GiB', or '125%' of the most bytes "
+                f"that the trace requests at once"
+            ) from None
+        return cls(str(num_bytes), num_bytes)
+
+    def bytes_for(self, peak_requested: int) -> int | None:
+        """The limit in bytes for a trace whose most requested bytes are these; None: no limit."""
+        return self.num_bytes if self.percent is None else round(self.percent / 100 * peak_requested)
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One point of a sweep, as it is sent to a worker.
+
+    Attributes:
+        index: its place in the results.
+        source: the trace.
+        policy: text of `policy_of`, or the policy.
+        limit: the memory limit.
+        stop_at_failure: whether to end after the first request that fails.
+    """
+
+    index: int
+    source: TraceSource
+    policy: str | Policy
+    limit: SweepLimit
+    stop_at_failure: bool = False
+
+    @property
+    def key(self) -> "PointKey":
+        """What its result depends on."""
+        return PointKey(
+            self.source.name,
+            self.source.version,
+            self.source.pool,
+            policy_text(self.policy),
+            self.limit.text,
+            self.stop_at_failure,
+        )
+
+    def failed(self, error: str) -> "PointResult":
+        """The result of a point that could not be served, with the reason."""
+        return PointResult(*self.key, error=error)
+
+
+class PointKey(NamedTuple):
+    """What a result depends on: equal keys mean equal numbers. See `PointResult`."""
+
+    trace: str
+    version: str
+    pool: int
+    policy: str
+    limit: str
+    stop_at_failure: bool
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """The numbers of one point; sizes are bytes, None where a point has an error or the policy does not know.
+
+    Attributes:
+        trace: name of the trace: its path, or its source.
+        version: what changes with the content of the trace; empty: not known.
+        pool: index of the heap in the trace.
+        policy: name and options.
+        limit: as it was given: `none`, bytes, or a percentage.
+        stop_at_failure: whether it ended after the first failure.
+        limit_bytes: the limit; None: no limit.
+        requests: allocations, frees and marks of the trace.
+        served: how many of these were tried.
+        failures: allocations that failed; 0: the trace fits.
+        first_failure: index of the event of the first one; -1: the request is no event of the trace. None: it fits.
+        first_failure_bytes: what it asked for.
+        peak_requested: the most bytes requested at once: no rules need less.
+        peak_in_use: the most bytes of blocks in use.
+        peak_reserved: the most bytes that the driver granted.
+        unused_share: 1 - peak in use / peak reserved.
+        rounding_share: part of the bytes in use that was not requested, where most is in use.
+        external_fragmentation: 1 - largest free chunk / free bytes, at the first failure, else where most is in use.
+        grants: calls to the driver that it granted.
+        refusals: calls that it refused.
+        releases: calls that returned memory.
+        seconds: of serving, without reading.
+        notes: what is missing or assumed in the trace, as sentences.
+        error: why there are no numbers; empty: there are.
+    """
+
+    trace: str
+    version: str
+    pool: int
+    policy: str
+    limit: str
+    stop_at_failure: bool
+    limit_bytes: int | None = None
+    requests: int | None = None
+    served: int | None = None
+    failures: int | None = None
+    first_failure: int | None = None
+    first_failure_bytes: int | None = None
+    peak_requested: int | None = None
+    peak_in_use: int | None = None
+    peak_reserved: int | None = None
+    unused_share: float | None = None
+    rounding_share: float | None = None
+    external_fragmentation: float | None = None
+    grants: int | None = None
+    refusals: int | None = None
+    releases: int | None = None
+    seconds: float | None = None
+    notes: str = ""
+    error: str = ""
+
+    @property
+    def key(self) -> PointKey:
+        """What it depends on."""
+        return PointKey(self.trace, self.version, self.pool, self.policy, self.limit, self.stop_at_failure)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every request was served."""
+        return self.failures == 0 and self.served == self.requests
+
+    @property
+    def outcome(self) -> str:
+        """`fits`, `fails`, or `error`."""
+        return "error" if self.error else "fits" if self.fits else "fails"
+
+
+def policy_text(policy: str | Policy) -> str:
+    """Name and options of a policy as one text, options in the order of their names."""
+    if isinstance(policy, str):
+        name, _, rest = policy.partition(":")
+        parts = sorted(part.strip() for part in rest.split(",") if part.strip())
+    else:
+        name, parts = policy.name, sorted(f"{key}={_plain(value)}" for key, value in policy.options.items())
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,213 @@
+"""`bfcviz.sweep`: every trace under every policy and limit.
+
+::
+
+    results = bfcviz.sweep(["a.parquet", "s3://runs/b.parquet"], ["bfc", "torch"], ["8GiB", "12GiB", "110%"])
+    print(results)                                                    # in this process
+    results = bfcviz.sweep(paths, policies, limits, processes=8)      # on this machine
+    results = bfcviz.sweep(paths, policies, limits, client=client)    # on a Dask cluster
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, SupportsIndex
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.sweep.dask_cluster import connected, on_dask
+from bfcviz.whatif.sweep.in_process import in_process
+from bfcviz.whatif.sweep.local_processes import in_processes
+from bfcviz.whatif.sweep.point import (
+    PointResult,
+    SentStream,
+    SweepLimit,
+    SweepPoint,
+    TraceSource,
+    policy_text,
+)
+from bfcviz.whatif.sweep.results import SweepResults
+from bfcviz.whatif.sweep.stream_cache import STREAMS
+from bfcviz.whatif.sweep.trace_sources import TraceLike, sources_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LimitLike = int | str | None
+
+SAVE_S: Final = 5.0
+"""Seconds between two writes of the results' file."""
+
+
+class SweepProgress(NamedTuple):
+    """How far a sweep is.
+
+    Attributes:
+        done: points with a result, those of an earlier sweep included.
+        asked: all points.
+        newest: the result that arrived last; None: at the start.
+        points_per_s: points served per second since the start.
+    """
+
+    done: int
+    asked: int
+    newest: PointResult | None
+    points_per_s: float
+
+
+def sweep(  # noqa: PLR0913  what, where, and how to run
+    traces: TraceLike | Iterable[TraceLike],
+    policies: str | Policy | Iterable[str | Policy],
+    limits: LimitLike | Iterable[LimitLike] = None,
+    *,
+    client: "Client | str | None" = None,
+    processes: int | None = None,
+    pool: int = 0,
+    stop_at_failure: bool = False,
+    results: str | os.PathLike[str] | None = None,
+    progress: Callable[[SweepProgress], object] | None = None,
+    stop: Event | None = None,
+) -> SweepResults:
+    """Serve the requests of every trace under every policy and limit.
+
+    A point that cannot be served has a message instead of numbers, and the sweep goes on. Ctrl-C, `stop` and the loss
+    of the cluster end it; it then returns what is known, and `complete` is false.
+
+    Args:
+        traces: paths or URLs, which the workers read, each once; or traces and request streams, which are sent to them.
+        policies: as `policy_of` takes them: `"bfc:allow_growth=true"`.
+        limits: bytes, `"8GiB"`, `"110%"` of the most bytes that a trace requests at once, or None for no limit.
+        client: of a Dask cluster, or the address of its scheduler; bfcviz must be installed in its workers.
+        processes: the number of processes of this machine; by default the points are served in this one.
+        pool: index of the heap in each trace.
+        stop_at_failure: whether a point ends after its first request that fails.
+        results: a Parquet file: points that have numbers in it are not served again, and all results are written to
+            it, every few seconds and at the end.
+        progress: called at the start and after each point, in the thread of the sweep.
+        stop: set it, from any thread, to end the sweep.
+
+    Raises:
+        InvalidRequest: there is no such policy or option, or an argument is no limit.
+        MissingExtra: `client` is an address, and Dask is not installed.
+        FileError: the file of results cannot be read or written.
+    """
+    if client is not None and processes is not None:
+        raise InvalidRequest("give a client or processes, not both")
+    if processes is not None and processes < 1:
+        raise InvalidRequest(f"processes={processes}; give at least 1, or None for this process")
+    prefix, sources, streams = sources_of(traces, pool)
+    points = _points(sources, policies, limits, stop_at_failure=stop_at_failure)
+    collected = _Collected(points, results, progress)
+    missing = [point for point in points if point.index not in collected.found]
+    served = _serve(missing, streams, stop or Event(), client, processes)
+    try:
+        collected.report(None)
+        for index, result in served:
+            collected.add(index, result)
+        if not collected.complete:
+            collected.reason = "it was stopped"
+    except KeyboardInterrupt:
+        collected.reason = "it was interrupted"
+    except ConnectionError as error:
+        collected.reason = str(error)
+    finally:
+        served.close()
+        STREAMS.forget(prefix)
+        collected.save()
+    return collected.results()
+
+
+def _serve(
+    points: Sequence[SweepPoint],
+    streams: Mapping[str, SentStream],
+    stop: Event,
+    client: "Client | str | None",
+    processes: int | None,
+) -> Generator[tuple[int, PointResult], None, None]:
+    """Index and result of each point, in the order in which they arrive."""
+    if not points:
+        return
+    if client is not None:
+        with connected(client) as cluster:
+            yield from on_dask(points, streams, stop, cluster)
+    elif processes is not None:
+        yield from in_processes(points, streams, stop, processes)
+    else:
+        yield from in_process(points, streams, stop)
+
+
+def _points(
+    sources: Sequence[TraceSource],
+    policies: str | Policy | Iterable[str | Policy],
+    limits: LimitLike | Iterable[LimitLike],
+    *,
+    stop_at_failure: bool,
+) -> list[SweepPoint]:
+    """All points, those of a trace together, without those given twice."""
+    given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else list(policies)
+    for policy in given:
+        policy_of(policy)  # a wrong name is told at once
+    chosen = list({policy_text(policy): policy for policy in given}.values())
+    sizes = [limits] if limits is None or isinstance(limits, str | SupportsIndex) else list(limits)
+    tried = list(dict.fromkeys(SweepLimit.of(each) for each in sizes))
+    asked = product(sources, chosen, tried)
+    return [
+        SweepPoint(index, source, policy, limit, stop_at_failure)
+        for index, (source, policy, limit) in enumerate(asked)
+    ]
+
+
+class _Collected:
+    """The results that have arrived, by the index of their point; and those of the file of an earlier sweep."""
+
+    def __init__(
+        self,
+        points: Sequence[SweepPoint],
+        path: str | os.PathLike[str] | None,
+        progress: Callable[[SweepProgress], object] | None,
+    ) -> None:
+        earlier = SweepResults.load(path).points if path is not None and Path(path).exists() else ()
+        known = {result.key: result for result in earlier if not result.error}
+        self.found = {point.index: known[point.key] for point in points if point.key in known}
+        self.reason = ""
+        asked = {point.key for point in points}
+        self._others = [result for result in earlier if result.key not in asked]
+        self._asked, self._resumed = len(points), len(self.found)
+        self._path, self._progress = path, progress
+        self._start = self._saved = monotonic()
+
+    @property
+    def complete(self) -> bool:
+        return len(self.found) == self._asked
+
+    def add(self, index: int, result: PointResult) -> None:
+        """Keep the result of a point, and report it."""
+        self.found[index] = result
+        if monotonic() - self._saved > SAVE_S:
+            self.save()
+        self.report(result)
+
+    def report(self, newest: PointResult | None) -> None:
+        """Call `progress`."""
+        if self._progress is not None:
+            seconds = monotonic() - self._start
+            rate = (len(self.found) - self._resumed) / seconds if seconds > 0 else 0.0
+            self._progress(SweepProgress(len(self.found), self._asked, newest, rate))
+
+    def save(self) -> None:
+        """Write the file, with the earlier results of other points."""
+        if self._path is not None:
+            SweepResults([*self._others, *self._in_order()]).save(self._path)
+        self._saved = monotonic()
+
+    def results(self) -> SweepResults:
+        """What is known."""
+        seconds = monotonic() - self._start
+        return SweepResults(self._in_order(), self._asked, seconds, self._resumed, self.reason)
+
+    def _in_order(self) -> list[PointResult]:
+        return [self.found[index] for index in sorted(self.found)]

@@ -1,0 +1,105 @@
+"""`bfcviz fit`: text for people, JSON for programs; failures are one line and exit status 1."""
+
+import json
+
+import pytest
+
+import bfcviz
+from bfcviz.cli import main
+from bfcviz.cli.common import search_progress
+from bfcviz.whatif.replay import replay
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fit") / "lstm.parquet"
+    bfcviz.open(bfcviz.sample("lstm")).save(path)
+    return str(path)
+
+
+def test_the_object_has_a_limit_that_fits_and_one_that_fails(file, capsys):
+    assert main(["fit", file, "--policy", "bfc:allow_growth=true", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["policy"], found["options"], found["complete"]) == ("bfc", {"allow_growth": True}, True)
+    outcomes = [
+        replay(file, "bfc:allow_growth=true", found[name]) for name in ("limit_bytes", "next_smaller_bytes")
+    ]
+    assert [each.fits for each in outcomes] == [True, False]
+    row = outcomes[1].stream.rows[outcomes[1].failures[0]]
+    assert found["next_smaller_fails_at_event"] == row["event"]
+    assert found["failed_size_bytes"] == row["size"]
+    assert found["limit_bytes"] == found["lower_bound_bytes"] + found["added_bytes"]
+
+
+def test_the_text_has_the_same_numbers_and_a_cache_remembers_them(file, tmp_path, capsys):
+    words = ["fit", file, "--granule", "64KiB", "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["replays"] == len(found["tried"]) > 1
+    assert found["limit_bytes"] % (64 << 10) == 0
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    for name in ("limit_bytes", "next_smaller_bytes", "next_smaller_fails_at_event"):
+        assert f"{found[name]:,}" in text
+    bfcviz.smallest_limit(file, cache=tmp_path / "cache", granule="64KiB")
+    assert len(list((tmp_path / "cache").iterdir())) == found["replays"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--policy", "worst_fit"], "worst_fit"),
+        (["--policy", "bfc:colour=red"], "colour"),
+        (["--at-most", "1MiB"], "1.0 MiB"),
+        (["--at-most", "much"], "much"),
+        (["--granule", "0"], "0"),
+        (["--pool", "gpu"], "gpu"),
+    ],
+)
+def test_what_is_wrong_is_one_line(file, words, named, capsys):
+    assert main(["fit", file, *words]) == 1
+    said = capsys.readouterr()
+    assert named in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("sample", ["oom_dump", "oom_log"])
+def test_a_file_without_frees_says_what_it_has(sample, capsys):
+    assert main(["fit", str(bfcviz.sample(sample))]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_terminal_shows_the_progress_and_nothing_remains(file, monkeypatch, capsys):
+    drawn = []
+
+    class Bar:
+        share = None
+
+        def __init__(self, *_):
+            drawn.append(self)
+
+        def draw(self):
+            return None
+
+        def erase(self):
+            drawn.append("erased")
+
+    monkeypatch.setattr(search_progress, "ProgressBar", Bar)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with search_progress.search_control("x") as control:
+        bfcviz.smallest_limit(file, control=control, cache=None)
+    assert 0 < drawn[0].share <= 1
+    assert drawn[1:] == ["erased"]
+
+
+def test_an_interrupted_search_prints_what_it_knows(file, monkeypatch, capsys):
+    def interrupt(control, done, total, text):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bfcviz.whatif.search.control.SearchControl.report", interrupt)
+    assert main(["fit", file, "--json", "--granule", "512"]) == 130
+    found = json.loads(capsys.readouterr().out)
+    assert (found["complete"], len(found["tried"])) == (False, 5)
+    assert found["limit_bytes"] is None or found["limit_bytes"] > found["lower_bound_bytes"]

@@ -1,0 +1,124 @@
+"""`bfcviz whatif`: a table for people, JSON for programs, a figure in a file."""
+
+import json
+
+import pytest
+
+import bfcviz
+from bfcviz.cli import main
+from bfcviz.model.trace_from_source import trace_of
+from bfcviz.policy_comparison import usual_policies
+from bfcviz.whatif.policy_table import POLICIES
+from bfcviz.whatif.replay import replay
+
+MiB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whatif") / "lstm.parquet"
+    bfcviz.open(bfcviz.sample("lstm")).save(path)
+    return str(path)
+
+
+@pytest.fixture
+def said(file, capsys):
+    """What the command prints with these words as JSON."""
+
+    def said(*words, status=0):
+        assert main(["whatif", file, *words, "--json"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    return said
+
+
+def test_the_rows_are_the_outcomes_of_the_policies(file, said):
+    names = ["bfc:allow_growth=true", "first_fit:granule=1MiB", "bfc"]
+    found = said("--limit", "5MiB", *(word for name in names for word in ("--policy", name)))
+    rows = {row["policy"]: row for row in found["policies"] if not row["bound"]}
+    assert list(rows) == names
+    for name in names:
+        outcome = replay(file, name, "5MiB", stop_at_failure=True)
+        expected = (outcome.fits, outcome.peak_reserved, outcome.peak_in_use)
+        assert (rows[name]["fits"], rows[name]["peak_reserved"], rows[name]["peak_in_use"]) == expected
+    assert found["limit_bytes"] == 5 * MiB
+    assert found["lower_bound_bytes"] == bfcviz.requests_of(file).live_bytes.max()
+
+
+def test_the_usual_policies_and_the_limit_of_the_file_are_the_default(file, said):
+    found = said()
+    assert tuple(row["policy"] for row in found["policies"] if not row["bound"]) == usual_policies()
+    assert found["limit_bytes"] == bfcviz.requests_of(file).limit
+
+
+def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
+    words = ("--limit", "none", "--policy", "bfc")
+    rows = said(*words, "--policy", "bfc:allow_growth=true")["policies"]
+    assert [bool(row["message"]) for row in rows if not row["bound"]] == [True, False]
+    assert "allow_growth" in rows[0]["message"]
+    assert said(*words, status=1)["policies"][0]["message"] == rows[0]["message"]
+
+
+def test_the_text_has_a_row_for_each_policy(file, capsys):
+    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "2.5MiB"]) == 0
+    text = capsys.readouterr().out
+    assert [line.split()[0] for line in text.splitlines() if line.endswith("out of memory")] == [
+        "bfc",
+        "first_fit",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--policy", "worst_fit"], "worst_fit"),
+        (["--policy", "bfc:allow_growth=perhaps"], "perhaps"),
+        (["--policy", "first_fit:granule=0"], "granule"),
+        (["--limit", "much"], "much"),
+        (["--limit", "0"], "0"),
+        (["--limit=-5"], "-5"),
+        (["--pool", "7"], "7"),
+        (["--output", "figure.txt"], "figure.txt"),
+    ],
+)
+def test_what_is_wrong_is_one_line(file, words, named, capsys):
+    assert main(["whatif", file, *words]) == 1
+    said = capsys.readouterr()
+    assert named in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sample", ["oom_dump", "oom_log"])
+def test_a_file_without_frees_says_what_it_has(sample, capsys):
+    assert main(["whatif", str(bfcviz.sample(sample)), "--limit", "1GiB"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_empty_trace_says_so(tmp_path, capsys):
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "4MiB")
+    path = tmp_path / "empty.parquet"
+    trace_of(heap).save(path)
+    for command in ("whatif", "fit"):
+        assert main([command, str(path)]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_figure_is_written_once(file, tmp_path, capsys):
+    out = tmp_path / "comparison.html"
+    words = ["whatif", file, "--policy", "bfc", "--policy", "first_fit", "-o", str(out)]
+    assert main(words) == 0
+    assert str(out) in capsys.readouterr().out
+    text = out.read_text()
+    assert "first_fit" in text
+    assert main(words) == 1
+    assert main([*words, "--force", "--theme", "dark"]) == 0
+    assert out.read_text() != text
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_numbers_that_are_no_values_of_options_are_refused(name, file, capsys):
+    for option, default in POLICIES[name].options.items():
+        if type(default) in (int, float) or default is None:
+            for value in ("-1", str(1 << 80)):
+                assert main(["whatif", file, "--policy", f"{name}:{option}={value}", "--limit", "8MiB"]) == 1
+                assert option in capsys.readouterr().err

@@ -1,0 +1,131 @@
+import pytest
+
+from bfcviz.live.torch.block_rules import Rules
+from bfcviz.whatif.policies.torch_caching import TorchCachingPool
+from bfcviz.whatif.simulation.driver_memory import DriverMemory
+
+KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+
+
+def pool_of(limit=64 * GiB, **options):
+    return TorchCachingPool(DriverMemory(limit), **options)
+
+
+@pytest.mark.parametrize(
+    ("size", "segment"),
+    [
+        (1, 2 * MiB),
+        (MiB, 2 * MiB),
+        (MiB + 1, 20 * MiB),
+        (10 * MiB - 512, 20 * MiB),
+        (10 * MiB, 10 * MiB),
+        (10 * MiB + 1, 12 * MiB),
+        (99 * MiB, 100 * MiB),
+    ],
+)
+def test_the_size_decides_on_the_segment(size, segment):
+    pool = pool_of()
+    assert pool.allocate(size, 0)
+    assert pool.driver.reserved == segment
+
+
+def test_small_and_large_requests_and_streams_have_segments_of_their_own():
+    pool = pool_of()
+    small, large = pool.allocate(KiB, 0), pool.allocate(2 * MiB, 0)
+    assert pool.allocate(KiB, 0) == small + KiB
+    assert pool.allocate(2 * MiB, 0) == large + 2 * MiB
+    assert pool.driver.reserved == 22 * MiB
+    pool.allocate(KiB, 7)
+    assert pool.driver.reserved == 24 * MiB
+    pool.free(small)
+    assert pool.allocate(KiB, 7) != small
+    assert pool.allocate(KiB, 0) == small
+
+
+def test_a_rest_of_up_to_1_mib_is_not_split_off_a_large_block():
+    pool = pool_of()
+    first = pool.allocate(19 * MiB, 0)
+    pool.free(first)
+    assert pool.allocate(19 * MiB, 0) == first
+    assert (pool.driver.reserved, pool.block_size) == (20 * MiB, 20 * MiB)
+    pool.free(first)
+    assert pool.allocate(19 * MiB - 512, 0) == first
+    assert pool.block_size == 19 * MiB - 512
+    rest = pool.allocate(MiB + 512, 0)
+    assert rest == first + 19 * MiB - 512
+
+
+@pytest.mark.parametrize("divisions", [0, 1, 2, 4, 8])
+@pytest.mark.parametrize("size", [1, 511, 512, 513, 1200, 4095, 5000, 70_001, MiB + 1, 3 * MiB, 33 * MiB + 5])
+def test_sizes_are_rounded_as_in_recorded_histories(size, divisions):
+    pool = pool_of(roundup_power2_divisions=divisions)
+    pool.allocate(256 * MiB, 0)
+    pool.free(pool.allocate(size, 0))
+    rounded = Rules(divisions=(divisions,)).round_up(size)
+    small = rounded <= MiB
+    assert pool.block_size == rounded or (not small and rounded < pool.block_size <= rounded + MiB)
+    assert Rules(divisions=(divisions,)).block(size, 2 * MiB if small else 256 * MiB) == rounded
+
+
+def test_all_cached_segments_are_returned_before_a_request_fails():
+    pool = pool_of(100 * MiB)
+    kept = [pool.allocate(20 * MiB, 0) for _ in range(4)]
+    pool.allocate(KiB, 0)
+    for address in kept[:3]:
+        pool.free(address)
+    assert pool.allocate(70 * MiB, 0)
+    assert (pool.driver.releases, pool.driver.refusals) == (3, 1)
+    assert pool.driver.reserved == 92 * MiB
+    assert pool.allocate(30 * MiB, 0) == 0
+    assert pool.allocate(KiB, 0)
+
+
+def test_a_segment_with_a_block_in_use_is_not_returned():
+    pool = pool_of(40 * MiB)
+    first, second = pool.allocate(2 * MiB, 0), pool.allocate(15 * MiB, 0)
+    third = pool.allocate(4 * MiB, 0)
+    pool.free(first)
+    assert pool.driver.reserved == 40 * MiB
+    assert pool.allocate(20 * MiB, 0) == 0
+    pool.free(third)
+    assert pool.allocate(20 * MiB, 0)
+    assert second
+
+
+def test_oversize_blocks_are_neither_split_nor_given_to_much_smaller_requests():
+    pool = pool_of(max_split_size=64 * MiB)
+    large = pool.allocate(100 * MiB, 0)
+    pool.free(large)
+    assert pool.allocate(30 * MiB, 0) != large  # smaller than the limit: it gets a segment of its own
+    assert pool.allocate(79 * MiB, 0) != large  # more than 20 MiB smaller
+    assert pool.allocate(90 * MiB, 0) == large
+    assert pool.block_size == 100 * MiB
+
+
+def test_oversize_segments_are_returned_until_the_request_fits_and_others_stay():
+    pool = pool_of(300 * MiB, max_split_size=64 * MiB)
+    cached = [pool.allocate(size * MiB, 0) for size in (20, 70, 80, 100)]
+    for address in cached:
+        pool.free(address)
+    assert pool.allocate(120 * MiB, 0)
+    assert pool.driver.releases == 2  # 100 and 80 MiB are enough
+    assert pool.allocate(20 * MiB, 0) == cached[0]
+    assert pool.allocate(70 * MiB, 0) == cached[1]
+
+
+def test_garbage_collection_returns_the_segments_that_waited_longest():
+    pool = pool_of(200 * MiB, garbage_collection_threshold=0.5)
+    old, young = pool.allocate(50 * MiB, 0), pool.allocate(60 * MiB, 0)
+    pool.free(old)
+    for _ in range(9):
+        pool.free(young)
+        assert pool.allocate(60 * MiB, 0) == young
+    pool.free(young)
+    assert pool.driver.releases == 0
+    assert pool.allocate(70 * MiB, 0)
+    assert pool.driver.releases == 1
+    assert pool.allocate(60 * MiB, 0) == young
+    without = pool_of(200 * MiB)
+    without.free(without.allocate(110 * MiB, 0))
+    without.allocate(80 * MiB, 0)
+    assert without.driver.releases == 0

@@ -1,0 +1,92 @@
+import os
+import signal
+import sys
+from threading import Event
+
+import pytest
+from whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
+
+import bfcviz
+from bfcviz.errors import MissingExtra
+
+distributed = pytest.importorskip("distributed")
+
+POLICIES = ["bfc", "bfc:allow_growth=true", "first_fit", "first_fit:granule=512"]
+LIMITS = ["90%", "100%", "105%", "110%", "120%", "150%", "4MiB", "16MiB", "0", None]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def traces(tmp_path):
+    return [*(random_stream(seed) for seed in range(3)), record(tmp_path / "run"), tmp_path / "missing"]
+
+
+def test_200_points_have_the_same_numbers_as_in_this_process_also_when_a_worker_is_killed(client, traces):
+    killed = []
+
+    def progress(state):
+        if state.done == 60:
+            address, pid = min(client.run(os.getpid).items())
+            os.kill(pid, signal.SIGKILL)
+            killed.append(address)
+
+    expected = bfcviz.sweep(traces, POLICIES, LIMITS)
+    assert len(expected) == 200
+    assert {point.outcome for point in expected.points} == {"fits", "fails", "error"}
+    found = bfcviz.sweep(traces, POLICIES, LIMITS, client=client, progress=progress)
+    assert len(killed) == 1
+    assert found.complete
+    assert numbers(found) == numbers(expected)
+
+
+def test_a_point_that_kills_its_workers_has_a_message(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    results = bfcviz.sweep(
+        record(tmp_path / "run"), [KillsItsProcess(), "bfc", "first_fit"], "16MiB", client=client
+    )
+    assert "lost" in results.points[0].error
+    assert [point.outcome for point in results.points] == ["error", "fits", "fits"]
+
+
+def test_requests_are_sent_again_when_every_worker_that_had_them_is_lost(client):
+    def progress(state):
+        if state.done == 1:
+            for pid in client.run(os.getpid).values():
+                os.kill(pid, signal.SIGKILL)
+
+    stream, limits = random_stream(1), [f"{percent}%" for percent in range(90, 130)]
+    found = bfcviz.sweep(stream, "first_fit:granule=1", limits, client=client, progress=progress)
+    assert numbers(found) == numbers(bfcviz.sweep(stream, "first_fit:granule=1", limits))
+
+
+def test_stop_cancels_the_points_in_the_cluster(client, traces):
+    stop = Event()
+
+    def progress(state):
+        if state.done == 5:
+            stop.set()
+
+    results = bfcviz.sweep(traces, POLICIES, LIMITS, client=client, progress=progress, stop=stop)
+    assert 5 <= len(results) < 200
+    assert not results.complete
+    pending = [future for future in list(client.futures.values()) if future.status == "pending"]
+    assert pending == []
+
+
+def test_the_address_of_a_scheduler_is_a_client(client):
+    results = bfcviz.sweep(random_stream(1), "bfc", LIMITS, client=client.scheduler.address)
+    assert numbers(results) == numbers(bfcviz.sweep(random_stream(1), "bfc", LIMITS))
+
+
+def test_without_dask_an_address_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtra, match="dask"):
+        bfcviz.sweep(random_stream(1), "bfc", "1MiB", client="tcp://127.0.0.1:1")

@@ -1,0 +1,44 @@
+import pickle
+
+import pytest
+from whatif.sweep.streams import random_stream
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.sweep.point import SentStream, SweepLimit, policy_text
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "num_bytes"),
+    [
+        (None, "none", None),
+        (4096, "4096", 4096),
+        ("4KiB", "4096", 4096),
+        ("150%", "150%", 1500),
+        (" 99.5 %", "99.5%", 995),
+        (-1, "-1", -1),
+    ],
+)
+def test_limits(given, text, num_bytes):
+    limit = SweepLimit.of(given)
+    assert (limit.text, limit.bytes_for(1000)) == (text, num_bytes)
+
+
+@pytest.mark.parametrize("given", ["much", "%", "x%", "", "nan%", "inf%"])
+def test_what_is_no_limit(given):
+    with pytest.raises(InvalidRequest):
+        SweepLimit.of(given)
+
+
+def test_one_policy_has_one_text():
+    text = "bfc:allow_growth=true,capacity=4096"
+    assert policy_text(text) == policy_text("bfc:capacity=4096,allow_growth=true") == text
+    assert policy_text(policy_of("bfc", allow_growth=True, capacity=4096)) == text
+    assert policy_text(policy_of("first_fit")) == "first_fit"
+
+
+def test_a_sent_stream_arrives_whole():
+    stream = random_stream(1)
+    found = pickle.loads(pickle.dumps(SentStream.of(stream))).stream()  # noqa: S301  our own
+    assert (found.rows == stream.rows).all()
+    assert found.source == stream.source
