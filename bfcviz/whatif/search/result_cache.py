@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import bfcviz
 from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.storage.files import read_small, replacing
 from bfcviz.events.storage.strict_json import loads
@@ -126,8 +126,16 @@ def table_options(policy: Policy) -> str | None:
     return json.dumps({**entry.options, **policy.options}, sort_keys=True, default=str)
 
 
+def _version() -> str:
+    """The version of bfcviz: another one may serve by other rules."""
+    try:
+        return metadata.version("bfcviz")
+    except metadata.PackageNotFoundError:  # imported from a folder that is not installed
+        return ""
+
+
 def _key_json(key: CacheKey) -> list[Any]:
-    return [bfcviz.__version__, *key]
+    return [_version(), *key]
 
 
 def _file_name(key: CacheKey) -> str:
