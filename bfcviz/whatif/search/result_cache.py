@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
-from importlib import metadata
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -126,16 +126,8 @@ def table_options(policy: Policy) -> str | None:
     return json.dumps({**entry.options, **policy.options}, sort_keys=True, default=str)
 
 
-def _version() -> str:
-    """The version of bfcviz: another one may serve by other rules."""
-    try:
-        return metadata.version("bfcviz")
-    except metadata.PackageNotFoundError:  # imported from a folder that is not installed
-        return ""
-
-
 def _key_json(key: CacheKey) -> list[Any]:
-    return [_version(), *key]
+    return [version("bfcviz"), *key]
 
 
 def _file_name(key: CacheKey) -> str:
