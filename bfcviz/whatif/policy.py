@@ -176,7 +176,8 @@ def _recorded(
     columns.live[:] = 0
     for i, (when, thread, label, number, size) in enumerate(requests):
         history.at(when - first, thread)
-        serve_requests(pool, i, i + 1, False, *views)
+        row = (i, i + 1, False)
+        serve_requests(pool, *row, *views)
         address, kind = int(columns.address[i]), int(columns.kind[i])
         if kind == MARK:
             history.mark(label, size & _ALL_BITS)
