@@ -19,7 +19,7 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 """Policy -> option -> the values to try, where those of `values_of` would not do."""
 
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
-    "bfc": frozenset({*MEMORY_OPTIONS, "honour_alignment"}),
+    "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region"}),
     "stream_ordered": frozenset({"segment"}),
 }
 """Options that say what the device or its driver is like: a user cannot choose them."""
