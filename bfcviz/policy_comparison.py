@@ -4,7 +4,6 @@ May import everything but cli.
 """
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,10 +13,10 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
-from bfcviz.whatif.comparison_text import comparison_text
+from bfcviz.whatif.comparison_text import comparison_html, comparison_text
 from bfcviz.whatif.first_difference import FirstDifference
+from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import POLICIES
 from bfcviz.whatif.requests import RequestStream, requests_of
 
 if TYPE_CHECKING:
@@ -27,16 +26,13 @@ if TYPE_CHECKING:
 
 USUAL: Final = (
     "bfc:allow_growth=true",
-    "xla",
     "torch",
     "torch:expandable_segments=true",
     "cupy",
+    "stream_ordered",
     "exact_size",
-    "first_fit",
 )
-"""The policies that are compared if none is given: the first `MOST_USUAL` that exist."""
-
-MOST_USUAL: Final = 6
+"""The policies that are compared if none is given; none of them takes its whole limit at once."""
 
 
 class PolicyComparison:
@@ -61,6 +57,17 @@ class PolicyComparison:
     def text(self) -> str:
         """The table as text, with the definition of each measure."""
         return comparison_text(self.comparison)
+
+    def outcome(self, name: str) -> Outcome:
+        """The outcome of the policy that was asked for by this name; its `trace` has the events.
+
+        Raises:
+            InvalidRequest: there is none: the message says why.
+        """
+        result = self.comparison[name]
+        if result.outcome is None:
+            raise InvalidRequest(f"{name} has no outcome: {result.message}")
+        return result.outcome
 
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
         """The first request that two of the policies place differently; `print` it for the sentence."""
@@ -109,7 +116,9 @@ class PolicyComparison:
         if not 0 <= chosen < len(stream):
             raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
         heaps = [
-            HeapAtStep(name, found.trace, found.step_after(chosen), failed=found.outcome.served <= chosen)
+            HeapAtStep(
+                name, found.trace, found.step_after(chosen), failed=_has_failed(self.comparison[name], chosen)
+            )
             for name, found in known.items()
         ]
         moment = f"{stream.source or 'requests'}: after request {chosen:,} of {len(stream):,}"
@@ -128,7 +137,7 @@ class PolicyComparison:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
+        return comparison_html(self.comparison)
 
 
 def compare_policies(
@@ -143,7 +152,7 @@ def compare_policies(
 
     Args:
         source: as for `bfcviz.explain`, or a `RequestStream`.
-        policies: names with options, such as `"torch:expandable_segments=true"`; None: the `usual_policies`.
+        policies: names with options, such as `"torch:expandable_segments=true"`; None: `USUAL`.
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
         pool: index of the heap among `trace.origin.pools`.
         call_cost_us: microseconds that a call to the driver is assumed to take.
@@ -155,13 +164,12 @@ def compare_policies(
     """
     stream = source if isinstance(source, RequestStream) else requests_of(trace_from(source), pool)
     bytes_limit = None if limit is None else parse_bytes(limit, "limit")
-    chosen = usual_policies() if policies is None else policies
+    chosen = USUAL if policies is None else policies
     return PolicyComparison(compare(stream, chosen, bytes_limit, call_cost_us=call_cost_us))
 
 
-def usual_policies() -> tuple[str, ...]:
-    """The policies that are compared if none is given."""
-    return tuple(name for name in USUAL if name.partition(":")[0] in POLICIES)[:MOST_USUAL]
+def _has_failed(result: PolicyResult, request: int) -> bool:
+    return result.failed_request is not None and result.failed_request <= request
 
 
 def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.common.reading import open_with_progress, writable
 from bfcviz.cli.why import pool_number
-from bfcviz.policy_comparison import PolicyComparison, compare_policies, usual_policies
+from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
 from bfcviz.terminal import say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME[:OPTION=VALUE,...]",
         help=f"the rules of one allocator; give it once for each. The names: {', '.join(POLICIES)}. "
-        f"Default: {', '.join(usual_policies())}",
+        f"Default: {', '.join(USUAL)}",
     )
     parser.add_argument(
         "--limit",

@@ -77,7 +77,9 @@ class PolicyResult:
     @cached_property
     def free_at_peak(self) -> FreeMemory | None:
         """The free memory where most is in use; None: not known."""
-        return self._free_memory(int(self.outcome.in_use.argmax())) if self.outcome is not None else None
+        if self.outcome is None or not self.outcome.served:
+            return None
+        return self._free_memory(int(self.outcome.in_use.argmax()))
 
     @cached_property
     def free_at_failure(self) -> FreeMemory | None:
@@ -86,7 +88,7 @@ class PolicyResult:
 
     def _free_memory(self, request: int) -> FreeMemory | None:
         outcome = self.outcome
-        if outcome is None or self.is_bound or not outcome.served:
+        if outcome is None or self.is_bound:
             return None
         if outcome.largest_free is not None:
             free = int(outcome.reserved[request]) - int(outcome.in_use[request])

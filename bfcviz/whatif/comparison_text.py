@@ -1,5 +1,6 @@
 """A comparison as text: a row a policy, then the definition of each measure, the assumptions and what is missing."""
 
+from html import escape
 from textwrap import wrap
 from typing import Any, Final
 
@@ -21,6 +22,19 @@ def comparison_text(comparison: Comparison) -> str:
     lines = [*wrap(_head(comparison), _WIDTH), "", *_table([COLUMNS, *table_rows(comparison)]), ""]
     found = [*failures(comparison), "", *notes(comparison)]
     return "\n".join([*lines, *(line for text in found for line in wrap(text, _WIDTH) or [""])])
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """The same as a piece of HTML for a notebook: the table, the failures; definitions below a fold."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table_rows(comparison)]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    failed = "".join(f"<li>{escape(line)}</li>" for line in failures(comparison))
+    defined = "".join(f"<li>{escape(line)}</li>" for line in notes(comparison))
+    return (
+        f"<p>{escape(_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<ul>{failed}</ul><details><summary>Definitions and assumptions</summary><ul>{defined}</ul></details>"
+    )
 
 
 def table_rows(comparison: Comparison) -> list[tuple[str, ...]]:

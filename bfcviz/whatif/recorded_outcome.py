@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.lifetimes.lifetimes import born_of
 from bfcviz.model.state.model import Model
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, are_pieces
 
 _ENDS: Final = (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 """Each request that changes or asks anything writes one of these, in order."""
@@ -50,18 +51,19 @@ class RecordedOutcome:
         kind = rows["kind"]
         wrote = ((kind == ALLOCATE) & (rows["size"] > 0)) | ((kind == FREE) & placed) | (kind == MARK)
         self._ends_before = np.concatenate([[0], np.cumsum(wrote)])
-        if len(self._ends) != self._ends_before[-1]:
+        if len(self._heads) != self._ends_before[-1]:
             raise InvalidRequest(
-                f"the trace of policy {outcome.policy!r} has {len(self._ends):,} allocations, frees, failures and "
+                f"the trace of policy {outcome.policy!r} has {len(self._heads):,} allocations, frees, failures and "
                 f"marks for {self._ends_before[-1]:,} requests; serve them again with record=True"
             )
 
     def step_after(self, request: int) -> int:
-        """The step of the trace after a request; with the merges and releases of a free. -1: before all of them."""
-        ends = int(self._ends_before[min(request + 1, self.outcome.served)])
-        if not ends:
+        """The step of the trace after a request, with the merges and releases of a free; -1: before all requests."""
+        heads = int(self._ends_before[min(request + 1, self.outcome.served)])
+        if not heads:
             return 0
-        step, kinds = int(self._ends[ends - 1]) + 1, self._events["kind"]
+        last = self._heads[heads] if heads < len(self._heads) else len(self._ends)  # with all pieces of a block
+        step, kinds = int(self._ends[last - 1]) + 1, self._events["kind"]
         while step < len(kinds) and kinds[step] in (Kind.MERGE, Kind.RELEASE):
             step += 1
         return step
@@ -97,6 +99,15 @@ class RecordedOutcome:
         return np.flatnonzero(np.isin(self._events["kind"], _ENDS))
 
     @cached_property
+    def _heads(self) -> NDArray[np.intp]:
+        """Of `_ends`, without the further pieces of blocks that lie across regions."""
+        found = self._events[self._ends]
+        pieces = are_pieces(found)
+        frees = np.flatnonzero(found["kind"] == Kind.FREE)
+        pieces[frees] = np.isin(born_of(found, frees), found["seq"][pieces])
+        return np.flatnonzero(~pieces)
+
+    @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Region and offset of each request."""
         events, served = self._events, self.outcome.served
@@ -104,9 +115,9 @@ class RecordedOutcome:
         keys = events["region"][granted].astype(np.int64) * (len(events) + 1) + granted
         by_slot = np.argsort(keys)
         wrote = np.flatnonzero(np.diff(self._ends_before))
-        kinds = events["kind"][self._ends]
-        mine = (kinds == Kind.ALLOCATE) | (kinds == Kind.FREE)
-        at, requests = self._ends[mine], wrote[mine]
+        ends = self._ends[self._heads]
+        mine = np.isin(events["kind"][ends], (Kind.ALLOCATE, Kind.FREE))
+        at, requests = ends[mine], wrote[mine]
         wanted = events["region"][at].astype(np.int64) * (len(events) + 1) + at
         order = by_slot[np.searchsorted(keys[by_slot], wanted) - 1] if len(granted) else np.zeros(0, np.intp)
         regions, offsets = np.full(served, -1, np.int64), np.full(served, -1, np.int64)

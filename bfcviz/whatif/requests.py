@@ -80,7 +80,9 @@ class RequestStream:
     @cached_property
     def digest(self) -> str:
         """A digest of all that a policy can see; equal for equal requests of different traces."""
-        state = blake2b(digest_size=16)
+        state = blake2b(self.regions.tobytes(), digest_size=16)
+        for number in np.unique(self.rows["label"]):
+            state.update(f"{number} {self.labels.name(int(number))}\n".encode(errors="surrogatepass"))
         for name in STREAM_ROW.names or ():
             if name != "event":
                 state.update(self.rows[name].tobytes())
@@ -145,7 +147,7 @@ def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
     return found
 
 
-def _are_pieces(found: Events) -> NDArray[np.bool_]:
+def are_pieces(found: Events) -> NDArray[np.bool_]:
     """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
     before, after = found[:-1], found[1:]
     same = (before["kind"] == Kind.ALLOCATE) & (after["kind"] == Kind.ALLOCATE)
@@ -197,7 +199,7 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     rows["kind"] = np.select([found["kind"] == Kind.FREE, found["kind"] == Kind.MARK], [FREE, MARK], ALLOCATE)
     rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
     rows["size"][found["kind"] == Kind.FREE] = 0
-    rows["kind"][_are_pieces(found)] = PIECE
+    rows["kind"][are_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE
     rows["block"][frees] = born_of(found, np.flatnonzero(frees))

@@ -70,11 +70,11 @@ def _compared(trace, events, number):
         trace.origin.source, pool.name, len(history), int((rows["event"] < first).sum()), int(real.max(initial=0)),
         outcome.peak_reserved, worst, len(made), *same,
         rows["event"][outcome.failures].tolist() == failed.tolist(),
-        _why(len(history), same[2] == len(made), worst),
+        _why(history=len(history), placed=same[2] == len(made), worst=worst) if len(stream) else "empty",
     )  # fmt: skip
 
 
-def _why(history, placed, worst):
+def _why(*, history, placed, worst):
     if not history:
         return "no history: why segments were cached is not known"
     if placed and not worst:

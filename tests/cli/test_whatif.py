@@ -7,7 +7,7 @@ import pytest
 import bfcviz
 from bfcviz.cli import main
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.policy_comparison import usual_policies
+from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.policy_table import POLICIES
 from bfcviz.whatif.replay import replay
 
@@ -47,7 +47,7 @@ def test_the_rows_are_the_outcomes_of_the_policies(file, said):
 
 def test_the_usual_policies_and_the_limit_of_the_file_are_the_default(file, said):
     found = said()
-    assert tuple(row["policy"] for row in found["policies"] if not row["bound"]) == usual_policies()
+    assert tuple(row["policy"] for row in found["policies"] if not row["bound"]) == USUAL
     assert found["limit_bytes"] == bfcviz.requests_of(file).limit
 
 
@@ -60,7 +60,7 @@ def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
 
 
 def test_the_text_has_a_row_for_each_policy(file, capsys):
-    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "2.5MiB"]) == 0
+    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "3MiB"]) == 0
     text = capsys.readouterr().out
     assert [line.split()[0] for line in text.splitlines() if line.endswith("out of memory")] == [
         "bfc",

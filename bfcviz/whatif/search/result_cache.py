@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import bfcviz
 from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.storage.files import read_small, replacing
 from bfcviz.events.storage.strict_json import loads
@@ -127,7 +127,7 @@ def table_options(policy: Policy) -> str | None:
 
 
 def _key_json(key: CacheKey) -> list[Any]:
-    return [bfcviz.__version__, *key]
+    return [version("bfcviz"), *key]
 
 
 def _file_name(key: CacheKey) -> str:

@@ -42,6 +42,7 @@ class CurvePanels:
     job: ComparedJob
     axis: ByteAxis
     theme: Theme
+    failures: bool = True  # some policy fails: the legend says what a cross is
 
     def panel(self, number: int, policy: ComparedPolicy, *, legend: bool | None) -> Panel:
         """The panel of one policy.
@@ -57,7 +58,7 @@ class CurvePanels:
             *_in_use(policy, axis, theme),
             _line(axis.least_possible(job, theme), job),
             _line(axis.limit_line(theme), job),
-            _failure(policy, axis, theme),
+            _failure(policy, axis, theme) | {"showlegend": self.failures},
             _message(policy, job, axis, theme),
         ]
         across = [0, max(job.requests, 1)]

@@ -74,15 +74,16 @@ def _curves(
 ) -> tuple[list[Panel], list[Place]]:
     """The panels of the allocators, in rows; the first one has the legend."""
     shown = [policy for policy in policies if not policy.is_bound] or list(policies)
-    curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints)
-    columns = min(COLUMNS_OF_CURVES, len(shown))
+    fails = any(policy.failed is not None for policy in shown)
+    curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints, fails)
+    columns = max(1, min(COLUMNS_OF_CURVES, len(shown)))
     panels = [
         curves.panel(number, policy, legend=number == 0 if number < columns else None)
         for number, policy in enumerate(shown)
     ]
     width = (1 - _GAP * (columns - 1)) / columns
     places = []
-    top = above + panels[0].above
+    top = above + max((panel.above for panel in panels), default=0)
     for number in range(len(panels)):
         if number and not number % columns:
             top += _CURVE + BELOW + panels[-1].above

@@ -214,8 +214,8 @@ def _caption(model: Model, heap: HeapAtStep) -> str:
 
 def _packed_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:
     """Where each region begins, if they follow each other without gaps."""
-    ends = np.cumsum(regions["size"], dtype=np.uint64)
-    return ends - regions["size"]
+    starts: NDArray[np.uint64] = np.cumsum(regions["size"], dtype=np.uint64) - regions["size"]
+    return starts
 
 
 def _in_one_row(chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:

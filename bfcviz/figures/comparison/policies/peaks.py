@@ -175,8 +175,10 @@ def _failed(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) ->
 
 def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
     """The text beside each bar: the peak, and where it failed; or why there is no bar."""
-    texts, colours = [], []
+    texts, colours, places = [], [], []
     for policy in policies:
+        right_of_limit = policy.failed is not None and policy.peak_reserved < (axis.limit or 0)
+        places.append((axis.limit or 0 if right_of_limit else policy.peak_reserved) / axis.divisor)
         if policy.message:
             texts.append(f"  cannot serve: {harmless(policy.message, _LONGEST)}")
         elif policy.failed is not None:
@@ -188,7 +190,7 @@ def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> d
     return {
         "type": "scatter",
         "mode": "text",
-        "x": [policy.peak_reserved / axis.divisor for policy in policies],
+        "x": places,
         "y": [row + 0.5 for row in range(len(policies))],
         "text": texts,
         "textposition": "middle right",

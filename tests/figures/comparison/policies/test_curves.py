@@ -1,0 +1,49 @@
+"""Bytes over the job."""
+
+import numpy as np
+from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bfcviz.figures.comparison.policies.byte_axis import ByteAxis
+from bfcviz.figures.comparison.policies.curves import COLUMNS, CurvePanels, envelope
+from bfcviz.figures.style.theme import LIGHT
+
+CURVES = CurvePanels(JOB, ByteAxis.of(JOB, [FITS, FAILS]), LIGHT)
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=300), st.integers(1, 50))
+def test_each_interval_has_its_least_and_greatest_value(values, columns):
+    start, low, high = envelope(np.array(values, np.uint64), columns)
+    assert len(start) == min(columns, len(values))
+    ends = [*start[1:].astype(int), len(values)][: len(start)]
+    for begin, end, least, most in zip(start.astype(int), ends, low, high, strict=True):
+        assert (least, most) == (min(values[begin:end]), max(values[begin:end]))
+
+
+def test_the_points_do_not_depend_on_the_number_of_requests():
+    many = np.arange(1_000_000, dtype=np.uint64)
+    assert envelope(many).shape == (3, COLUMNS)
+    assert envelope(many)[2, -1] == 999_999
+
+
+def test_a_failure_is_where_the_request_would_have_ended():
+    panel = CURVES.panel(0, FAILS, legend=True)
+    cross = next(trace for trace in panel.traces if trace["mode"] == "markers")
+    assert (cross["x"], cross["y"]) == ([3], [6 + 7])
+    assert cross["marker"]["color"] == LIGHT.oom
+
+
+def test_the_axes_have_units_and_are_the_same_for_all():
+    panels = [
+        CURVES.panel(number, policy, legend=None) for number, policy in enumerate([FITS, FAILS, REFUSED])
+    ]
+    assert {panel.name for panel in panels} == {"curve_0", "curve_1", "curve_2"}
+    assert {str(panel.yaxis) for panel in panels} == {str(panels[0].yaxis)}
+    assert "MiB" in panels[0].yaxis["title"]["text"]
+    assert not any(trace["showlegend"] for trace in panels[0].traces)
+
+
+def test_a_policy_without_an_outcome_has_its_message():
+    panel = CURVES.panel(0, REFUSED, legend=True)
+    assert "needs a limit &lt;b&gt;" in panel.traces[-1]["text"][0]

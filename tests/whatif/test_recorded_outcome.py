@@ -1,0 +1,69 @@
+"""The state after a request, and where each block lies."""
+
+import numpy as np
+import pytest
+from whatif.labelled_streams import MiB, stream_of
+
+import bfcviz
+from bfcviz.errors import InvalidRequest
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.recorded_outcome import FreeMemory, RecordedOutcome
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
+
+POLICIES = ["bfc:allow_growth=true", "first_fit", "torch", "torch:expandable_segments=true", "exact_size"]
+
+REQUESTS = [
+    (ALLOCATE, 0, 3 * MiB),
+    (ALLOCATE, 1, 0),
+    (ALLOCATE, 2, 5 * MiB),
+    (MARK, 0, 1),
+    (FREE, 0, 0),
+    (ALLOCATE, 3, 200),
+    (FREE, 1, 0),
+    (ALLOCATE, 4, 30 * MiB),
+    (FREE, 2, 0),
+    (FREE, 3, 0),
+]
+
+
+def recorded(name, limit=None, requests=REQUESTS):
+    return RecordedOutcome(policy_of(name).serve(stream_of(requests), limit, record=True))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_state_after_each_request_has_the_bytes_of_the_outcome(name):
+    found = recorded(name, 40 * MiB)
+    model = bfcviz.Model(found.trace)
+    for request in range(found.outcome.served):
+        model.seek(found.step_after(request))
+        stats = model.stats()
+        assert stats.bytes_in_use == found.outcome.in_use[request]
+        assert stats.pool_bytes == found.outcome.reserved[request]
+        free = found.free_memory(request)
+        assert free == FreeMemory(stats.pool_bytes - stats.bytes_in_use, stats.largest_free_chunk)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_blocks_have_a_region_and_an_offset_in_it(name):
+    found = recorded(name)
+    placed = found.outcome.address != 0
+    assert (found.regions[~placed] == -1).all()
+    assert (found.offsets[~placed] == -1).all()
+    assert (found.regions[placed] >= 0).all()
+    base = found.outcome.address[placed].astype(np.int64) - found.offsets[placed]
+    assert len({*zip(found.regions[placed].tolist(), base.tolist(), strict=True)}) == len({*base.tolist()})
+
+
+def test_events_are_counted_by_kind():
+    counts = recorded("first_fit").counts
+    assert (counts["allocate"], counts["free"], counts["mark"], counts["oom"]) == (4, 3, 1, 0)
+
+
+def test_an_outcome_without_a_trace_is_refused():
+    with pytest.raises(InvalidRequest, match="record=True"):
+        RecordedOutcome(policy_of("first_fit").serve(stream_of(REQUESTS)))
+
+
+def test_nothing_free_is_not_scattered():
+    assert FreeMemory(0, 0).scattered_share == 0
+    assert FreeMemory(100, 25).scattered_share == 0.75
