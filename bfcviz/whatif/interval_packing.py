@@ -32,8 +32,11 @@ from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
 MOST_EXACT: Final = 4096
 """Blocks that are placed in the lowest gap. The time grows with the square; all others are stacked above these."""
 
-GOOD_ENOUGH: Final = 1.02
-"""Further orders are tried above this multiple of the least possible height."""
+SHARE_EXACT: Final = 10
+"""Of more blocks, one in so many is placed in the lowest gap."""
+
+LIMIT_EXACT: Final = 10_000
+"""But no more than these."""
 
 UNIT: Final = 256
 """Sizes are rounded up to a multiple of this, in bytes."""
@@ -84,7 +87,7 @@ class Lifetimes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PackingPlan:
     """Offsets of all blocks in one region.
 
     Attributes:
@@ -103,28 +106,25 @@ class Plan:
         return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
 
 
-def pack(stream: RequestStream) -> Plan:
+def pack(stream: RequestStream) -> PackingPlan:
     """The lowest of several greedy plans, checked; takes some seconds for 100,000 blocks."""
     lifetimes = Lifetimes.of(stream)
     least = int(lifetimes.live.max(initial=0))
     size, duration = lifetimes.size, lifetimes.duration
-    orders = {
-        "size": np.lexsort((-duration, -size)),
-        "area": np.argsort(-(size.astype(np.float64) * duration), kind="stable"),
-        "duration": np.lexsort((-size, -duration)),
-    }
+    most = max(MOST_EXACT, min(len(size) // SHARE_EXACT, LIMIT_EXACT))
+    orders = [("size", np.lexsort((-duration, -size)), most), ("duration", np.lexsort((-size, -duration)), 0)]
+    if len(size) <= MOST_EXACT:
+        orders.append(("area", np.argsort(-(size.astype(np.float64) * duration), kind="stable"), most))
     best = _by_start(stream, lifetimes)
-    for name, order in orders.items():
-        if best.height <= least * GOOD_ENOUGH and name != "size":
-            break
-        plan = Plan(lifetimes, _placed(lifetimes, order[size[order] > 0]), name)
-        best = min(best, plan, key=lambda each: each.height)
-        native.check_signals()
+    for name, order, exact in orders:
+        if best.height > least:
+            plan = PackingPlan(lifetimes, _placed(lifetimes, order[size[order] > 0], exact), name)
+            best = min(best, plan, key=lambda each: each.height)
     check_plan(best)
     return best
 
 
-def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> Plan:
+def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> PackingPlan:
     """In the order of time, each block in the lowest gap: first fit."""
     outcome = PoolPolicy("first_fit", FirstFitPool, {"granule": UNIT}).serve(stream)
     if not outcome.fits:
@@ -133,12 +133,12 @@ def _by_start(stream: RequestStream, lifetimes: Lifetimes) -> Plan:
     address = outcome.address[made].astype(np.int64)
     offset = np.zeros(stream.blocks, np.int64)
     offset[stream.rows["block"][made]] = address - address.min(initial=_FAR)
-    return Plan(lifetimes, offset, "start")
+    return PackingPlan(lifetimes, offset, "start")
 
 
-def _placed(lifetimes: Lifetimes, order: NDArray[np.intp]) -> NDArray[np.int64]:
+def _placed(lifetimes: Lifetimes, order: NDArray[np.intp], exact: int) -> NDArray[np.int64]:
     """Offsets: the first blocks of the order in the lowest gap, the others stacked on these, the longest first."""
-    first, rest = order[:MOST_EXACT], order[MOST_EXACT:]
+    first, rest = order[:exact], order[exact:]
     offset = np.zeros(len(lifetimes.start), np.int64)
     _fill_gaps(lifetimes, first, offset)
     _stack(lifetimes, first, rest[np.argsort(-lifetimes.duration[rest], kind="stable")], offset)
@@ -180,7 +180,7 @@ def _stack(
             native.check_signals()
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: PackingPlan) -> None:
     """Raise BrokenInvariant, if two blocks overlap (a bug of this module)."""
     lifetimes = plan.lifetimes
     low, high = plan.offset.tolist(), (plan.offset + lifetimes.size).tolist()

@@ -28,6 +28,14 @@ BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
 
 
+class _Task(NamedTuple):
+    """What a policy is asked to serve."""
+
+    policy: Policy
+    stream: RequestStream
+    limit: int | None
+
+
 class _Placement(NamedTuple):
     """Where blocks are, int64[blocks]; `size` 0: it has none, or fails. `region`: bytes of the one region of all."""
 
@@ -70,11 +78,9 @@ class LiveBytesPolicy:
             size = _served_sizes(stream, size, limit)
         total = sum(size.tolist())
         if total >= 1 << 62:
-            raise InvalidRequest(
-                f"the {stream.blocks:,} blocks have {total} bytes together; at most 2^62 - 1 have room"
-            )
-        address = BASE + np.cumsum(size) - size
-        return _outcome(self, stream, limit, _Placement(address, size, None), record, stop_at_failure)
+            raise InvalidRequest(f"all blocks together have {total} bytes; at most 2^62 - 1 have addresses")
+        placement = _Placement(BASE + np.cumsum(size) - size, size, None)
+        return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class PackedPolicy:
             size[plan.offset + size > limit] = 0
         region = int((plan.offset + size)[size > 0].max(initial=0))
         placement = _Placement(BASE + plan.offset, size, region)
-        return _outcome(self, stream, limit, placement, record, stop_at_failure)
+        return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
@@ -121,67 +127,64 @@ def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) ->
     return np.array(found, np.int64)
 
 
-def _outcome(
-    policy: Policy,
-    stream: RequestStream,
-    limit: int | None,
-    placement: _Placement,
-    record: bool,
-    stop_at_failure: bool,
-) -> Outcome:
-    rows = stream.rows
+def _outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failure: bool) -> Outcome:
+    rows, region = task.stream.rows, placement.region
     size = np.where(rows["kind"] == MARK, 0, placement.size[rows["block"]])
     address = np.where(size > 0, placement.address[rows["block"]], 0)
     in_use = np.cumsum(np.where(rows["kind"] == FREE, -size, size))
-    reserved = in_use
-    if placement.region is not None:
-        reserved = np.where(np.cumsum(size) > 0, placement.region, 0)
+    reserved = in_use if region is None else np.where(np.cumsum(size) > 0, region, 0)
     failed = np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (size == 0))
     stop = int(failed[0]) + 1 if stop_at_failure and len(failed) else len(rows)
-    has_region = placement.region is not None and bool(reserved[:stop].any())
-    columns = [each[:stop].astype(np.uint64) for each in (address, size, in_use, reserved)]
-    trace = _trace(policy, stream, limit, columns, placement.region) if record else None
-    calls = DriverCalls(int(has_region), 0, 0)
-    return Outcome(policy.name, policy.options, limit, stream, *columns, calls, None, trace)
+    address, size, in_use, reserved = (
+        each[:stop].astype(np.uint64) for each in (address, size, in_use, reserved)
+    )
+    return Outcome(
+        policy=task.policy.name,
+        options=task.policy.options,
+        limit=task.limit,
+        stream=task.stream,
+        address=address,
+        size=size,
+        in_use=in_use,
+        reserved=reserved,
+        driver_calls=DriverCalls(int(region is not None and reserved.any()), 0, 0),
+        trace=_trace(task, address, size, region) if record else None,
+    )
 
 
-def _trace(
-    policy: Policy,
-    stream: RequestStream,
-    limit: int | None,
-    columns: list[NDArray[np.uint64]],
-    region: int | None,
-) -> Trace:
+def _trace(task: _Task, address: NDArray[np.uint64], size: NDArray[np.uint64], region: int | None) -> Trace:
     """The events of an outcome: one region of so many bytes, or one a block if that is None."""
-    rows = stream.rows[: len(columns[0])]
-    alive = np.cumsum(np.select([rows["kind"] == ALLOCATE, rows["kind"] == FREE], [1, -1], 0))
-    if region is None and int(alive.max(initial=0)) > MAX_REGIONS:
+    rows = task.stream.rows[: len(address)]
+    alive = int(
+        np.cumsum(np.select([rows["kind"] == ALLOCATE, rows["kind"] == FREE], [1, -1], 0)).max(initial=0)
+    )
+    if region is None and alive > MAX_REGIONS:
         raise InvalidRequest(
-            f"{int(alive.max())} blocks are live at once; a trace numbers {MAX_REGIONS} regions, and here each block "
-            "is one: ask for no trace"
+            f"{alive:,} blocks are live at once; a trace numbers {MAX_REGIONS:,} regions, and here each block is one: "
+            "ask for no trace"
         )
-    history, ledger_has_region = RecordedHistory(), False
+    history = RecordedHistory()
     first = int(rows["time"].min(initial=0))
-    names = ["time", "thread", "label", "stream", "size", "kind"]
-    places = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
-    for (time, thread, label, number, asked, kind), (address, size) in zip(
-        rows[names].tolist(), places, strict=True
-    ):
+    blocks = zip(address.tolist(), size.tolist(), strict=True)
+    requests = rows[["time", "thread", "label", "stream", "size", "kind"]].tolist()
+    granted = False
+    for (time, thread, label, number, asked, kind), (start, whole) in zip(requests, blocks, strict=True):
         history.at(time - first, thread)
-        ledger = history.ledger
         if kind == MARK:
             history.mark(label, asked & _ALL_BITS)
-        elif kind == FREE and address:
-            ledger.free(address)
+        elif kind == FREE and start:
+            history.ledger.free(start)
             if region is None:
-                ledger.release(address)
-        elif kind == ALLOCATE and address:
+                history.ledger.release(start)
+        elif kind == ALLOCATE and start:
             if region is None:
-                ledger.grant(address, size)
-            elif not ledger_has_region:
-                ledger.grant(BASE, region)
-                ledger_has_region = True
-            ledger.allocate(address, size, asked, label, number)
+                history.ledger.grant(start, whole)
+            elif not granted:
+                history.ledger.grant(BASE, region)
+                granted = True
+            history.ledger.allocate(start, whole, asked, label, number)
         elif kind == ALLOCATE and asked > 0:
-            ledger.oom(asked, label, number)
-    return Trace.from_events(history.events(), stream.labels, origin_of(policy, stream, limit))
+            history.ledger.oom(asked, label, number)
+    return Trace.from_events(
+        history.events(), task.stream.labels, origin_of(task.policy, task.stream, task.limit)
+    )

@@ -1,6 +1,5 @@
 """Policy: the rules by which a request stream is served; and the policies of simulated pools."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -87,7 +86,8 @@ class PoolPolicy:
         checked_limit(limit)
         driver = DriverMemory(NO_LIMIT if limit is None else limit)
         pool, columns = self.make(driver, **self.options), _RequestColumns.of(stream)
-        stop, trace = _served(pool, columns, stop_at_failure=stop_at_failure), None
+        stop = _served(pool, columns, stop_at_failure=stop_at_failure, keep_calls=record)
+        trace = None
         if record:
             again = self.make(DriverMemory(driver.limit), **self.options)
             history = _recorded(again, stream, columns, stop, pieces_of(driver.calls))
@@ -131,22 +131,25 @@ class _RequestColumns:
     @classmethod
     def of(cls, stream: RequestStream) -> "_RequestColumns":
         rows, n = stream.rows, len(stream)
-        arrays = [np.ascontiguousarray(rows[name]) for name in ("kind", "block", "size", "stream")]
-        if "bfcviz._whatif" not in sys.modules:  # uncompiled: NumPy's scalars wrap around, Python's do not
-            arrays = [each.tolist() for each in arrays]
-        kind, slot, size, number = arrays
+        kind, slot, size, number = (rows[name].copy() for name in ("kind", "block", "size", "stream"))
         results = (np.zeros(n, np.int64) for _ in range(4))
         return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
 
+    @property
+    def views(self) -> tuple[memoryview, ...]:
+        """The arrays as `serve_requests` takes them; their items are ints, also where it is not compiled."""
+        arguments = (self.kind, self.slot, self.size, self.stream, self.live)
+        return tuple(map(memoryview, (*arguments, self.address, self.block_size, self.in_use, self.reserved)))
 
-def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool) -> int:
+
+def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool, keep_calls: bool) -> int:
     """Serve all requests; returns the index after the last one that was served."""
-    start, n = 0, len(columns.kind)
-    arguments = (columns.kind, columns.slot, columns.size, columns.stream, columns.live)
-    results = (columns.address, columns.block_size, columns.in_use, columns.reserved)
+    start, n, views = 0, len(columns.kind), columns.views
     while start < n:
         batch = min(start + BATCH, n)
-        start = serve_requests(pool, start, batch, stop_at_failure, *arguments, *results)
+        start = serve_requests(pool, start, batch, stop_at_failure, *views)
+        if not keep_calls:
+            pool.driver.calls.clear()
         if start < batch or (stop_at_failure and _failed(columns, start - 1)):
             break
         native.check_signals()
@@ -169,12 +172,12 @@ def _recorded(
     time = stream.rows["time"]
     first = int(time.min(initial=0))
     requests = stream.rows[["time", "thread", "label", "stream", "size"]][:stop].tolist()
-    live, results = columns.live, (columns.address, columns.block_size, columns.in_use, columns.reserved)
-    live[:] = 0
+    views = columns.views
+    columns.live[:] = 0
     for i, (when, thread, label, number, size) in enumerate(requests):
         history.at(when - first, thread)
-        row = (i, i + 1, False, columns.kind, columns.slot, columns.size, columns.stream, live, *results)
-        serve_requests(pool, *row)
+        row = (i, i + 1, False)
+        serve_requests(pool, *row, *views)
         address, kind = int(columns.address[i]), int(columns.kind[i])
         if kind == MARK:
             history.mark(label, size & _ALL_BITS)

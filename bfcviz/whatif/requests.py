@@ -80,7 +80,9 @@ class RequestStream:
     @cached_property
     def digest(self) -> str:
         """A digest of all that a policy can see; equal for equal requests of different traces."""
-        state = blake2b(digest_size=16)
+        state = blake2b(self.regions.tobytes(), digest_size=16)
+        for number in np.unique(self.rows["label"]):
+            state.update(f"{number} {self.labels.name(int(number))}\n".encode(errors="surrogatepass"))
         for name in STREAM_ROW.names or ():
             if name != "event":
                 state.update(self.rows[name].tobytes())

@@ -56,7 +56,8 @@ def main(thousands=1000):
         "| policy | million requests/s | peak reserved, MiB | with 1.2 times the live bytes: million/s | failed |"
     )
     print("|---|---:|---:|---:|---:|")
-    choices = [(name, {}) for name in POLICIES] + [("torch", {"expandable_segments": True})]
+    choices = [(name, {"allow_growth": True} if name == "bfc" else {}) for name in POLICIES]
+    choices.append(("torch", {"expandable_segments": True}))
     for name, options in choices:
         words = ", ".join([name, *options])
         try:

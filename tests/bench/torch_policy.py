@@ -70,18 +70,16 @@ def _compared(trace, events, number):
         trace.origin.source, pool.name, len(history), int((rows["event"] < first).sum()), int(real.max(initial=0)),
         outcome.peak_reserved, worst, len(made), *same,
         rows["event"][outcome.failures].tolist() == failed.tolist(),
-        _why(len(history), same[2] == len(made), worst),
+        _why(history=len(history), placed=same[2] == len(made), worst=worst) if len(stream) else "empty",
     )  # fmt: skip
 
 
-def _why(history, placed, worst):
+def _why(*, history, placed, worst):
     if not history:
         return "no history: why segments were cached is not known"
     if placed and not worst:
         return "exact"
-    return (
-        "addresses of segments decide between equal blocks, and are the driver's" if not worst else "differs"
-    )
+    return "probably other addresses of segments decide between equal blocks" if not worst else "differs"
 
 
 def _settings(pool):
@@ -170,10 +168,11 @@ def main(*paths):
           "size | same segment size | same place | OOM | |")  # fmt: skip
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---|")
     for each in [each for path in paths for each in compared(Path(path))]:
-        sizes = " | ".join(f"{size / MiB:,.0f}" for size in (each.real_peak, each.our_peak, each.worst))
+        sizes = " | ".join(f"{size / MiB:,.0f}" for size in (each.real_peak, each.our_peak))
+        worst = f"{each.worst / MiB:,.0f}" if each.requests else "-"
         blocks = f"{each.blocks:,} | {each.same_size:,} | {each.same_segment:,} | {each.same_place:,}"
         print(
-            f"| {each.snapshot} | {each.device} | {each.requests:,} ({each.before:,}) | {sizes} | {blocks} | "
+            f"| {each.snapshot} | {each.device} | {each.requests:,} ({each.before:,}) | {sizes} | {worst} | {blocks} | "
             f"{'same' if each.same_failures else 'differs'} | {each.why} |"
         )
 

@@ -60,7 +60,7 @@ def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
 
 
 def test_the_text_has_a_row_for_each_policy(file, capsys):
-    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "2.5MiB"]) == 0
+    assert main(["whatif", file, "--policy", "bfc", "--policy", "first_fit", "--limit", "3MiB"]) == 0
     text = capsys.readouterr().out
     assert [line.split()[0] for line in text.splitlines() if line.endswith("out of memory")] == [
         "bfc",

@@ -120,6 +120,11 @@ def test_the_digest_depends_on_the_requests_and_not_on_the_events():
     moved = stream.rows.copy()
     moved["event"] += 5
     assert replace(stream, rows=moved, source="another").digest == stream.digest
+    other = Labels()
+    for number in range(1, int(stream.rows["label"].max()) + 1):
+        other.intern(f"another {number}")
+    assert replace(stream, labels=other).digest != stream.digest
+    assert replace(stream, regions=np.zeros(1, stream.regions.dtype)).digest != stream.digest
     for name in ("kind", "size", "stream", "time"):
         changed = stream.rows.copy()
         changed[name][1] += 1

@@ -8,13 +8,12 @@ from bfcviz.figures.comparison.recording_curves import recording_paint
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.style.theme import Theme
-from bfcviz.model.comparison.recording_comparison import AT_PEAK, RecordingComparison
+from bfcviz.model.comparison.recording_comparison import PeakPart, RecordingComparison
 from bfcviz.model.comparison.text import parts_text, signed
 
-_MOST: Final = 12
-"""Holders that have a bar; all others share one."""
-
+_OTHERS: Final = "all others"
 _NAME: Final = 46  # characters of a holder's name
+_GAP: Final = 0.005  # of the width, between a bar and its texts
 _ROOM: Final = 0.32  # of the width: room for names on the other side of the bars
 _BEYOND: Final = 1.3  # the length of the axis on one side, in lengths of its longest bar: room for the amount
 
@@ -23,16 +22,13 @@ _Bar = tuple[str, int, str]
 
 
 def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
-    """The largest changes of holders from the peak of A to the peak of B; its first trace has a bar for each."""
-    table = found.holders_at(AT_PEAK)
-    rows = [row for row in table.to_pylist() if row["bytes_change"]]
-    bars = [(row["holder"], row["bytes_change"], _hover(row)) for row in rows[:_MOST]]
-    rest = sum(row["bytes_change"] for row in rows[_MOST:])
-    if rest:
-        name = f"{len(rows) - _MOST:,} other holders"
-        bars.append((name, rest, f"<b>{name}</b><br>{signed(rest)} together"))
+    """The holders that make the difference of the peaks, as detailed as there is room; the first trace has the bars."""
+    bars = [(part.holder, part.bytes, _hover(part)) for part in found.spread.named]
+    if found.spread.left:
+        bars.append((_OTHERS, found.spread.left, f"<b>{_OTHERS}</b><br>{signed(found.spread.left)} together"))
     divisor, unit = axis_unit(max((abs(change) for _, change, _ in bars), default=1))
     left, right = _range([change / divisor for _, change, _ in bars])
+    gap = _GAP * (right - left)
     return Panel(
         name="changes",
         title="Who makes the difference",
@@ -40,8 +36,8 @@ def changed_holders_panel(found: RecordingComparison, theme: Theme) -> Panel:
         definition="Bytes in use at the peak of B less bytes in use at the peak of A, of each holder.",
         traces=[
             _bars(bars, divisor, theme),
-            _names(bars, theme, 0.006 * (right - left)),
-            _amounts(bars, divisor, theme),
+            _names(bars, theme, gap),
+            _amounts(bars, divisor, theme, gap),
         ],
         xaxis={
             "title": {"text": f"B less A, at the peaks ({unit})"},
@@ -101,10 +97,10 @@ def _names(bars: list[_Bar], theme: Theme, gap: float) -> dict[str, Any]:
     }
 
 
-def _amounts(bars: list[_Bar], divisor: int, theme: Theme) -> dict[str, Any]:
+def _amounts(bars: list[_Bar], divisor: int, theme: Theme, gap: float) -> dict[str, Any]:
     """The amounts, at the ends of the bars; plotly would write that of a very short bar over its name."""
     return _texts("amounts", bars, theme) | {
-        "x": np.array([change / divisor for _, change, _ in bars]),
+        "x": np.array([change / divisor + (gap if change > 0 else -gap) for _, change, _ in bars]),
         "text": [signed(change) for _, change, _ in bars],
         "textposition": ["middle right" if change > 0 else "middle left" for _, change, _ in bars],
     }
@@ -122,9 +118,6 @@ def _texts(name: str, bars: list[_Bar], theme: Theme) -> dict[str, Any]:
     }
 
 
-def _hover(row: dict[str, Any]) -> str:
-    return (
-        f"<b>{harmless(row['holder'])}</b>, {row['change']}<br>{signed(row['bytes_change'])}: "
-        f"{exact_bytes(row['a_bytes'])} in A, {exact_bytes(row['b_bytes'])} in B<br>"
-        f"{row['a_chunks']:,} chunks in A, {row['b_chunks']:,} in B"
-    )
+def _hover(part: PeakPart) -> str:
+    of = "" if part.holders == 1 else f"<br>{part.holders:,} holders with this name around them"
+    return f"<b>{harmless(part.holder)}</b><br>{'+' if part.bytes > 0 else '-'}{exact_bytes(abs(part.bytes))}{of}"

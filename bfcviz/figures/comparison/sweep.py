@@ -6,7 +6,7 @@ is what any rules need, in full colour at twice that, and red where requests fai
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ class _Cell:
     hover: str
     times: float | None = None
     is_error: bool = False
+    is_open: bool = False  # the limits tried so far fail, others are not known yet
 
 
 def sweep_heat_map(table: pa.Table, look: Look = PLAIN) -> Picture:
@@ -109,7 +110,19 @@ def _of_traces(points: Points) -> list[_Cell]:
     pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for point in points:
         pairs.setdefault((point["trace"], point["policy"]), []).append(point)
-    return [_cell(trace, policy, tried, _limit_or_reserved) for (trace, policy), tried in pairs.items()]
+    limits = len({point["limit"] for point in points})
+    found = []
+    for (trace, policy), tried in pairs.items():
+        cell = _cell(trace, policy, tried, _limit_or_reserved)
+        found.append(cell if len(tried) == limits else _so_far(cell))
+    return found
+
+
+def _so_far(cell: _Cell) -> _Cell:
+    """The cell while results of other limits are missing."""
+    if cell.times is None:
+        return replace(cell, is_open=True)
+    return replace(cell, text=f"≤ {cell.text}")
 
 
 def _limit_or_reserved(point: Mapping[str, Any]) -> Any:
@@ -233,8 +246,10 @@ def _heat(
     }
 
 
-def _level(cell: _Cell) -> float:
-    """The place of a cell's colour: 0..1 by memory, then failures, then errors."""
+def _level(cell: _Cell) -> float | None:
+    """The place of a cell's colour: 0..1 by memory, then failures, then errors; None: empty."""
+    if cell.is_open:
+        return None
     if cell.is_error:
         return 2.5
     if cell.times is None:

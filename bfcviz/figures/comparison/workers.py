@@ -113,7 +113,7 @@ def workers_html(rows: Sequence[WorkerRow], chosen: str | None = None) -> str:
     if not rows:
         return "<p class='none'>No worker records yet.</p>"
     shown = rows[:MOST_ROWS]
-    scale = _Scale.of(rows)
+    scale = _WorkerAxes.of(rows)
     lines = "".join(_row(row, scale, is_chosen=row.name == chosen) for row in shown)
     more = len(rows) - len(shown)
     rest = f"<p class='none'>{more} more workers: choose one from the menu.</p>" if more else ""
@@ -127,7 +127,7 @@ _KEY: Final = (
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _WorkerAxes:
     """The axes of all rows: bytes up to `top`, seconds of the calendar from `begin` to `end`.
 
     A worker whose start is unknown begins at `begin`.
@@ -138,7 +138,7 @@ class _Scale:
     end: float
 
     @classmethod
-    def of(cls, rows: Sequence[WorkerRow]) -> "_Scale":
+    def of(cls, rows: Sequence[WorkerRow]) -> "_WorkerAxes":
         most = max(*(row.most for row in rows), 1)
         near = [row.limit for row in rows if row.limit is not None and row.limit <= _FAR * most]
         begin = min((row.started_s for row in rows if row.started_s is not None), default=0.0)
@@ -175,11 +175,13 @@ def _headline(rows: Sequence[WorkerRow]) -> str:
             f"{format_bytes(worst.head_room)}"
         )
     if failed := sum(row.failed for row in rows):
-        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b>")
+        (first, *others) = [row.name for row in rows if row.failed]
+        where = f"{len(others) + 1} workers" if others else harmless(first)
+        parts.append(f"<b class='bad'>{failed:,} failed request{'s' * (failed > 1)}</b> in {where}")
     return f"<p class='line' role='status'>{'. '.join(parts)}.</p>"
 
 
-def _head(scale: _Scale) -> str:
+def _head(scale: _WorkerAxes) -> str:
     seconds, top = scale.end - scale.begin, format_bytes(scale.top / _ROOM)
     return (
         "<div class='head'><span>worker</span><span>now, 0 to "
@@ -188,7 +190,7 @@ def _head(scale: _Scale) -> str:
     )
 
 
-def _row(row: WorkerRow, scale: _Scale, *, is_chosen: bool) -> str:
+def _row(row: WorkerRow, scale: _WorkerAxes, *, is_chosen: bool) -> str:
     limit = "" if row.limit is None else f" of at most {format_bytes(row.limit)}"
     hint = (
         f"{row.name}: {format_bytes(row.in_use)} in use, pool {format_bytes(row.pool)}{limit}, largest free chunk "
@@ -211,7 +213,7 @@ def _row(row: WorkerRow, scale: _Scale, *, is_chosen: bool) -> str:
     )
 
 
-def _bar(row: WorkerRow, scale: _Scale) -> str:
+def _bar(row: WorkerRow, scale: _WorkerAxes) -> str:
     rest = max(row.free - row.largest_free, 0)
     parts = (("in-use", row.in_use), ("free", row.largest_free), ("pool", rest))
     bars = "".join(
@@ -222,7 +224,7 @@ def _bar(row: WorkerRow, scale: _Scale) -> str:
     return f"<span class='bar'>{bars}</span>"
 
 
-def _timeline(row: WorkerRow, scale: _Scale) -> str:
+def _timeline(row: WorkerRow, scale: _WorkerAxes) -> str:
     x = scale.across(row)
     end = float(_WIDTH if row.state is WorkerState.LIVE else x[-1]) if len(x) else 0.0
     paths = [

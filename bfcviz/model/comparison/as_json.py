@@ -20,7 +20,7 @@ def comparison_json(found: RecordingComparison) -> dict[str, Any]:
             "pairs": max(len(found.alignment.a) - 2, 0),
         },
         "totals": {row.pop("measure"): row for row in found.totals.to_pylist()},
-        "peak_parts": [{"holder": name, "bytes_change": change} for name, change in parts],
+        "peak_parts": [{"holder": name, "bytes_change": change} for name, change, _ in parts],
         "peak_others": left,
         "moments": found.moments.to_pylist(),
         "holders": [row for row in found.holders.to_pylist() if row["change"] != HolderVerdict.SAME],

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from bfcviz.model.comparison.alignment import AlignedBy, PairedStep, StepAlignme
 from bfcviz.model.comparison.common_holders import CommonHolders
 from bfcviz.model.comparison.growth_changes import GrowthChanges, growth_changes
 from bfcviz.model.comparison.holder_changes import changes_table, holder_changes
-from bfcviz.model.comparison.main_parts import main_parts
+from bfcviz.model.comparison.main_parts import main_parts, spread_parts
 from bfcviz.model.comparison.notes import notes
 from bfcviz.model.comparison.recording_totals import (
     RecordingTotals,
@@ -21,12 +22,32 @@ from bfcviz.model.comparison.recording_totals import (
     totals_table,
 )
 from bfcviz.model.comparison.sides import ComparedRecording, RecordingSide
+from bfcviz.terminal import printable
 
 AT_PEAK = "peak"
 """The moment at which each recording has its most bytes in use."""
 
 AT_END = "end"
 """The moment after the last event of each recording."""
+
+
+_BARS: Final = 14
+"""Parts of the difference in a picture."""
+
+
+class PeakPart(NamedTuple):
+    """A holder, with those below it: bytes at the peak of B less bytes at the peak of A, and of how many holders."""
+
+    holder: str
+    bytes: int
+    holders: int
+
+
+class PeakParts(NamedTuple):
+    """Parts of the difference of the peaks, the largest first, and what is left without them, in bytes."""
+
+    named: Sequence[PeakPart]
+    left: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +64,8 @@ class RecordingComparison:
         holders: one row a moment and holder: its verdict (appeared, vanished, grew, shrank, moved, same), bytes and
             chunks, and the bytes that both have at another place.
         growth: holders that grow with every step of the program.
-        parts: the holders that explain the difference of the peaks, and what is left without them.
+        parts: the few holders, with those below them, that explain the difference of the peaks.
+        spread: the same with more holders, for a picture.
         series: of TIMELINE, of A and of B; empty where there is no history.
         notes: what is missing or was inferred, as sentences.
     """
@@ -56,7 +78,8 @@ class RecordingComparison:
     moments: pa.Table
     holders: pa.Table
     growth: GrowthChanges
-    parts: tuple[Sequence[tuple[str, int]], int]
+    parts: PeakParts
+    spread: PeakParts
     series: tuple[NDArray[np.void], NDArray[np.void]]
     notes: tuple[str, ...]
 
@@ -66,7 +89,7 @@ class RecordingComparison:
     def __str__(self) -> str:
         from bfcviz.model.comparison.text import comparison_lines  # noqa: PLC0415  it imports this module
 
-        return "\n".join(comparison_lines(self))
+        return "\n".join(map(printable, comparison_lines(self)))
 
     @property
     def headline(self) -> str:
@@ -125,7 +148,7 @@ def compare_recordings(
         _moments_table(changes, totals, moments, (sides[0].facts.first, sides[1].facts.first)),
         changes_table(changes, holders, moments),
         growth_changes(*sides, holders, mark),
-        _parts(changes, holders, sides[1]),
+        *_parts(changes, holders, sides[1]),
         (totals[0].series, totals[1].series),
         tuple(notes(*sides, holders)),
     )
@@ -145,11 +168,17 @@ def _moments(
 
 def _parts(
     changes: NDArray[np.void], holders: CommonHolders, b: RecordingSide
-) -> tuple[Sequence[tuple[str, int]], int]:
+) -> tuple[PeakParts, PeakParts]:
+    """The few parts for a sentence, and more for a picture."""
     at_peak = changes[changes["moment"] == 0]
-    differences = at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)
-    named, left = main_parts([holders.paths[row] for row in at_peak["holder"].tolist()], differences.tolist())
-    return tuple((b.how.text(part.path), part.bytes) for part in named), left
+    differences = (at_peak["b_bytes"].astype(np.int64) - at_peak["a_bytes"].astype(np.int64)).tolist()
+    paths = [holders.paths[row] for row in at_peak["holder"].tolist()]
+    found = main_parts(paths, differences), spread_parts(paths, differences, _BARS)
+    brief, spread = (
+        PeakParts(tuple(PeakPart(b.how.text(part.path), part.bytes, part.holders) for part in named), left)
+        for named, left in found
+    )
+    return brief, spread
 
 
 def _moments_table(

@@ -66,7 +66,7 @@ def peaks_text(found: RecordingComparison) -> str:
 def parts_text(found: RecordingComparison) -> str:
     """Who makes the difference of the peaks; empty if it is 0 for every holder."""
     named, left = found.parts
-    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change in named]
+    parts = [f"{signed(change)} {shortened(name, _SHORT)}" for name, change, _ in named]
     return ", ".join([*parts, *([f"{signed(left)} others"] if left and named else [])])
 
 
@@ -152,15 +152,16 @@ def _moments(found: RecordingComparison) -> Iterator[str]:
     rows = [row for row in found.moments.to_pylist()[1:] if row["moment"] != AT_END]
     if not rows:
         return
-    different = sorted(
-        (row for row in rows if row["bytes_change"]), key=lambda row: -abs(row["bytes_change"])
-    )
+    highest = [row["b_highest_since"] - row["a_highest_since"] for row in rows]
+    different = [pair for pair in zip(highest, rows, strict=True) if pair[0] or pair[1]["bytes_change"]]
+    different.sort(key=lambda pair: -max(abs(pair[0]), abs(pair[1]["bytes_change"])))
     yield ""
     count = counted(len(rows), "moment")
-    yield f"between begin and end: {count} compared, {len(different):,} with different bytes in use"
-    for row in different[:_MOMENTS]:
-        amounts = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])}"
-        yield f"{signed(row['bytes_change']):>12}  {shortened(row['moment'], _WIDTH)} ({amounts})"
+    yield f"from moment to moment: {count} compared, {len(different):,} with another use of memory"
+    for change, row in different[:_MOMENTS]:
+        most = f"at most {format_bytes(row['a_highest_since'])} -> {format_bytes(row['b_highest_since'])} before it"
+        there = f"{format_bytes(row['a_bytes'])} -> {format_bytes(row['b_bytes'])} at it"
+        yield f"{signed(change):>12}  {shortened(row['moment'], _WIDTH)} ({most}, {there})"
 
 
 def _growth(found: RecordingComparison) -> Iterator[str]:

@@ -12,7 +12,6 @@
 import atexit
 import os
 import tempfile
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
@@ -132,16 +131,24 @@ def watch_workers(  # noqa: PLR0913  the options
         raise MissingExtra("watch_workers", "Dask", "dask")
     if client.asynchronous:
         raise LiveError("this client is asynchronous; give one made by Client(...) outside of async code")
+    asked = checked_order(framework)
+    most = None if limit is None else parse_bytes(limit, "limit")
+    folder = _new_folder(path)
+    if (earlier := _running.pop(client, None)) is not None:
+        earlier.stop()
+    order = WorkerOrder(asked, most, capture, str(folder), None if fetch else machine_id())
+    _running[client] = found = _begin(client, order)
+    if dashboard and notebook.has_kernel():
+        notebook.show(found.dashboard)
+    return found
+
+
+def _begin(client: "Client", order: WorkerOrder) -> WorkersWatch:
+    """Register the plugin and fetch from the workers of now; raises LiveError if none of them can be watched."""
     from bfcviz.watching.workers.collector import Collector  # noqa: PLC0415  an extra
     from bfcviz.watching.workers.dask_plugin import AllocatorPlugin  # noqa: PLC0415
 
-    asked: Mapping[str, Asked] = checked_order(framework)
-    most = None if limit is None else parse_bytes(limit, "limit")
-    folder = _new_folder(path)
-    earlier = _running.pop(client, None)
-    if earlier is not None:
-        earlier.stop()
-    order = WorkerOrder(asked, most, capture, str(folder), None if fetch else machine_id())
+    folder = Path(order.folder)
     marker = folder / order.token
     marker.touch()
     found = WorkersWatch(folder, Collector(client, AllocatorPlugin(order), folder), marker)
@@ -149,9 +156,6 @@ def watch_workers(  # noqa: PLR0913  the options
         found.stop()
         name, why = next(iter(found.collector.problems.items()))
         raise LiveError(f"no worker can be watched; worker {name}: {why}")
-    _running[client] = found
-    if dashboard and notebook.has_kernel():
-        notebook.show(found.dashboard)
     return found
 
 

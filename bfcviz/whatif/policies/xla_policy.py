@@ -31,8 +31,8 @@ XLA_OPTIONS: Final[Mapping[str, Any]] = {
 }
 """Options with their defaults; see `XLAPool`.
 
-`upper_labels`: parts of labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these go to
-the upper end. `upper_from`: so do requests of this size in bytes and more. By default all go to the lower end.
+`upper_labels`: parts of labels between `|`, such as `all-gather|all-reduce`: requests whose label has one of these go
+to the upper end. `upper_from`: so do requests of this size in bytes and more. By default all go to the lower end.
 """
 
 _CHOICES: Final = {"order": ("ascending", "descending"), "split": ("bfc", "exact")}

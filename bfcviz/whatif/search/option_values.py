@@ -9,6 +9,11 @@ from bfcviz.whatif.policy_table import POLICIES, policy_of
 
 VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
     "bfc": {"fragmentation_fraction": (0.0, 0.1, 0.25, 0.5)},
+    "xla": {
+        "lower_order": ("ascending", "descending"),
+        "lower_split": ("bfc", "exact"),
+        "fragmentation_fraction": (0.0, 0.1, 0.25, 0.5),
+    },
     "torch": {
         "max_split_size": (32 << 20, 64 << 20, 128 << 20, 512 << 20),
         "roundup_power2_divisions": (1, 2, 4, 8, 16),
@@ -19,10 +24,12 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 """Policy -> option -> the values to try, where those of `values_of` would not do."""
 
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
-    "bfc": frozenset({*MEMORY_OPTIONS, "honour_alignment"}),
+    "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region"}),
+    "xla": frozenset({"lower_alignment", "upper_alignment"}),
+    "live_bytes": frozenset({"unit"}),
     "stream_ordered": frozenset({"segment"}),
 }
-"""Options that say what the device or its driver is like: a user cannot choose them."""
+"""Options that say what the device, its driver or a version is like: a user cannot choose them."""
 
 _FACTORS: Final = (0.25, 0.5, 1, 2, 4)
 _LEAST_SIZE: Final = 512

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bfcviz.errors import FileError, InvalidRequest, MissingExtra
-from bfcviz.importers.open_trace import open_trace
-from bfcviz.whatif.requests import RequestStream, requests_of
+from bfcviz.errors import FileError, MissingExtra
+from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.requests import RequestStream
 
 
 def read_requests(path: str, pool: int = 0) -> RequestStream:
@@ -25,10 +25,10 @@ def read_requests(path: str, pool: int = 0) -> RequestStream:
         MissingExtra: the path is a URL, and fsspec is not installed.
     """
     if not is_url(path):
-        return _requests(path, pool)
+        return stream_of(path, pool)
     with _local_copy(path) as copy:
         try:
-            return _requests(str(copy), pool)
+            return stream_of(copy, pool)
         except FileError as error:
             raise FileError(path, error.place, error.cause) from None
 
@@ -36,16 +36,6 @@ def read_requests(path: str, pool: int = 0) -> RequestStream:
 def is_url(path: str) -> bool:
     """Whether fsspec reads this."""
     return "://" in path or "::" in path
-
-
-def _requests(path: str, pool: int) -> RequestStream:
-    trace = open_trace(path)
-    names = [each.name for each in trace.origin.pools]
-    if not 0 <= pool < len(names):
-        raise InvalidRequest(
-            f"the trace has no heap {pool}; it has {len(names)}, numbered from 0: {', '.join(names[:20])}"
-        )
-    return requests_of(trace, pool)
 
 
 @contextmanager

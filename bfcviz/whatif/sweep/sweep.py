@@ -10,11 +10,12 @@
 
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy import Policy
@@ -43,7 +44,8 @@ SAVE_S: Final = 5.0
 """Seconds between two writes of the results' file."""
 
 
-class SweepProgress(NamedTuple):
+@dataclass(frozen=True)
+class SweepProgress:
     """How far a sweep is.
 
     Attributes:
@@ -57,6 +59,12 @@ class SweepProgress(NamedTuple):
     asked: int
     newest: PointResult | None
     points_per_s: float
+    _collected: "_Collected" = field(repr=False)
+
+    @property
+    def results(self) -> SweepResults:
+        """What is known now, also in another thread."""
+        return self._collected.results()
 
 
 def sweep(  # noqa: PLR0913  what, where, and how to run
@@ -196,7 +204,7 @@ class _Collected:
         if self._progress is not None:
             seconds = monotonic() - self._start
             rate = (len(self.found) - self._resumed) / seconds if seconds > 0 else 0.0
-            self._progress(SweepProgress(len(self.found), self._asked, newest, rate))
+            self._progress(SweepProgress(len(self.found), self._asked, newest, rate, self))
 
     def save(self) -> None:
         """Write the file, with the earlier results of other points."""
@@ -210,4 +218,5 @@ class _Collected:
         return SweepResults(self._in_order(), self._asked, seconds, self._resumed, self.reason)
 
     def _in_order(self) -> list[PointResult]:
-        return [self.found[index] for index in sorted(self.found)]
+        found = self.found.copy()  # the sweep may add to it meanwhile
+        return [found[index] for index in sorted(found)]

@@ -8,9 +8,9 @@ from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 
-from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
-from bfcviz.whatif.requests import RequestStream, requests_of
+from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.sweep.point import SentStream, TraceSource
 from bfcviz.whatif.sweep.read_requests import is_url
 
@@ -28,9 +28,10 @@ def sources_of(
         the same name gets a number.
 
     Raises:
-        InvalidRequest: one of `traces` is none.
+        InvalidRequest: a trace that is sent has no such heap.
+        BfcvizError: one of `traces` is no trace.
     """
-    given = [traces] if isinstance(traces, str | os.PathLike | Trace | RequestStream) else list(traces)
+    given = [traces] if isinstance(traces, str) or not isinstance(traces, Iterable) else list(traces)
     prefix = f"{token_hex(8)}/"
     sources, sent = [], {}
     names: Counter[str] = Counter()
@@ -42,7 +43,7 @@ def sources_of(
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved
         else:
-            stream = _stream(trace, pool)
+            stream = stream_of(trace, pool)
             sent[key] = SentStream.of(stream)
             name, path = stream.source or "trace", ""
             version = blake2b(stream.rows.tobytes(), digest_size=16).hexdigest()
@@ -50,14 +51,6 @@ def sources_of(
         shown = name if names[name] == 1 else f"{name} ({names[name]})"
         sources.append(TraceSource(key, shown, path, pool, version))
     return prefix, sources, sent
-
-
-def _stream(trace: object, pool: int) -> RequestStream:
-    if isinstance(trace, Trace):
-        return requests_of(trace, pool)
-    if isinstance(trace, RequestStream):
-        return trace
-    raise InvalidRequest(f"{trace!r:.80} is no trace; give a path, a URL, a Trace or a RequestStream")
 
 
 def _version_of_file(path: Path) -> str:

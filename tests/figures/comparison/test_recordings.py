@@ -7,7 +7,6 @@ from figures.synthetic import MiB, busy_trace
 from model.comparison.programs import Training
 
 import bfcviz
-from bfcviz.figures.comparison.changed_holders import _MOST
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import rendered
 from bfcviz.figures.style.theme import THEMES
@@ -55,17 +54,14 @@ def test_a_pool_far_above_is_only_named():
     assert figure.layout.yaxis.range[1] < 64
 
 
-def test_a_bar_is_the_change_of_a_holder_and_the_others_share_one():
-    many = {f"extra/op_{number}": 1024 * (number + 1) for number in range(2 * _MOST)}
+def test_a_bar_is_a_part_of_the_difference_and_the_others_share_one():
+    many = {f"op_{number}": 4096 * (number + 1) for number in range(30)}
     found, figure = picture(BEFORE.trace(), Training(more=many).trace())
-    rows = [row for row in found.holders_at("peak").to_pylist() if row["bytes_change"]]
-    bars = named(figure)["change"]
-    total = found.moments["bytes_change"][0].as_py()
-    unit = 1024 if "KiB" in figure.layout.xaxis2.title.text else MiB
-    assert len(bars.x) == _MOST + 1
-    assert (bars.x * unit).sum() == pytest.approx(total)
-    assert (bars.x[:_MOST] * unit).tolist() == pytest.approx([row["bytes_change"] for row in rows[:_MOST]])
-    assert f"{len(rows) - _MOST} other holders" in named(figure)["holders"].text
+    bars, names = named(figure)["change"], list(named(figure)["holders"].text)
+    unit = {"KiB": 1024, "MiB": MiB}[figure.layout.xaxis2.title.text[-4:-1]]
+    assert (bars.x * unit).sum() == pytest.approx(found.moments["bytes_change"][0].as_py())
+    assert (bars.x[:-1] * unit).tolist() == pytest.approx([part.bytes for part in found.spread.named])
+    assert names == [*(part.holder for part in found.spread.named), "all others"]
     assert figure.table.num_rows == found.holders_at("peak").num_rows
 
 

@@ -51,19 +51,33 @@ def group(level):
 def test_of_many_traces_a_cell_has_the_smallest_limit_that_fits():
     points = [
         failing(limit=4 * MiB),
-        point(limit=16 * MiB),
         point(limit=8 * MiB),
-        point(limit=None),
-        failing(policy="torch"),
-        point(trace="b/two.parquet", limit=5 * MiB),
-        refused(trace="b/two.parquet", policy="torch"),
+        failing(policy="torch", limit=4 * MiB),
+        failing(policy="torch", limit=8 * MiB),
+        point(trace="b/two.parquet", limit=4 * MiB),
+        point(trace="b/two.parquet", limit=8 * MiB),
+        refused(trace="b/two.parquet", policy="torch", limit=4 * MiB),
+        refused(trace="b/two.parquet", policy="torch", limit=8 * MiB),
     ]
     picture, levels, texts = drawn(points)
-    assert texts == [["8.0 MiB", "3 fail"], ["5.0 MiB", "error"]]
+    assert texts == [["8.0 MiB", "3 fail"], ["4.0 MiB", "error"]]
     assert [[group(level) for level in line] for line in levels] == [["fits", "fails"], ["fits", "error"]]
-    assert levels[1][0] < levels[0][0]  # 1.25 and 2 times what any rules need
+    assert levels[1][0] < levels[0][0]  # all that any rules need, and twice that
     assert list(picture.layout.yaxis.ticktext) == ["one.parquet", "two.parquet"]
     assert list(picture.layout.xaxis.ticktext) == ["bfc", "torch"]
+
+
+def test_a_cell_is_no_failure_before_all_its_limits_are_tried():
+    points = [
+        failing(limit=4 * MiB),
+        failing(limit=8 * MiB),
+        failing(trace="two", limit=4 * MiB),
+        point(trace="three", limit=8 * MiB),
+    ]
+    _, levels, texts = drawn(points)
+    assert group(levels[0][0]) == "fails"
+    assert levels[1] == [None]
+    assert texts[2] == ["≤ 8.0 MiB"]
 
 
 def test_of_one_trace_limits_are_columns_from_small_to_large():

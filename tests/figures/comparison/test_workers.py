@@ -113,5 +113,6 @@ def test_names_from_a_cluster_are_harmless():
 
 def test_failed_requests_are_counted():
     html = workers_html([row("a", failed=2), row("b", failed=1)])
-    assert "3 failed requests" in html
+    assert "3 failed requests</b> in 2 workers" in html
+    assert "1 failed request</b> in b." in workers_html([row("a"), row("b", failed=1)])
     assert "2 failed<" in html

@@ -1,6 +1,7 @@
 """NumPy on our heap: the same results, errors, the `with`, and arrays that outlive everything."""
 
 import asyncio
+import contextvars
 import gc
 import pickle
 import random
@@ -279,6 +280,21 @@ def test_tasks_begun_inside_are_served_even_when_they_go_on_outside():
     service, outside, inside = asyncio.run(main())
     heap = service.allocator
     assert [is_ours(array, heap) for array in (*outside, *inside)] == [False, False, True, False]
+
+
+def test_another_context_can_be_served_too():
+    context, late = contextvars.Context(), contextvars.Context()
+
+    def ours():
+        return is_ours(np.empty(1000), on.allocator)
+
+    with served() as on:
+        assert not context.run(ours)
+        context.run(on.watch_here)
+        assert context.run(ours)
+    late.run(on.watch_here)
+    assert (context.run(ours), late.run(ours)) == (False, False)
+    assert late.run(numpy_api.get_handler) is numpy_api.get_handler()
 
 
 def test_the_heap_behaves_as_told():

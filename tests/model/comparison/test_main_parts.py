@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bfcviz.model.comparison.main_parts import main_parts
+from bfcviz.model.comparison.main_parts import main_parts, spread_parts
 
 paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
 
@@ -36,5 +36,39 @@ def test_what_is_not_named_is_left():
 @given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 4))
 def test_named_parts_and_the_rest_are_the_whole_difference(changes, most):
     found, left = main_parts(list(changes), list(changes.values()), most)
+    assert sum(part.bytes for part in found) + left == sum(changes.values())
+    assert len(found) <= most
+
+
+def spread(changes, most):
+    found, left = spread_parts(list(changes), list(changes.values()), most)
+    return {"/".join(part.path): (part.bytes, part.holders) for part in found}, left
+
+
+def test_a_picture_has_as_many_parts_as_fit():
+    changes = {(f"layer_{number}", name): 10 for number in range(3) for name in ("MatMul", "Relu")}
+    assert spread(changes, 2) == ({"layer_0": (20, 2), "layer_1": (20, 2)}, 20)
+    assert spread(changes, 3)[0].keys() == {"layer_0", "layer_1", "layer_2"}
+    assert spread(changes, 6)[0] == {"/".join(path): (10, 1) for path in changes}
+
+
+def test_small_parts_and_those_of_many_small_ones_are_not_taken_apart():
+    changes = {("large",): 1000, ("many", "first"): 30, ("tiny",): 5}
+    changes |= {("many", str(number)): 1 for number in range(200)}
+    found, left = spread(changes, 10)
+    assert found == {"large": (1000, 1), "many": (230, 201)}
+    assert left == 5
+
+
+def test_memory_of_a_holder_itself_stays_beside_that_below_it():
+    assert spread({("layer",): 60, ("layer", "Relu"): 40}, 5) == (
+        {"layer": (60, 1), "layer/Relu": (40, 1)},
+        0,
+    )
+
+
+@given(st.dictionaries(paths, st.integers(-100, 100), max_size=12), st.integers(1, 6))
+def test_drawn_parts_and_the_rest_are_the_whole_difference(changes, most):
+    found, left = spread_parts(list(changes), list(changes.values()), most)
     assert sum(part.bytes for part in found) + left == sum(changes.values())
     assert len(found) <= most

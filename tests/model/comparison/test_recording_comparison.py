@@ -55,7 +55,7 @@ def test_a_label_that_grows_one_that_vanishes_one_that_appears_and_a_leak():
         "weights": (HolderVerdict.SAME, 0),
     }
     assert [(row.holder, row.a, row.b) for row in found.growth.rows] == [("history/append", 0.0, float(LEAK))]
-    assert found.parts[0][0] == ("forward", sizes[1]["forward"] - sizes[0]["forward"])
+    assert found.parts.named[0] == ("forward", sizes[1]["forward"] - sizes[0]["forward"], 3)
     for fact in (format_bytes(now - before), "forward", "history/append", "4.0 KiB"):
         assert fact in found.headline
 
@@ -91,7 +91,7 @@ def test_two_samples_are_compared_at_their_peaks():
         assert (row[f"{letter}_step"], row[f"{letter}_bytes"]) == (step, held.bytes_in_use)
         at_peak = found.holders_at("peak")
         assert sum(at_peak[f"{letter}_chunks"].to_pylist()) == held.chunks_in_use
-    assert sum(change for _, change in found.parts[0]) + found.parts[1] == row["bytes_change"]
+    assert sum(part.bytes for part in found.parts.named) + found.parts.left == row["bytes_change"]
     back = bfcviz.compare_recordings(b, a)
     opposite = {HolderVerdict.APPEARED: HolderVerdict.VANISHED, HolderVerdict.GREW: HolderVerdict.SHRANK}
     opposite |= {new: old for old, new in opposite.items()}

@@ -136,11 +136,12 @@ def test_a_worker_that_joins_is_watched_and_one_that_leaves_is_complete(client, 
 
 @needs_compiled
 def test_a_second_watch_ends_the_first(client, watch):
-    first = watch(numpy=True, limit="64MiB")
+    first = watch(cupy=False, limit="64MiB")  # the default of a machine without a GPU
     second = watch(numpy={"limit": "32MiB"})
     assert {trace.origin.status for trace in first.traces.values()} == {Status.COMPLETE}
     assert {trace.origin.pools[0].limit for trace in second.traces.values()} == {32 << 20}
     assert not second.collector.problems
+    assert {trace.origin.details["framework"] for trace in first.traces.values()} == {"numpy"}
 
 
 @needs_compiled

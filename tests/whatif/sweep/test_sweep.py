@@ -4,7 +4,7 @@ import pytest
 from whatif.sweep.streams import KiB, MiB, Raises, numbers, random_stream, record
 
 import bfcviz
-from bfcviz.errors import FileError, InvalidRequest
+from bfcviz.errors import BfcvizError, FileError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream, requests_of
@@ -98,7 +98,7 @@ def test_a_wrong_name_or_limit_is_told_at_once(arguments):
 
 
 def test_what_is_no_trace_or_no_number_of_processes_is_refused():
-    with pytest.raises(InvalidRequest, match="42"):
+    with pytest.raises(BfcvizError, match="int"):
         sweep([42], "bfc", "1MiB")
     with pytest.raises(InvalidRequest):
         sweep(random_stream(1), "bfc", "1MiB", processes=0)
