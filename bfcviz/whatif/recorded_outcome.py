@@ -62,7 +62,9 @@ class RecordedOutcome:
         heads = int(self._ends_before[min(request + 1, self.outcome.served)])
         if not heads:
             return 0
-        last = self._heads[heads] if heads < len(self._heads) else len(self._ends)  # with all pieces of a block
+        last = (
+            self._heads[heads] if heads < len(self._heads) else len(self._ends)
+        )  # with all pieces of a block
         step, kinds = int(self._ends[last - 1]) + 1, self._events["kind"]
         while step < len(kinds) and kinds[step] in (Kind.MERGE, Kind.RELEASE):
             step += 1
