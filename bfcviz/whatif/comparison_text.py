@@ -8,7 +8,7 @@ from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.comparison import MEASURES, Comparison, PolicyResult
 
-_WIDTH: Final = 118
+_WIDTH: Final = 110
 _LONGEST: Final = 72  # characters of the label of a failed request
 
 COLUMNS: Final = (
@@ -49,7 +49,7 @@ def failures(comparison: Comparison) -> list[str]:
     return [
         f"{result.name}: {printable(result.message) if result.message else _failure(row)}"
         for result, row in zip(comparison.results, numbers, strict=True)
-        if result.message or result.failed_request is not None
+        if result.message or (result.failed_request is not None and not result.is_bound)
     ]
 
 
@@ -88,9 +88,9 @@ def _row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _verdict(result: PolicyResult) -> str:
-    if result.failed_request is not None:
-        return "out of memory"
-    return "lower bound" if result.is_bound else "fits"
+    if result.is_bound:
+        return "bound" if result.failed_request is None else "bound, above the limit"
+    return "fits" if result.failed_request is None else "out of memory"
 
 
 def _failure(row: dict[str, Any]) -> str:

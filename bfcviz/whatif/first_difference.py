@@ -7,12 +7,16 @@ request gets the same neighbour below, or is the lowest in a region of the same 
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from textwrap import wrap
+from typing import Final
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
+
+_WIDTH: Final = 110  # characters of a line in a notebook
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,9 @@ class FirstDifference:
             f"{name}: {_where(place, below)}."
             for name, place, below in zip(self.names, self.places, self.neighbours, strict=True)
         )
-        return " ".join([head, *parts])
+        return "\n".join(
+            line for text in (head, *parts) for line in wrap(text, _WIDTH, subsequent_indent="  ")
+        )
 
 
 def first_difference(

@@ -79,7 +79,7 @@ def _caption(policy: ComparedPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
     if policy.failed is not None:
-        return f"fails at request {policy.failed:,}"
+        return f"fails at {policy.failed:,}"
     return f"peak {format_bytes(policy.peak_reserved)}"
 
 

@@ -33,7 +33,8 @@ MOST_ROWS: Final = 20
 _COLUMNS: Final = 3  # maps beside each other
 _ROW: Final = 13  # pixels
 _GAP: Final = 0.05  # of the width, between maps
-_PIXELS: Final = 330  # width of a map, about
+_PIXELS: Final = 300  # width of a map, about
+_TITLE_LETTER, _LETTER = 8.0, 6.0  # pixels of a letter
 _HOVERED: Final = 0.006  # of the width: a narrower chunk has no text
 _LONGEST: Final = 34  # characters of a name
 _DEFINITION: Final = (
@@ -207,9 +208,12 @@ def _unlisted(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _caption(model: Model, heap: HeapAtStep) -> str:
-    pool, in_use = _pool_bytes(model), int(model.table.bytes_in_use)
-    failed = "out of memory; " if heap.failed else ""
-    return f"{failed}{format_bytes(in_use)} in use of {format_bytes(pool)}"
+    """The totals, and whether a request failed; only what has room beside the name."""
+    failed = "out of memory" if heap.failed else ""
+    totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_pool_bytes(model))}"
+    room = _PIXELS - _TITLE_LETTER * min(len(heap.name), _LONGEST)
+    both = "; ".join(filter(None, [failed, totals]))
+    return next((text for text in (both, failed) if _LETTER * len(text) < room), "")
 
 
 def _packed_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:
