@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from bfcviz.watching import watch as watch
     from bfcviz.watching.magics import load_ipython_extension as load_ipython_extension
     from bfcviz.watching.magics import unload_ipython_extension as unload_ipython_extension
+    from bfcviz.watching.search_dashboard import follow_search as follow_search
     from bfcviz.watching.sweep_dashboard import follow_sweep as follow_sweep
     from bfcviz.watching.workers.watch_workers import watch_workers as watch_workers
     from bfcviz.watching.workers.workers_dashboard import follow_workers as follow_workers
@@ -94,6 +95,7 @@ _HOMES = {
     "explain": ("bfcviz.explain_and_draw", "explain"),
     "export": ("bfcviz.figures.export", "export"),
     "follow": ("bfcviz.dashboard.follow", "follow"),
+    "follow_search": ("bfcviz.watching.search_dashboard", "follow_search"),
     "follow_sweep": ("bfcviz.watching.sweep_dashboard", "follow_sweep"),
     "follow_workers": ("bfcviz.watching.workers.workers_dashboard", "follow_workers"),
     "holders": ("bfcviz.explain_and_draw", "holders"),

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import bfcviz
-from bfcviz.cli import child_process
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.cli.framework_options import Selection, add_framework_arguments, selection_of
+from bfcviz.cli.common import child_process
+from bfcviz.cli.common.framework_options import Selection, add_framework_arguments, selection_of
 from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
 from bfcviz.terminal import say
 
@@ -120,7 +120,7 @@ def _selection(arguments: argparse.Namespace) -> Selection:
 
 def _print_summary(folder: Path, reports: Path) -> bool:
     """Print one line about the recording; return whether everything was written."""
-    from bfcviz.cli.recording_summary import summary  # noqa: PLC0415  imports NumPy, first needed here
+    from bfcviz.cli.common.recording_summary import summary  # noqa: PLC0415  imports NumPy, first needed here
 
     try:
         line, is_written = summary(folder, reports)

@@ -86,7 +86,18 @@ class RequestStream:
         for name in STREAM_ROW.names or ():
             if name != "event":
                 state.update(self.rows[name].tobytes())
+        state.update(self.regions.tobytes())
+        for number, name in self.label_names.items():
+            state.update(f"{number} {name}\n".encode(errors="surrogatepass"))
         return state.hexdigest()
+
+    @cached_property
+    def label_names(self) -> dict[int, str]:
+        """The names of the labels of requests, by number; a number that is not in the table has none."""
+        names = self.labels.names
+        return {
+            number: names[number] for number in np.unique(self.rows["label"]).tolist() if number < len(names)
+        }
 
     @cached_property
     def block_sizes(self) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from bfcviz.cli.framework_options import add_framework_arguments, selection_of
+from bfcviz.cli.common.framework_options import add_framework_arguments, selection_of
 from bfcviz.frameworks.option_types import OBJECT, SECONDS
 from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, WATCHABLE, Framework, Option, Way
 from bfcviz.frameworks.watch_request import resolve

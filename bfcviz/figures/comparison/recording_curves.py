@@ -14,6 +14,7 @@ from bfcviz.model.comparison.recording_comparison import RecordingComparison
 from bfcviz.model.comparison.text import peaks_text
 from bfcviz.units import format_bytes
 
+LONGEST_TITLE: Final = 200  # characters
 _MOST_TICKS: Final = 12
 _POOL_REACH: Final = 2.5
 """A pool above so many times the most bytes in use is not drawn: it would flatten all else."""
@@ -29,7 +30,7 @@ def recording_curves_panel(found: RecordingComparison, theme: Theme) -> Panel:
     first, last = float(found.a.first), float(max(found.a.last, found.a.first + 1))
     return Panel(
         name="memory",
-        title=harmless(_capital(peaks_text(found)), 200),
+        title=harmless(peaks_text(found), LONGEST_TITLE),
         caption=f"most bytes in use ({unit}); dashed: pool; steps aligned by {found.alignment.by}",
         definition="The highest value of each interval of events is drawn.<br>B is laid over A: pairs of steps that "
         "belong together have one position,<br> and steps between two pairs lie in proportion.",
@@ -155,7 +156,3 @@ def _ticks(found: RecordingComparison, first: float, last: float) -> dict[str, A
 def recording_paint(letter: str, theme: Theme) -> Paint:
     """The colours of recording `a` and of `b`."""
     return theme.other if letter == "a" else theme.in_use
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

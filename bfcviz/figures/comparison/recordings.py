@@ -1,14 +1,16 @@
 """Two recordings compared: memory over time, B laid over A; and the holders that make the difference of the peaks."""
 
+from dataclasses import replace
 from typing import Final
 
 from bfcviz.figures.comparison.changed_holders import changed_holders_panel
-from bfcviz.figures.comparison.recording_curves import recording_curves_panel
+from bfcviz.figures.comparison.recording_curves import LONGEST_TITLE, recording_curves_panel
 from bfcviz.figures.panel import BELOW, Picture, Place, compose
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import ThemeName, theme_of
 from bfcviz.model.comparison.alignment import AlignedBy
 from bfcviz.model.comparison.recording_comparison import AT_PEAK, RecordingComparison
+from bfcviz.model.comparison.text import peaks_text
 
 _OVER_TIME: Final = 300  # pixels of height
 _ROW: Final = 26
@@ -19,7 +21,9 @@ def recordings_compared(found: RecordingComparison, theme: ThemeName = "light") 
     """The comparison of two recordings as a figure; its table has every holder at the peaks."""
     colours = theme_of(theme)
     panels = [changed_holders_panel(found, colours)]
-    if found.alignment.by is not AlignedBy.STATE:
+    if found.alignment.by is AlignedBy.STATE:
+        panels = [replace(panels[0], title=harmless(peaks_text(found), LONGEST_TITLE))]
+    else:
         panels.insert(0, recording_curves_panel(found, colours))
     heights = [_OVER_TIME] * (len(panels) - 1) + [_ROW * max(len(panels[-1].traces[0]["y"]), 3)]
     places, top = [], 0

@@ -92,7 +92,8 @@ class BFCPolicy:
     """The rules of TensorFlow's and XLA's BFC allocator.
 
     Attributes:
-        options: `version` of `VERSIONS`, and those of `BFC_OPTIONS` and `MEMORY_OPTIONS` that differ from its defaults.
+        options: `version` of `VERSIONS`, with the options that it changes, and those of `BFC_OPTIONS` and
+            `MEMORY_OPTIONS` that were given; these win over the version's.
 
     Raises:
         InvalidRequest: an option has none of its values.
@@ -107,6 +108,8 @@ class BFCPolicy:
                 raise InvalidRequest(
                     f"option {key!r} of policy 'bfc' is {self.options[key]!r}; give one of {', '.join(known)}"
                 )
+        given = {**VERSIONS[self.options.get("version", "2.21")], **self.options}
+        object.__setattr__(self, "options", given)
 
     def serve(
         self,
@@ -134,7 +137,7 @@ class BFCPolicy:
             served = stream.rows[:stop]
             marks = served[served["kind"] == MARK]
             events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
-            known = BFCPolicy({**BFC_OPTIONS, **self._given})
+            known = BFCPolicy({**BFC_OPTIONS, **self.options})
             trace = Trace.from_events(events, stream.labels, origin_of(known, stream, limit))
         return Outcome(
             self.name,
@@ -150,21 +153,17 @@ class BFCPolicy:
             trace,
         )
 
-    @property
-    def _given(self) -> dict[str, Any]:
-        """The options, with those of the version."""
-        return {**VERSIONS[self.options.get("version", "2.21")], **self.options}
-
     def _heap(
         self, stream: RequestStream, limit: int | None, *, record: bool
     ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedMemory]:
-        given = self._given
-        chosen = {key: given.get(key, default) for key, default in BFC_OPTIONS.items()}
+        chosen = {key: self.options.get(key, default) for key, default in BFC_OPTIONS.items()}
         if limit is None and not chosen["allow_growth"]:
             raise InvalidRequest(
                 "bfc without allow_growth takes its whole limit at once: give a limit, or allow_growth=true"
             )
-        memory = _memory({key: given.get(key, default) for key, default in MEMORY_OPTIONS.items()}, stream)
+        memory = _memory(
+            {key: self.options.get(key, default) for key, default in MEMORY_OPTIONS.items()}, stream
+        )
         capacity = -(-(len(stream) + 1) * _EVENTS_A_REQUEST // _LOG_STEP) * _LOG_STEP if record else 4096
         log = EventLog(capacity)
         most = native.MAX_REQUEST - 1 if limit is None else limit

@@ -91,9 +91,8 @@ class XLAPolicy:
         rows = stream.rows
         asked = rows[(rows["kind"] == ALLOCATE) & (rows["size"] > 0)]
         parts = [part for part in self.options.get("upper_labels", "").split("|") if part]
-        numbers, back = np.unique(asked["label"], return_inverse=True)
-        named = [any(part in stream.labels.name(int(number)) for part in parts) for number in numbers]
-        upper = np.array(named, bool)[back.reshape(-1)]
+        named = [number for number, name in stream.label_names.items() if any(part in name for part in parts)]
+        upper = np.isin(asked["label"], named)
         least = self.options.get("upper_from")
         if least is not None:
             upper |= asked["size"] >= least

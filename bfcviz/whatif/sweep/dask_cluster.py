@@ -40,8 +40,7 @@ def connected(client: "Client | str") -> Iterator["Client"]:
 
     Raises:
         MissingExtra: Dask is not installed.
-        InvalidRequest: the client is asynchronous.
-        ConnectionError: no scheduler answers at this address.
+        InvalidRequest: the client is asynchronous, or no scheduler answers at this address.
     """
     if not isinstance(client, str):
         if client.asynchronous:
@@ -57,7 +56,7 @@ def connected(client: "Client | str") -> Iterator["Client"]:
     try:
         made = Client(client, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise ConnectionError(f"no scheduler answers at {client}: {error}") from error
+        raise InvalidRequest(f"no scheduler of Dask answers at {client!r}: {error}") from error
     with made:
         yield made
 
@@ -72,6 +71,7 @@ def on_dask(
     """
     rounds, lost = [list(points)], Counter[int]()
     while rounds and not stop.is_set():
+        _check(client)
         again = []
         for point, result in _one_round(rounds.pop(0), streams, stop, client):
             if isinstance(result, PointResult):
@@ -127,8 +127,8 @@ def _scattered(
     """Send requests to all workers."""
     try:
         return {key: client.scatter(streams[key], hash=False, broadcast=True) for key in keys}
-    except TimeoutError as error:
-        raise ConnectionError("the cluster has no worker that takes the requests") from error
+    except Exception as error:  # there is no worker, or the scheduler is lost meanwhile
+        raise ConnectionError(f"the cluster does not take the requests of the traces: {error}") from error
 
 
 def _check(client: "Client") -> None:

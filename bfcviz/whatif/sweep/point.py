@@ -1,5 +1,6 @@
 """The points of a sweep: one trace, one policy, one limit; and the numbers that a point results in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
@@ -34,12 +35,14 @@ class TraceSource(NamedTuple):
 
 @dataclass(frozen=True)
 class SentStream:
-    """A request stream without names of labels, which no policy reads: what is sent to workers.
+    """What is sent to workers of a request stream: all that a policy can see; `names`: of its labels, by number.
 
     No tuple: Dask would send each item on its own.
     """
 
     rows: NDArray[np.void]
+    regions: NDArray[np.void]
+    names: Mapping[int, str]
     source: str
     limit: int | None
     notes: tuple[str, ...]
@@ -47,11 +50,18 @@ class SentStream:
     @classmethod
     def of(cls, stream: RequestStream) -> "SentStream":
         """What to send of a stream."""
-        return cls(stream.rows, stream.source, stream.limit, stream.notes)
+        return cls(stream.rows, stream.regions, stream.label_names, stream.source, stream.limit, stream.notes)
 
     def stream(self) -> RequestStream:
         """The stream, after sending."""
-        return RequestStream(self.rows, Labels(), self.source, self.limit, notes=self.notes)
+        labels = Labels()
+        for number in range(1, max(self.names, default=0) + 1):
+            labels.intern(
+                self.names.get(number, ""), number=str(number)
+            )  # equal names may have several numbers
+        return RequestStream(
+            self.rows, labels, self.source, self.limit, regions=self.regions, notes=self.notes
+        )
 
 
 class SweepLimit(NamedTuple):

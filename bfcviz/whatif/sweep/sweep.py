@@ -99,7 +99,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         stop: set it, from any thread, to end the sweep.
 
     Raises:
-        InvalidRequest: there is no such policy or option, or an argument is no limit.
+        InvalidRequest: there is no such policy or option, an argument is no limit, or no scheduler answers.
         MissingExtra: `client` is an address, and Dask is not installed.
         FileError: the file of results cannot be read or written.
     """

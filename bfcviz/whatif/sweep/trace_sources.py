@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 
@@ -46,7 +45,7 @@ def sources_of(
             stream = stream_of(trace, pool)
             sent[key] = SentStream.of(stream)
             name, path = stream.source or "trace", ""
-            version = blake2b(stream.rows.tobytes(), digest_size=16).hexdigest()
+            version = stream.digest
         names[name] += 1
         shown = name if names[name] == 1 else f"{name} ({names[name]})"
         sources.append(TraceSource(key, shown, path, pool, version))

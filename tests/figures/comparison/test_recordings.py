@@ -10,6 +10,7 @@ import bfcviz
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import rendered
 from bfcviz.figures.style.theme import THEMES
+from bfcviz.model.comparison.text import peaks_text
 
 
 def picture(a, b, theme="light"):
@@ -76,7 +77,8 @@ def test_names_stand_on_the_other_side_of_their_bars():
 
 
 def test_files_of_one_moment_have_only_bars():
-    _, figure = picture(bfcviz.open(bfcviz.sample("oom_log")), BEFORE.trace())
+    found, figure = picture(bfcviz.open(bfcviz.sample("oom_log")), BEFORE.trace())
+    assert peaks_text(found) in figure.layout.annotations[0].text
     assert {trace.name for trace in figure.data} == {"change", "holders", "amounts"}
 
 

@@ -1,6 +1,7 @@
 """Two recordings with known differences, and odd ones."""
 
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -9,12 +10,14 @@ from figures.odd_traces import ODD, empty
 from figures.synthetic import KiB, MiB, busy_trace
 from heaps import new_heap
 from model.comparison.programs import LEAK, Training
-from shared import SHARED
+from shared import ROOT, SHARED
 
 import bfcviz
+from bfcviz.allocator.replay import Operations, Replay
 from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.model.browse import navigation
+from bfcviz.model.comparison.alignment import AlignedBy
 from bfcviz.model.comparison.as_json import comparison_json
 from bfcviz.model.comparison.holder_changes import HolderVerdict
 from bfcviz.model.comparison.text import same
@@ -167,6 +170,31 @@ def test_truncated_recordings_say_so(tmp_path):
     assert len(events) > len(cut)
     found = bfcviz.compare_recordings(whole.from_events(events, whole.labels, whole.origin), cut)
     assert any(note.startswith("B is truncated") for note in found.notes)
+
+
+def replayed(path, **changed):
+    """A golden trace of TensorFlow's heap, served again under other options; and the heap."""
+    golden = np.load(path)
+    options = json.loads(bytes(golden["meta_json"]))["options"]
+    heap = new_heap(options["total_memory"], log=EventLog(1 << 18), honour_alignment=False, **changed)
+    columns = (golden[name] for name in ("op", "id", "size"))
+    operations = Operations(*columns, options["alignment"], golden["aux"])
+    Replay(heap.heap, operations).run(len(golden["op"]))
+    return heap
+
+
+@pytest.mark.parametrize("name", ["10_gc_growth", "14_gc_coalesce"])
+def test_a_golden_trace_under_two_settings(name):
+    path = ROOT / "tests" / "data" / "golden" / f"{name}.npz"
+    heaps = [replayed(path, allow_growth=grows) for grows in (True, False)]
+    found = bfcviz.compare_recordings(*heaps)
+    assert found.alignment.by is AlignedBy.SHARE
+    stats = [heap.stats() for heap in heaps]
+    for measure in ("peak_bytes_in_use", "peak_pool_bytes"):
+        assert found.total(measure) == tuple(getattr(each, measure) for each in stats)
+    assert found.total("allocations") == tuple(each.num_allocs for each in stats)
+    assert found.total("extends")[1] == 1
+    assert any("allow_growth True -> False" in note for note in found.notes)
 
 
 SNAPSHOTS = sorted((SHARED / "real" / "snapshots").glob("*.pickle"))

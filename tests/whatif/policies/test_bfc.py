@@ -90,6 +90,8 @@ def test_versions_of_gpus_collect_garbage_from_2_1_on():
 def test_an_explicit_option_wins_over_the_version():
     outcome = grown("bfc:version=1.0,allow_growth=true,first_region=4MiB", [1], 64 * MiB)
     assert outcome.peak_reserved == 4 * MiB
+    texts = ("bfc:version=1.0", "bfc:version=1.0,first_region=2MiB")
+    assert policy_of(texts[0]).options != policy_of(texts[1]).options  # a cache keeps their results by these
 
 
 def test_a_share_of_the_limit_decides_about_waste():

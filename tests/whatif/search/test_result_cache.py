@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-import bfcviz
 from bfcviz.errors import FileError
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.search import result_cache
@@ -24,7 +23,7 @@ def test_files_are_read_by_another_cache_unless_they_are_damaged_or_old(tmp_path
     ResultCache(tmp_path / "new" / "folder").put(KEY, {"fits": True})
     folder = tmp_path / "new" / "folder"
     assert ResultCache(folder).get(KEY) == {"fits": True}
-    monkeypatch.setattr(bfcviz, "__version__", "another")
+    monkeypatch.setattr(result_cache, "version", lambda _: "another")
     assert ResultCache(folder).get(KEY) is None
     monkeypatch.undo()
     (file,) = folder.iterdir()

@@ -7,8 +7,9 @@ import pytest
 from whatif.sweep.streams import KillsItsProcess, numbers, random_stream, record
 
 import bfcviz
-from bfcviz.errors import MissingExtra
+from bfcviz.errors import InvalidRequest, MissingExtra
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 POLICIES = ["bfc", "bfc:allow_growth=true", "first_fit", "first_fit:granule=512"]
@@ -84,6 +85,28 @@ def test_stop_cancels_the_points_in_the_cluster(client, traces):
 def test_the_address_of_a_scheduler_is_a_client(client):
     results = bfcviz.sweep(random_stream(1), "bfc", LIMITS, client=client.scheduler.address)
     assert numbers(results) == numbers(bfcviz.sweep(random_stream(1), "bfc", LIMITS))
+
+
+def test_a_lost_cluster_returns_what_is_known(traces):
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+
+        def progress(state):
+            if state.done == 5:
+                client.close()
+
+        results = bfcviz.sweep(traces, POLICIES, LIMITS, client=client, progress=progress)
+    assert 5 <= len(results) < 200
+    assert not results.complete
+    assert "closed" in results.reason
+
+
+def test_an_address_without_a_scheduler_is_told():
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "100ms"}),
+        pytest.raises(InvalidRequest, match=":9"),
+    ):
+        bfcviz.sweep(random_stream(1), "bfc", "1MiB", client="tcp://127.0.0.1:9")
 
 
 def test_without_dask_an_address_names_the_extra(monkeypatch):

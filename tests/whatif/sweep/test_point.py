@@ -1,10 +1,13 @@
 import pickle
+from dataclasses import replace
 
 import pytest
 from whatif.sweep.streams import random_stream
 
+import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.requests import requests_of
 from bfcviz.whatif.sweep.point import SentStream, SweepLimit, policy_text
 
 
@@ -42,3 +45,12 @@ def test_a_sent_stream_arrives_whole():
     found = pickle.loads(pickle.dumps(SentStream.of(stream))).stream()  # noqa: S301  our own
     assert (found.rows == stream.rows).all()
     assert found.source == stream.source
+
+
+def test_a_sent_stream_has_the_regions_and_labels_that_policies_read():
+    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    found = pickle.loads(pickle.dumps(SentStream.of(stream))).stream()  # noqa: S301  our own
+    assert found.digest == stream.digest
+    assert replace(stream, regions=stream.regions[:0]).digest != stream.digest
+    policy = policy_of("bfc:allow_growth=true,regions=exact")
+    assert (policy.serve(found, stream.limit).address == policy.serve(stream, stream.limit).address).all()

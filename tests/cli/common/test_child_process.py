@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from bfcviz.cli import child_process, main
+from bfcviz.cli import main
+from bfcviz.cli.common import child_process
 
 LIMIT_S = 60
 
