@@ -1,6 +1,7 @@
 """The best options of a policy for a trace, by trying all combinations, or one option after the other."""
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -131,13 +132,10 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     num_bytes = stream.limit if limit is None else bytes_of(limit)
     runner = TrialRunner(cache_of(cache), control or SearchControl())
     search = _OptionSearch(stream, fixed.name, fixed.options, num_bytes, goal, runner)
-    combinations = 1
-    for choices in values.values():
-        combinations *= len(choices)
-    method = "grid" if combinations <= MOST_COMBINATIONS else "coordinate"
+    method = "grid" if math.prod(map(len, values.values())) <= MOST_COMBINATIONS else "coordinate"
     begun, complete = time.perf_counter(), True
     try:
-        search.grid(values, combinations) if method == "grid" else search.coordinate(values)
+        search.grid(values) if method == "grid" else search.coordinate(values)
     except (SearchStopped, KeyboardInterrupt):
         complete = False
     seconds = time.perf_counter() - begun
@@ -161,9 +159,9 @@ class _OptionSearch:
         self.goal, self.runner = goal, runner
         self.tried: dict[tuple[Any, ...], TriedOptions] = {}
 
-    def grid(self, values: Mapping[str, list[Any]], combinations: int) -> None:
+    def grid(self, values: Mapping[str, list[Any]]) -> None:
         """Try all combinations."""
-        self.runner.expected = combinations
+        self.runner.expected = math.prod(map(len, values.values()))
         for combination in itertools.product(*values.values()):
             self._try(dict(zip(values, combination, strict=True)))
 

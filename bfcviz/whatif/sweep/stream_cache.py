@@ -18,7 +18,9 @@ class CachedStream(NamedTuple):
     peak_requested: int
 
 
-class _CachedStream:
+class _ReadTrace:
+    """What reading a trace gave."""
+
     def __init__(self) -> None:
         self.lock = threading.Lock()  # held while it is read: other threads wait, and do not read it again
         self.found: CachedStream | None = None
@@ -37,7 +39,7 @@ class StreamCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, _CachedStream] = {}  # the one used last is the last
+        self._entries: dict[str, _ReadTrace] = {}  # the one used last is the last
         self._most_bytes = most_bytes
 
     def get(self, key: str, read: Callable[[], RequestStream]) -> CachedStream:
@@ -47,7 +49,7 @@ class StreamCache:
             BfcvizError: what `read` raised the first time.
         """
         with self._lock:
-            entry = self._entries.pop(key, None) or _CachedStream()
+            entry = self._entries.pop(key, None) or _ReadTrace()
             self._entries[key] = entry
         with entry.lock:
             if entry.found is None and entry.error is None:

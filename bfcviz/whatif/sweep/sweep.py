@@ -103,27 +103,15 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         MissingExtra: `client` is an address, and Dask is not installed.
         FileError: the file of results cannot be read or written.
     """
-    if client is not None and processes is not None:
-        raise InvalidRequest("give a client or processes, not both")
-    if processes is not None and processes < 1:
-        raise InvalidRequest(f"processes={processes}; give at least 1, or None for this process")
+    if processes is not None and (client is not None or processes < 1):
+        raise InvalidRequest(f"processes={processes}; give at least 1, or None, and not a client with it")
     prefix, sources, streams = sources_of(traces, pool)
     points = _points(sources, policies, limits, stop_at_failure=stop_at_failure)
     collected = _Collected(points, results, progress)
     missing = [point for point in points if point.index not in collected.found]
-    served = _serve(missing, streams, stop or Event(), client, processes)
     try:
-        collected.report(None)
-        for index, result in served:
-            collected.add(index, result)
-        if not collected.complete:
-            collected.reason = "it was stopped"
-    except KeyboardInterrupt:
-        collected.reason = "it was interrupted"
-    except ConnectionError as error:
-        collected.reason = str(error)
+        collected.collect(_serve(missing, streams, stop or Event(), client, processes))
     finally:
-        served.close()
         STREAMS.forget(prefix)
         collected.save()
     return collected.results()
@@ -188,9 +176,20 @@ class _Collected:
         self._path, self._progress = path, progress
         self._start = self._saved = monotonic()
 
-    @property
-    def complete(self) -> bool:
-        return len(self.found) == self._asked
+    def collect(self, served: Generator[tuple[int, PointResult], None, None]) -> None:
+        """Keep all results that arrive, until the sweep ends, is stopped or interrupted, or loses its cluster."""
+        try:
+            self.report(None)
+            for index, result in served:
+                self.add(index, result)
+            if len(self.found) < self._asked:
+                self.reason = "it was stopped"
+        except KeyboardInterrupt:
+            self.reason = "it was interrupted"
+        except ConnectionError as error:
+            self.reason = str(error)
+        finally:
+            served.close()
 
     def add(self, index: int, result: PointResult) -> None:
         """Keep the result of a point, and report it."""
