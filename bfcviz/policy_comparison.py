@@ -111,6 +111,8 @@ class PolicyComparison:
                 "none of these policies has a heap to draw: each is a bound or cannot serve the requests"
             )
         stream = self.comparison.stream
+        if not len(stream):
+            raise InvalidRequest("there is no request: no heap has anything to draw")
         served = min(found.outcome.served for found in known.values())
         chosen = int(stream.live_bytes[:served].argmax()) if request is None else request
         if not 0 <= chosen < len(stream):

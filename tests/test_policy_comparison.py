@@ -57,3 +57,8 @@ def test_the_outcome_of_a_policy_has_its_events(compared):
     unlimited = bfcviz.compare_policies(stream_of(REQUESTS), ["bfc"])
     with pytest.raises(InvalidRequest, match="limit"):
         unlimited.outcome("bfc")
+
+
+def test_no_request_is_no_map():
+    with pytest.raises(InvalidRequest, match="no request"):
+        bfcviz.compare_policies(stream_of([]), ["first_fit"]).maps()

@@ -17,6 +17,7 @@ from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
 
 _WIDTH: Final = 110  # characters of a line in a notebook
+_LONGEST: Final = 72  # characters of a label
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,9 @@ def _named(stream: RequestStream, block: int) -> str:
 
 
 def _sized(num_bytes: int, label: str) -> str:
-    return f"{format_bytes(num_bytes)} for {printable(label) or 'an allocation without label'}"
+    name = printable(label) or "an allocation without label"
+    short = name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
+    return f"{format_bytes(num_bytes)} for {short}"
 
 
 def _where(place: PlacedRequest, below: str) -> str:
