@@ -16,7 +16,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
-from bfcviz.whatif.interval_packing import UNIT, pack
+from bfcviz.whatif.interval_packing import UNIT, PackingPlan, pack
 from bfcviz.whatif.outcome import DriverCalls, Outcome
 from bfcviz.whatif.policy import Policy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
@@ -26,6 +26,8 @@ LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": UNIT}
 
 BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
+_MOST_PLANS: Final = 4
+_plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at the end
 
 
 class _Task(NamedTuple):
@@ -100,17 +102,35 @@ class PackedPolicy:
     ) -> Outcome:
         """Serve all requests; as `Policy.serve`. Blocks that the plan puts above the limit fail."""
         checked_limit(limit)
-        rows = stream.rows
-        if limit is not None:  # what never fits must not displace other blocks
-            rows = rows.copy()
-            rows["size"][(rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)] = 0
-        plan = pack(replace(stream, rows=rows))
+        plan = _plan(stream, limit)
         size = plan.lifetimes.size.copy()
         if limit is not None:
             size[plan.offset + size > limit] = 0
         region = int((plan.offset + size)[size > 0].max(initial=0))
         placement = _Placement(BASE + plan.offset, size, region)
         return _outcome(_Task(self, stream, limit), placement, record=record, stop_at_failure=stop_at_failure)
+
+
+def _plan(stream: RequestStream, limit: int | None) -> PackingPlan:
+    """The plan of all blocks that can fit under a limit: what never fits must not displace other blocks."""
+    rows = stream.rows
+    too_large = np.zeros(len(rows), bool)
+    if limit is not None:
+        too_large = (rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)
+    if not too_large.any():
+        return _plan_of_all(stream)
+    rows = rows.copy()
+    rows["size"][too_large] = 0
+    return pack(replace(stream, rows=rows))
+
+
+def _plan_of_all(stream: RequestStream) -> PackingPlan:
+    """The plan of all blocks; the last few plans are kept, for searches ask for many limits of one stream."""
+    plan = _plans.pop(stream.digest, None) or pack(stream)
+    _plans[stream.digest] = plan
+    if len(_plans) > _MOST_PLANS:
+        del _plans[next(iter(_plans))]
+    return plan
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:

@@ -81,12 +81,9 @@ class RequestStream:
     def digest(self) -> str:
         """A digest of all that a policy can see; equal for equal requests of different traces."""
         state = blake2b(self.regions.tobytes(), digest_size=16)
-        for number in np.unique(self.rows["label"]):
-            state.update(f"{number} {self.labels.name(int(number))}\n".encode(errors="surrogatepass"))
         for name in STREAM_ROW.names or ():
             if name != "event":
                 state.update(self.rows[name].tobytes())
-        state.update(self.regions.tobytes())
         for number, name in self.label_names.items():
             state.update(f"{number} {name}\n".encode(errors="surrogatepass"))
         return state.hexdigest()

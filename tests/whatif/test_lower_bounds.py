@@ -4,6 +4,7 @@ from whatif.test_policy import LIMIT, stream_of, streams
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
+from bfcviz.whatif import lower_bounds
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
 
@@ -79,3 +80,17 @@ def test_sizes_beyond_all_addresses_are_refused():
 def test_a_unit_below_one_byte_is_refused():
     with pytest.raises(InvalidRequest, match="unit"):
         policy_of("live_bytes:unit=0")
+
+
+def test_all_limits_of_a_stream_are_planned_once(monkeypatch):
+    planned = []
+    plain = lower_bounds.pack
+    monkeypatch.setattr(lower_bounds, "pack", lambda stream: planned.append(stream) or plain(stream))
+    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    policy = policy_of("packed")
+    peaks = {policy.serve(stream, limit).peak_reserved for limit in (None, 1 << 30, 1 << 28)}
+    assert len(planned) <= 1  # none, if an earlier test planned these requests
+    assert len(peaks) == 1
+    largest = int(stream.block_sizes.max())
+    assert not policy.serve(stream, largest - 1).fits
+    assert planned[-1] is not stream
