@@ -2,10 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
+from figures.synthetic import PlainHeap
 
 import bfcviz
 from bfcviz.cli import main
+from bfcviz.cli.why import pool_of_failure
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.policy_table import POLICIES
@@ -122,3 +128,19 @@ def test_numbers_that_are_no_values_of_options_are_refused(name, file, capsys):
             for value in ("-1", str(1 << 80)):
                 assert main(["whatif", file, "--policy", f"{name}:{option}={value}", "--limit", "8MiB"]) == 1
                 assert option in capsys.readouterr().err
+
+
+def test_the_heap_with_a_failed_request_is_asked_about():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "a")
+    heap.record(Kind.OOM, requested=128 * MiB)
+    pools = (Pool("cuda:0"), Pool("cuda:1"))
+    for failed in (0, 1):
+        heap.events[-1]["pool"] = failed
+        trace = Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))
+        assert pool_of_failure(trace, None) == failed
+        assert pool_of_failure(trace, "cuda:0") == 0
+    heap.events.pop()
+    assert (
+        pool_of_failure(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools)), None) == 0
+    )
