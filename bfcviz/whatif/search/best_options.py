@@ -87,6 +87,13 @@ class BestOptions:
         first = self.table[0] if self.table else None
         return first if first is not None and first.trial is not None and first.trial.fits else None
 
+    def is_as_good(self, row: TriedOptions) -> bool:
+        """Whether a row of the table reaches the goal as well as the best one; others may differ in other numbers."""
+        best = self.best
+        if best is None or best.trial is None or row.trial is None or not row.trial.fits:
+            return False
+        return _least(row.trial, self.goal) == _least(best.trial, self.goal)
+
     @property
     def options(self) -> Mapping[str, Any] | None:
         """The best options; None: none of those tried fits."""
@@ -217,8 +224,12 @@ class _OptionSearch:
             return (2,)
         if not trial.fits:
             return (1, -trial.served)
-        least = trial.limit or 0 if self.goal == SMALLEST_LIMIT else GOALS[self.goal](trial)
-        return (0, least, trial.peak_reserved, trial.driver_calls)
+        return (0, _least(trial, self.goal), trial.peak_reserved, trial.driver_calls)
+
+
+def _least(trial: Trial, goal: str) -> float:
+    """What a goal makes small."""
+    return trial.limit or 0 if goal == SMALLEST_LIMIT else GOALS[goal](trial)
 
 
 def _text(value: Any) -> str:
