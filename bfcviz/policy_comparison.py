@@ -3,7 +3,7 @@
 May import everything but cli.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
-from bfcviz.units import parse_bytes
 from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
 from bfcviz.whatif.comparison_text import comparison_html, comparison_text
 from bfcviz.whatif.first_difference import FirstDifference
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.requests import RequestStream, requests_of
+from bfcviz.whatif.replay import bytes_of, stream_of
+from bfcviz.whatif.requests import RequestStream
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
@@ -144,30 +144,33 @@ class PolicyComparison:
 
 def compare_policies(
     source: Any,
-    policies: Sequence[str | Policy] | None = None,
+    policies: str | Policy | Iterable[str | Policy] | None = None,
     limit: int | str | None = None,
     *,
-    pool: int = 0,
+    pool: int | str = 0,
     call_cost_us: float = CALL_COST_US,
 ) -> PolicyComparison:
     """Serve the requests of a trace under several policies, each up to its first failure.
 
     Args:
         source: as for `bfcviz.explain`, or a `RequestStream`.
-        policies: names with options, such as `"torch:expandable_segments=true"`; None: `USUAL`.
+        policies: one or several names with options, such as `"torch:expandable_segments=true"`; None: `USUAL`.
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: the heap: its index among `trace.origin.pools`, or its name; a `RequestStream` has one only.
         call_cost_us: microseconds that a call to the driver is assumed to take.
 
     Raises:
-        InvalidRequest: there is no such policy or option. A policy that cannot serve the requests under this limit is
-            a row with a message.
+        InvalidRequest: there is no such policy, option, limit or heap. A policy that cannot serve the requests under
+            this limit is a row with a message.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    stream = source if isinstance(source, RequestStream) else requests_of(trace_from(source), pool)
-    bytes_limit = None if limit is None else parse_bytes(limit, "limit")
-    chosen = USUAL if policies is None else policies
-    return PolicyComparison(compare(stream, chosen, bytes_limit, call_cost_us=call_cost_us))
+    num_bytes = bytes_of(limit)
+    stream = stream_of(source if isinstance(source, RequestStream) else trace_from(source), pool)
+    if policies is None:
+        policies = USUAL
+    elif isinstance(policies, str) or not isinstance(policies, Iterable):
+        policies = (policies,)
+    return PolicyComparison(compare(stream, tuple(policies), num_bytes, call_cost_us=call_cost_us))
 
 
 def _has_failed(result: PolicyResult, request: int) -> bool:

@@ -62,3 +62,26 @@ def test_the_outcome_of_a_policy_has_its_events(compared):
 def test_no_request_is_no_map():
     with pytest.raises(InvalidRequest, match="no request"):
         bfcviz.compare_policies(stream_of([]), ["first_fit"]).maps()
+
+
+def test_one_text_is_one_policy():
+    found = bfcviz.compare_policies(stream_of(REQUESTS), "torch")
+    assert [row["policy"] for row in found.table.to_pylist() if not row["bound"]] == ["torch"]
+
+
+@pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, 1 << 62])
+def test_a_wrong_limit_is_refused(limit):
+    with pytest.raises(InvalidRequest, match="limit"):
+        bfcviz.compare_policies(stream_of(REQUESTS), "torch", limit)
+
+
+def test_a_heap_has_a_name_and_a_stream_has_one_only():
+    trace = bfcviz.open(bfcviz.sample("lstm"))
+    name = trace.origin.pools[0].name
+    by_name = bfcviz.compare_policies(trace, "torch", pool=name)
+    assert by_name.table.equals(bfcviz.compare_policies(trace, "torch").table)
+    with pytest.raises(InvalidRequest, match="no_such_heap.*" + name):
+        bfcviz.compare_policies(trace, "torch", pool="no_such_heap")
+    for pool in (1, name):
+        with pytest.raises(InvalidRequest, match="one heap"):
+            bfcviz.compare_policies(stream_of(REQUESTS), "torch", pool=pool)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.whatif.first_difference import FirstDifference, first_difference
 from bfcviz.whatif.outcome import Outcome
-from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy import Policy, checked_limit
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.recorded_outcome import FreeMemory, RecordedOutcome
 from bfcviz.whatif.requests import MARK, RequestStream
@@ -45,7 +45,7 @@ MEASURES: Final = {
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """What one policy did, up to its first failure: a job does not go on after it.
+    """What one policy did, up to its first failure: a job does not go on after it. A lower bound has no limit.
 
     Attributes:
         name: as it was asked for, such as `bfc:allow_growth=true`.
@@ -145,6 +145,12 @@ class Comparison:
             found.append(recorded)
         return first_difference(found[0], found[1], (one, other))
 
+    def is_above_limit(self, result: PolicyResult) -> bool:
+        """Whether this is a lower bound that the limit does not reach: no allocator can serve the stream."""
+        if not result.is_bound or result.outcome is None or self.limit is None:
+            return False
+        return result.outcome.peak_reserved > self.limit
+
     def _row(self, result: PolicyResult) -> dict[str, Any]:
         outcome, request = result.outcome, result.failed_request
         row: dict[str, Any] = {"policy": result.name, "bound": result.is_bound, "message": result.message}
@@ -152,8 +158,8 @@ class Comparison:
             return row
         calls = outcome.driver_calls
         row |= {
-            "limit": outcome.limit,
-            "fits": outcome.fits,
+            "limit": self.limit,
+            "fits": outcome.fits and not self.is_above_limit(result),
             "requests_served": outcome.served,
             "peak_reserved": outcome.peak_reserved,
             "peak_in_use": outcome.peak_in_use,
@@ -241,9 +247,13 @@ def _name(policy: str | Policy) -> str:
 
 
 def _result(name: str, policy: Policy, stream: RequestStream, limit: int | None) -> PolicyResult:
-    record = len(stream) <= MOST_RECORDED and name.partition(":")[0] not in BOUNDS
+    is_bound = name.partition(":")[0] in BOUNDS
+    record = len(stream) <= MOST_RECORDED and not is_bound
     try:
-        return PolicyResult(name, policy.serve(stream, limit, record=record, stop_at_failure=True))
+        checked_limit(limit)
+        # Under a limit, a bound would say only what it has served before its first failure.
+        outcome = policy.serve(stream, None if is_bound else limit, record=record, stop_at_failure=True)
+        return PolicyResult(name, outcome)
     except BfcvizError as error:
         return PolicyResult(name, None, str(error))
 

@@ -83,14 +83,14 @@ def _row(result: PolicyResult, row: dict[str, Any]) -> tuple[str, ...]:
         *("" if row[kind] is None else f"{row[kind]:,}" for kind in ("splits", "merges")),
         "" if calls[0] is None else f"{sum(calls):,}",
         "" if stall is None else _seconds(stall),
-        _verdict(result),
+        _verdict(result, fits=row["fits"]),
     )
 
 
-def _verdict(result: PolicyResult) -> str:
+def _verdict(result: PolicyResult, *, fits: bool) -> str:
     if result.is_bound:
-        return "bound" if result.failed_request is None else "bound, above the limit"
-    return "fits" if result.failed_request is None else "out of memory"
+        return "bound" if fits else "bound, above the limit"
+    return "fits" if fits else "out of memory"
 
 
 def _failure(row: dict[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """The table of policies: their names, their options with defaults, and the text `name:option=value,...`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
-from bfcviz.units import parse_bytes
+from bfcviz.units import GiB, KiB, MiB, parse_bytes
 from bfcviz.whatif.lower_bounds import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
 from bfcviz.whatif.policies.xla_policy import XLA_OPTIONS, XLAPolicy
@@ -81,7 +82,9 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     name, _, rest = text.partition(":")
     entry = POLICIES.get(name)
     if entry is None:
-        raise InvalidRequest(f"there is no policy {name!r}; there are: {', '.join(POLICIES)}")
+        raise InvalidRequest(
+            f"there is no policy {name!r}{_nearest(name, POLICIES)}; there are: {', '.join(POLICIES)}"
+        )
     given = {
         key.strip(): value.strip()
         for key, _, value in (part.partition("=") for part in rest.split(","))
@@ -95,11 +98,52 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
 
 
+def policy_text(name: str, options: Mapping[str, Any]) -> str:
+    """A policy as `policy_of` reads it, such as `first_fit:granule=2MiB`; options that are None have no text."""
+    known = POLICIES[name].options if name in POLICIES else {}
+    given = ",".join(
+        f"{key}={option_text(value, known.get(key))}" for key, value in options.items() if value is not None
+    )
+    return f"{name}:{given}" if given else name
+
+
+def option_text(value: Any, default: Any) -> str:
+    """The value of an option with this default as `policy_of` reads it; sizes in the largest unit that is exact."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type(value) is int and (default is None or type(default) is int):
+        for unit, name in ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB")):
+            if value and value % unit == 0:
+                return f"{value // unit}{name}"
+    return "none" if value is None else str(value)
+
+
+def other_than_default(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that change something: without those that are None, or equal to the default of the table.
+
+    With the option `version`, the defaults are those of the version: all options stay that are not None.
+    """
+    defaults = POLICIES[name].options if name in POLICIES and "version" not in options else {}
+    return {
+        key: value
+        for key, value in options.items()
+        if value is not None and (key not in defaults or value != defaults[key])
+    }
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at the known word that is most like a wrong one; empty if none is."""
+    found = get_close_matches(word, list(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
 def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
     """The value of an option in the type of its default."""
     if key not in entry.options:
         known = ", ".join(entry.options) or "none"
-        raise InvalidRequest(f"policy {name!r} has no option {key!r}; it has: {known}")
+        raise InvalidRequest(
+            f"policy {name!r} has no option {key!r}{_nearest(key, entry.options)}; it has: {known}"
+        )
     default = entry.options[key]
     try:
         found = _parsed(key, value, default) if isinstance(value, str) else value

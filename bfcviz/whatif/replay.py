@@ -1,10 +1,12 @@
 """`replay` and `stream_of`: the requests of any source, served under other rules."""
 
+import operator
 import os
 from typing import Any
 
 import numpy as np
 
+from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
@@ -21,7 +23,7 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
     policy: str | Policy,
     limit: int | str | None = None,
     *,
-    pool: int = 0,
+    pool: int | str = 0,
     record: bool = False,
     stop_at_failure: bool = False,
     **options: Any,
@@ -32,7 +34,7 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `bfc:allow_growth=true`, or a Policy.
         limit: bytes, or text such as `12GiB`; None: no limit.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: the heap: its index among `trace.origin.pools`, or its name.
         record: whether the outcome has a trace.
         stop_at_failure: whether to end after the first request that fails.
         options: of the policy, by name.
@@ -46,22 +48,42 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
     return chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
 
 
-def stream_of(source: Any, pool: int = 0) -> RequestStream:
-    """The requests of one heap of a source; those of a RequestStream itself.
+def stream_of(source: Any, pool: int | str = 0) -> RequestStream:
+    """The requests of one heap of a source, by index or name; those of a RequestStream itself.
 
     Raises:
-        InvalidRequest: the source has no such heap.
+        InvalidRequest: the source has no such heap; a RequestStream has one only.
         BfcvizError: `source` is none of those of `replay`, or cannot be read.
     """
     if isinstance(source, RequestStream):
+        if pool not in {0, "0"}:
+            raise InvalidRequest(
+                f"pool={pool!r} was given with a stream of requests, which is of one heap; give the pool to "
+                "`requests_of`, or leave it out"
+            )
         return source
     trace = _trace(source)
+    return requests_of(trace, _number_of(pool, trace))
+
+
+def _number_of(pool: int | str, trace: Trace) -> int:
+    """The index of a heap.
+
+    Raises:
+        InvalidRequest: there is none of this index or name.
+    """
     names = [each.name for each in trace.origin.pools]
-    if not 0 <= pool < len(names):
+    if pool in names:
+        return names.index(str(pool))
+    try:
+        number = int(pool) if isinstance(pool, str) else operator.index(pool)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number < len(names):
         raise InvalidRequest(
-            f"the trace has no heap {pool}; it has {len(names)}, numbered from 0: {', '.join(names[:20])}"
+            f"the trace has no heap {pool!r}; it has {len(names)}, numbered from 0: {', '.join(names[:20])}"
         )
-    return requests_of(trace, pool)
+    return number
 
 
 def searchable(stream: RequestStream) -> RequestStream:
@@ -89,16 +111,21 @@ def _frees(stream: RequestStream) -> int:
     return len(frees) - int(np.count_nonzero(at_once))
 
 
-def bytes_of(limit: int | str | None) -> int | None:
-    """A limit of memory in bytes.
+def bytes_of(limit: int | str | None, name: str = "limit") -> int | None:
+    """A limit of memory in bytes; `name` of the argument is for the message.
 
     Raises:
-        InvalidRequest: it is not a size.
+        InvalidRequest: it is not a size of 1 byte or more.
     """
+    if limit is None:
+        return None
     try:
-        return None if limit is None else parse_bytes(limit, "limit")
-    except ValueError as error:
+        num_bytes = parse_bytes(limit, name)
+    except (TypeError, ValueError) as error:
         raise InvalidRequest(str(error)) from None
+    if not 0 < num_bytes < native.MAX_REQUEST:
+        raise InvalidRequest(f"{name}={limit!r} is no limit of memory; give from 1 to 2^62 - 1 bytes")
+    return num_bytes
 
 
 def _trace(source: Any) -> Trace:

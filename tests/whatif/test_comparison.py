@@ -105,3 +105,14 @@ def test_a_policy_given_twice_is_refused():
 def test_each_measure_of_the_table_has_a_definition():
     columns = set(compare(stream_of([]), [], bounds=False).to_arrow().column_names)
     assert set(MEASURES) - {"driver_calls"} <= columns
+
+
+def test_a_bound_shows_what_is_needed_at_least_also_above_the_limit():
+    asked = stream_of(REQUESTS)
+    for limit, fits in ((MiB, False), (8 * MiB, True)):
+        rows = rows_of(compare(asked, ["first_fit"], limit))
+        bounds = [rows[name] for name in BOUNDS]
+        assert [row["peak_reserved"] for row in bounds] == [8 * MiB] * 2
+        assert [(row["fits"], row["limit"], row["failed_request"]) for row in bounds] == [
+            (fits, limit, None)
+        ] * 2

@@ -33,3 +33,8 @@ def test_failures_and_messages_are_sentences():
 def test_names_from_files_cannot_control_a_terminal():
     found = compare(stream_of(REQUESTS, source="evil\x1b[31m"), ["first_fit"], bounds=False)
     assert "\x1b" not in comparison_text(found)
+
+
+def test_a_bound_above_the_limit_says_so():
+    rows = table_rows(compare(stream_of(REQUESTS), ["first_fit"], 4 * MiB))
+    assert [(row[1], "above the limit" in row[-1]) for row in rows[1:]] == [("8.0 MiB", True)] * 2

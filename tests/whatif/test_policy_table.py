@@ -1,7 +1,7 @@
 import pytest
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text
 
 
 def test_a_text_names_a_policy_and_its_options():
@@ -34,3 +34,33 @@ def test_every_policy_serves_the_options_of_the_table(name):
     entry = POLICIES[name]
     given = {key: value for key, value in entry.options.items() if value is not None}
     assert policy_of(name, **given).options == given
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "first_fit:granule=1MiB",
+        "bfc",
+        "bfc:allow_growth=true,fragmentation_fraction=0.25,capacity=3GiB",
+        "torch:max_split_size=1000,roundup_power2_divisions=16",
+    ],
+)
+def test_a_policy_is_written_as_it_is_read(text):
+    policy = policy_of(text)
+    assert policy_text(policy.name, policy.options) == text
+
+
+def test_defaults_are_left_out_where_they_are_those_of_the_table():
+    given = {"expandable_segments": False, "max_split_size": None, "roundup_power2_divisions": 4}
+    assert other_than_default("torch", given) == {"roundup_power2_divisions": 4}
+    versioned = {"version": "1.10", "allow_growth": False}
+    assert other_than_default("bfc", versioned) == versioned
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"), [("torch:max_split_size_mb=64", "'max_split_size'?"), ("torhc", "'torch'?")]
+)
+def test_a_wrong_name_has_a_hint_at_the_nearest(text, nearest):
+    with pytest.raises(InvalidRequest) as caught:
+        policy_of(text)
+    assert nearest in str(caught.value)

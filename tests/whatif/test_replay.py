@@ -5,6 +5,8 @@ import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.replay import replay, searchable
 from bfcviz.whatif.replay import stream_of as stream_from
+from bfcviz.whatif.search.smallest_limit import smallest_limit
+from bfcviz.whatif.sweep.point import SweepLimit
 
 
 def test_a_path_a_trace_and_a_stream_give_the_same():
@@ -43,3 +45,15 @@ def test_the_free_of_a_request_that_failed_in_the_trace_does_not_count():
 def test_a_stream_without_allocations_or_frees_is_not_searched(stream, number):
     with pytest.raises(InvalidRequest, match=number):
         searchable(stream)
+
+
+@pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, [1]])
+def test_a_wrong_limit_is_refused_by_name(limit):
+    with pytest.raises(InvalidRequest, match="limit="):
+        replay(holes(), "first_fit", limit)
+    with pytest.raises(InvalidRequest, match="at_most="):
+        smallest_limit(holes(), "first_fit", at_most=limit)
+    with pytest.raises(InvalidRequest, match="granule="):
+        smallest_limit(holes(), "first_fit", granule=limit)
+    with pytest.raises(InvalidRequest, match="limit="):
+        SweepLimit.of(limit)

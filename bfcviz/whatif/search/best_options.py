@@ -87,6 +87,13 @@ class BestOptions:
         first = self.table[0] if self.table else None
         return first if first is not None and first.trial is not None and first.trial.fits else None
 
+    def is_as_good(self, row: TriedOptions) -> bool:
+        """Whether a row of the table reaches the goal as well as the best one; others may differ in other numbers."""
+        best = self.best
+        if best is None or best.trial is None or row.trial is None or not row.trial.fits:
+            return False
+        return _least(row.trial, self.goal) == _least(best.trial, self.goal)
+
     @property
     def options(self) -> Mapping[str, Any] | None:
         """The best options; None: none of those tried fits."""
@@ -100,7 +107,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     *,
     options: Mapping[str, Iterable[Any]] | Iterable[str] | None = None,
     goal: str = "reserved",
-    pool: int = 0,
+    pool: int | str = 0,
     control: SearchControl | None = None,
     cache: ResultCache | str | os.PathLike[str] | None = None,
 ) -> BestOptions:
@@ -112,7 +119,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
         limit: bytes, or text such as `12GiB`; None: the limit that the trace had, or none.
         options: the names of those to vary, or names with their values; None: all that a user can choose.
         goal: what to make small: a name of `GOALS`, or `smallest_limit`, which takes about 20 times as long.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: the heap: its index among `trace.origin.pools`, or its name.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 
@@ -219,8 +226,12 @@ class _OptionSearch:
             return (2,)
         if not trial.fits:
             return (1, -trial.served)
-        least = trial.limit or 0 if self.goal == SMALLEST_LIMIT else GOALS[self.goal](trial)
-        return (0, least, trial.peak_reserved, trial.driver_calls)
+        return (0, _least(trial, self.goal), trial.peak_reserved, trial.driver_calls)
+
+
+def _least(trial: Trial, goal: str) -> float:
+    """What a goal makes small."""
+    return trial.limit or 0 if goal == SMALLEST_LIMIT else GOALS[goal](trial)
 
 
 def _text(value: Any) -> str:

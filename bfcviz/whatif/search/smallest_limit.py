@@ -81,7 +81,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     source: Any,
     policy: str | Policy = "bfc",
     *,
-    pool: int = 0,
+    pool: int | str = 0,
     granule: int | str = GRANULE,
     at_most: int | str | None = None,
     control: SearchControl | None = None,
@@ -92,7 +92,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy.
-        pool: index of the heap among `trace.origin.pools`.
+        pool: the heap: its index among `trace.origin.pools`, or its name.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
         at_most: the largest limit to try; None: 64 TiB.
         control: progress and stop.
@@ -104,8 +104,8 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
         BfcvizError: `source` is none of these, or cannot be read.
     """
     chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
-    step, most = bytes_of(granule), bytes_of(at_most)
-    if not step or step < 0:
+    step, most = bytes_of(granule, "granule"), bytes_of(at_most, "at_most")
+    if step is None:
         raise InvalidRequest(f"the granule is {granule}; give 1 byte or more, such as '2MiB'")
     runner = TrialRunner(cache_of(cache), control or SearchControl())
     search = LimitSearch(stream, chosen, step, NO_LIMIT if most is None else most, runner)

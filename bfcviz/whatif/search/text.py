@@ -1,22 +1,16 @@
 """The results of searches as lines of text."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
+from bfcviz.whatif.policy_table import other_than_default, policy_text
 from bfcviz.whatif.search.best_options import SMALLEST_LIMIT, BestOptions, TriedOptions
 from bfcviz.whatif.search.largest_batch import LargestBatch
 from bfcviz.whatif.search.smallest_limit import SmallestLimit
 
 _LONGEST: Final = 72  # characters of a label
 _MOST_ROWS: Final = 20
-
-
-def policy_text(name: str, options: Mapping[str, Any]) -> str:
-    """A policy as `policy_of` reads it: `bfc:allow_growth=true`."""
-    given = ",".join(f"{key}={_value(value)}" for key, value in options.items())
-    return f"{name}:{given}" if given else name
 
 
 def limit_lines(found: SmallestLimit) -> list[str]:
@@ -73,29 +67,31 @@ def option_lines(found: BestOptions) -> list[str]:
     limit = "without a limit" if found.limit is None else f"under {format_bytes(found.limit)}"
     best = (
         "none of the options tried fits"
-        if found.options is None
-        else policy_text(found.policy, found.options)
+        if found.best is None or found.best.trial is None
+        else policy_text(found.policy, other_than_default(found.policy, found.best.trial.options))
     )
     how = "all combinations" if found.method == "grid" else "one option after the other"
     lines = [f"best for {found.goal.replace('_', ' ')} {limit}: {best}", ""]
     lines += [f"{'reserved':>10} {'in use':>10} {'limit':>10} {'calls':>7}  options"]
-    lines += [_option_row(row, found.goal) for row in found.table[:_MOST_ROWS]]
+    lines += [_option_row(row, found) for row in found.table[:_MOST_ROWS]]
     if len(found.table) > _MOST_ROWS:
         lines.append(f"and {len(found.table) - _MOST_ROWS:,} more")
     lines += ["", f"{len(found.table):,} tried, {how} ({_effort(found.replays, found.seconds)})"]
     return lines if found.complete else [*lines, "the search was stopped: not all options were tried"]
 
 
-def _option_row(row: TriedOptions, goal: str) -> str:
-    options = ", ".join(f"{key}={_value(value)}" for key, value in row.options.items()) or "defaults"
+def _option_row(row: TriedOptions, found: BestOptions) -> str:
     trial = row.trial
+    given = other_than_default(found.policy, row.options if trial is None else trial.options)
+    options = policy_text(found.policy, given).partition(":")[2] or "defaults"
     if trial is None:
         return f"{'':>10} {'':>10} {'':>10} {'':>7}  {options}: {printable(row.error)}"
     limit = "" if trial.limit is None else format_bytes(trial.limit)
     numbers = f"{format_bytes(trial.peak_reserved):>10} {format_bytes(trial.peak_in_use):>10} {limit:>10}"
     failed = "" if trial.fits else f": request {trial.failed_at:,} fails"
-    smallest = " (smallest)" if goal == SMALLEST_LIMIT and trial.fits else ""
-    return f"{numbers} {trial.driver_calls:>7,}  {options}{smallest}{failed}"
+    smallest = " (smallest)" if found.goal == SMALLEST_LIMIT and trial.fits else ""
+    tie = " = as good as the best" if row is not found.best and found.is_as_good(row) else ""
+    return f"{numbers} {trial.driver_calls:>7,}  {options}{smallest}{tie}{failed}"
 
 
 def _failure(request: int | None, event: int | None, size: int, label: str) -> str:
@@ -116,7 +112,3 @@ def _added(found: SmallestLimit) -> str:
 
 def _effort(replays: int, seconds: float) -> str:
     return f"{replays:,} replays in {seconds:.2f} s"
-
-
-def _value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -42,7 +42,7 @@ def sources_of(
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved
         else:
-            stream = stream_of(trace, pool)
+            stream = trace if isinstance(trace, RequestStream) else stream_of(trace, pool)
             sent[key] = SentStream.of(stream)
             name, path = stream.source or "trace", ""
             version = stream.digest

@@ -6,15 +6,26 @@ from bfcviz.whatif.search.control import SearchControl
 from bfcviz.whatif.search.largest_batch import largest_batch
 from bfcviz.whatif.search.result_cache import ResultCache
 from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.search.text import policy_text
 
-FIRST_FIT = "first_fit:granule=1048576"
+FIRST_FIT = "first_fit:granule=1MiB"
 
 
-def test_a_policy_is_written_as_it_is_read():
-    for text in (FIRST_FIT, "bfc", "bfc:allow_growth=true,fragmentation_fraction=0.25"):
-        policy = policy_of(text)
-        assert policy_text(policy.name, policy.options) == text
+def test_the_best_options_can_be_given_back():
+    for policy in ("torch", "first_fit:granule=1MiB", "bfc:version=1.10"):
+        found = best_options(holes(), policy, "64MiB", cache=ResultCache())
+        named = str(found).splitlines()[0].rpartition(": ")[2]
+        again = policy_of(named).serve(holes(), 64 * MiB, stop_at_failure=True)
+        assert again.peak_reserved == found.best.trial.peak_reserved
+        assert "None" not in str(found)
+
+
+def test_ties_with_the_best_are_marked():
+    found = best_options(holes(), "torch", "64MiB", options=["roundup_power2_divisions"], cache=ResultCache())
+    lines = str(found).splitlines()[3:]
+    least = found.best.trial.peak_reserved
+    ties = [row.trial.peak_reserved == least for row in found.table]
+    assert [("as good" in line) for line in lines[1 : len(ties)]] == ties[1:]
+    assert ties[1]
 
 
 def test_results_say_their_numbers():
