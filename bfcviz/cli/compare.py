@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bfcviz.errors import FileError
+from bfcviz.cli.common.reading import writable
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.importers.open_trace import open_trace
@@ -47,25 +47,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
+        "-o",
         "--output",
+        type=Path,
         metavar="PATH",
         help=f"also draw memory over time and the largest changes; the file ends in one of {', '.join(FORMATS)}",
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="default: light")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the comparison, and draw it where asked.
 
     Raises:
-        FileError: the picture would replace one of the files.
+        FileError: a file cannot be read; or the picture cannot be written, or would replace a file without --force.
     """
-    files = [arguments.a, arguments.b]
-    out = None if arguments.output is None else Path(arguments.output)
-    if out is not None and out.exists() and any(Path(file).exists() and out.samefile(file) for file in files):
-        raise FileError(
-            out, "", "is one of the compared files and would be overwritten; give another --output"
-        )
+    files, out = [arguments.a, arguments.b], arguments.output
+    if out is not None:
+        same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
+        writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
     a, b = ((open_trace(file), pool) for file, pool in zip(files, arguments.pool, strict=True))
     found = compare_recordings(a, b, arguments.by, align_by=arguments.align, mark=arguments.mark)
     _print(found, as_json=arguments.json)

@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         default="bfc",
         metavar="NAME[:OPTION=VALUE,...]",
-        help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc)",
+        help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc, whose growth is off); "
+        "`bfcviz whatif --list` explains them",
     )
     parser.add_argument(
         "--pool",

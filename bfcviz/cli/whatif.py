@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
 from bfcviz.terminal import say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
@@ -25,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="NAME[:OPTION=VALUE,...]",
-        help=f"the rules of one allocator; give it once for each. The names: {', '.join(POLICIES)}. "
-        f"Default: {', '.join(USUAL)}",
+        help=f"the rules of one allocator; give it once for each. The names: {', '.join(POLICIES)}; "
+        f"`bfcviz whatif --list` explains them. Default: {', '.join(USUAL)}",
     )
     parser.add_argument(
         "--limit",
@@ -52,6 +53,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--theme", choices=("light", "dark"), default="light", help="of the figure; default: light"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--list", action=_PrintPolicies, nargs=0, help="print all policies with their options and defaults"
+    )
+
+
+class _PrintPolicies(argparse.Action):
+    """Print the table of policies, and end; as `--help` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        say(*policy_lines())
+        parser.exit()
+
+
+def policy_lines() -> Iterator[str]:
+    """Each policy with its meaning, and its options with their defaults."""
+    yield "give a policy as NAME or NAME:OPTION=VALUE,...; sizes as 2MiB; below each are its options and defaults"
+    for name, entry in POLICIES.items():
+        yield ""
+        yield f"{name}: {entry.what}"
+        for key, default in entry.options.items():
+            yield f"    {key}={option_text(default, default)}" if default != "" else f"    {key}= (empty)"
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,15 +30,15 @@ MOST_RECORDED: Final = 300_000
 """Requests: the events of a longer stream are not recorded, and what needs them is not known."""
 
 MEASURES: Final = {
-    "peak_reserved": "most bytes that the driver had granted (the pool)",
+    "peak_reserved": "most bytes that the driver had granted",
     "peak_in_use": "most bytes of blocks in use, after rounding",
-    "unused_share": "F2 = 1 - peak in use / peak reserved",
-    "scattered_share": "F1 = 1 - largest free chunk / free bytes, where most is in use",
-    "failure_scattered_share": "F1 at the first failure",
-    "rounding_share": "F3 = (in use - requested) / in use, where most is in use",
-    "failure_free_bytes": "F4 = reserved and not in use at the first failure",
-    "driver_calls": "grants, refused grants and releases",
-    "stall_s": "driver calls x the assumed cost of one",
+    "unused_share": "1 - most bytes in use / peak pool",
+    "scattered_share": "1 - largest free chunk / free bytes, where most is in use",
+    "failure_scattered_share": "F1 scattered at the first failure",
+    "rounding_share": "(in use - requested) / in use, where most is in use",
+    "failure_free_bytes": "F4 = pool that is not in use at the first failure",
+    "driver_calls": "to the driver: grants, refused grants and releases",
+    "stall_s": "calls to the driver x the assumed cost of one",
 }
 """Column -> its definition."""
 

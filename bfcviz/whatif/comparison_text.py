@@ -11,9 +11,24 @@ from bfcviz.whatif.comparison import MEASURES, Comparison, PolicyResult
 _WIDTH: Final = 110
 _LONGEST: Final = 72  # characters of the label of a failed request
 
+_WORDS: Final = {
+    "peak_reserved": "peak pool",
+    "peak_in_use": "in use",
+    "unused_share": "F2 unused",
+    "scattered_share": "F1 scattered",
+    "rounding_share": "F3 rounding",
+    "driver_calls": "calls",
+    "stall_s": "stall",
+    "failure_scattered_share": "F1 in a failure",
+    "failure_free_bytes": "free in a failure",
+}
+"""Measure -> its name in texts: of its column, if it has one."""
+
 COLUMNS: Final = (
-    *("policy", "peak pool", "in use", "F2 unused", "F1 scattered", "F3 rounding", "splits", "merges"),
-    *("calls", "stall", "result"),
+    "policy",
+    *(_WORDS[name] for name in ("peak_reserved", "peak_in_use")),
+    *(_WORDS[f"{name}_share"] for name in ("unused", "scattered", "rounding")),
+    *("splits", "merges", _WORDS["driver_calls"], _WORDS["stall_s"], "result"),
 )
 
 
@@ -55,7 +70,7 @@ def failures(comparison: Comparison) -> list[str]:
 
 def notes(comparison: Comparison) -> list[str]:
     """Definitions, assumptions, and what the stream says of itself."""
-    defined = [f"{name.replace('_', ' ')}: {what}" for name, what in MEASURES.items()]
+    defined = [f"{word}: {MEASURES[name]}" for name, word in _WORDS.items()]
     cost = f"assumption: a driver call takes {comparison.call_cost_us:g} microseconds"
     return [*defined, cost, *(f"note: {printable(note)}" for note in comparison.stream.notes)]
 

@@ -34,7 +34,7 @@ class PolicyEntry:
 
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
     "bfc": PolicyEntry(
-        "best fit with coalescing (TensorFlow, XLA)",
+        "best fit with coalescing (TensorFlow, XLA); plain `bfc`: growth is off, the whole limit is taken at once",
         options={"version": "2.21", **BFC_OPTIONS, **MEMORY_OPTIONS},
         policy=BFCPolicy,
     ),
@@ -155,6 +155,8 @@ def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
 
 
 def _parsed(key: str, value: str, default: Any) -> Any:
+    if default is None and value.lower() == "none":
+        return None
     if isinstance(default, bool):
         return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
     if isinstance(default, float):

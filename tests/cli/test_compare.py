@@ -63,12 +63,23 @@ def test_a_page_is_written_with_the_answer(files, said, tmp_path):
     assert table.read_text().count("\n") == 1 + bfcviz.compare_recordings(*files).holders_at("peak").num_rows
 
 
+def test_a_picture_is_replaced_only_with_force(files, said, tmp_path, capsys):
+    out = tmp_path / "compared.csv"
+    out.write_text("mine")
+    assert main(["compare", *files, "-o", str(out)]) == 1
+    assert "--force" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    said("-o", out, "--force")
+    assert out.read_text() != "mine"
+
+
 def test_what_cannot_be_compared_is_an_error(files, tmp_path, capsys):
     for words, reason in (
         ([files[0], str(tmp_path / "none")], "no such file"),
         ([*files, "--pool", "3"], "heap 3 of recording A"),
         ([*files, "--mark", "epoch"], "'epoch'"),
         ([*files, "--output", files[1]], "would be overwritten"),
+        ([*files, "--force", "--output", files[0]], "would be overwritten"),
     ):
         assert main(["compare", *words]) == 1
         assert reason in capsys.readouterr().err

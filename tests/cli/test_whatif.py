@@ -14,7 +14,7 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.policy_comparison import USUAL
-from bfcviz.whatif.policy_table import POLICIES
+from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import replay
 
 MiB = 1 << 20
@@ -144,3 +144,18 @@ def test_the_heap_with_a_failed_request_is_asked_about():
     assert (
         pool_of_failure(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools)), None) == 0
     )
+
+
+def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["whatif", "--list"])
+    assert ended.value.code == 0
+    parts = dict(part.split(": ", 1) for part in capsys.readouterr().out.split("\n\n")[1:])
+    assert list(parts) == list(POLICIES)
+    for name, entry in POLICIES.items():
+        what, *options = parts[name].strip().splitlines()
+        assert what == entry.what
+        assert [line.split("=")[0].strip() for line in options] == list(entry.options)
+        given = ",".join(line.strip() for line in options if "(empty)" not in line)
+        defaults = {key: value for key, value in entry.options.items() if value != ""}
+        assert policy_of(f"{name}:{given}").options == defaults

@@ -3,7 +3,7 @@
 from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.whatif.comparison import MEASURES, compare
-from bfcviz.whatif.comparison_text import COLUMNS, comparison_text, failures, table_rows
+from bfcviz.whatif.comparison_text import COLUMNS, comparison_text, failures, notes, table_rows
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
@@ -38,3 +38,10 @@ def test_names_from_files_cannot_control_a_terminal():
 def test_a_bound_above_the_limit_says_so():
     rows = table_rows(compare(stream_of(REQUESTS), ["first_fit"], 4 * MiB))
     assert [(row[1], "above the limit" in row[-1]) for row in rows[1:]] == [("8.0 MiB", True)] * 2
+
+
+def test_the_definitions_begin_with_the_words_of_the_columns():
+    words = [line.partition(": ")[0] for line in notes(compare(stream_of(REQUESTS), ["first_fit"], None))]
+    measured = [name for name in COLUMNS if name not in {"policy", "splits", "merges", "result"}]
+    assert words[: len(measured)] == measured
+    assert len(words) >= len(MEASURES)

@@ -10,6 +10,7 @@ def test_a_text_names_a_policy_and_its_options():
     assert policy.options == {"allow_growth": True, "fragmentation_fraction": 0.25, "capacity": 1 << 30}
     assert policy_of("first_fit", granule=512).options == {"granule": 512}
     assert policy_of(policy) is policy
+    assert policy_of("torch:max_split_size=none").options == {"max_split_size": None}
 
 
 @pytest.mark.parametrize(

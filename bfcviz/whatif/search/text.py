@@ -90,7 +90,7 @@ def _option_row(row: TriedOptions, found: BestOptions) -> str:
     numbers = f"{format_bytes(trial.peak_reserved):>10} {format_bytes(trial.peak_in_use):>10} {limit:>10}"
     failed = "" if trial.fits else f": request {trial.failed_at:,} fails"
     smallest = " (smallest)" if found.goal == SMALLEST_LIMIT and trial.fits else ""
-    tie = " = as good as the best" if row is not found.best and found.is_as_good(row) else ""
+    tie = " (ties with the best)" if row is not found.best and found.is_as_good(row) else ""
     return f"{numbers} {trial.driver_calls:>7,}  {options}{smallest}{tie}{failed}"
 
 

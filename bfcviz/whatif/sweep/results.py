@@ -166,9 +166,12 @@ def _row(points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int |
     fitting = [point for point in served if point.fits]
     pair = (points[0].trace, points[0].policy)
     least = smallest.get(pair)
-    limit = (
-        format_bytes(least) if least is not None else "none of them" if pair in smallest else "no limit given"
-    )
+    if least is not None:
+        limit = format_bytes(least)
+    elif pair not in smallest:
+        limit = "no limit given"
+    else:
+        limit = "fits only without a limit" if fitting else "none of them"
     most = max((point.peak_reserved or 0 for point in fitting), default=None)
     unused = max((point.unused_share or 0.0 for point in fitting), default=None)
     errors = list(dict.fromkeys(point.error for point in points if point.error))

@@ -24,7 +24,7 @@ def test_ties_with_the_best_are_marked():
     lines = str(found).splitlines()[3:]
     least = found.best.trial.peak_reserved
     ties = [row.trial.peak_reserved == least for row in found.table]
-    assert [("as good" in line) for line in lines[1 : len(ties)]] == ties[1:]
+    assert [("ties with" in line) for line in lines[1 : len(ties)]] == ties[1:]
     assert ties[1]
 
 

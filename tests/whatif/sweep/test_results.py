@@ -64,6 +64,13 @@ def test_the_text_names_every_trace_and_policy_once():
     assert "40 more" in str(many)
 
 
+def test_what_fits_only_without_a_limit_says_so():
+    none = str(SweepResults([failed()]))
+    unlimited = str(SweepResults([failed(), point(limit=None)]))
+    assert ("none of them" in none, "without a limit" in none) == (True, False)
+    assert ("none of them" in unlimited, "without a limit" in unlimited) == (False, True)
+
+
 def test_files_that_are_no_results_are_refused(tmp_path):
     damaged, other = tmp_path / "damaged.parquet", tmp_path / "other.parquet"
     damaged.write_bytes(b"PAR1" + bytes(50))

@@ -21,8 +21,8 @@ from bfcviz.units import format_bytes
 COLUMNS: Final = 400
 """Intervals of a curve, at most."""
 
-_LONGEST: Final = 40  # characters of a name
-_SHORT: Final = 24  # a caption has room beside such a name
+_LONGEST: Final = 24  # characters of a name: a caption has room beside it
+_HEAD: Final = 15  # of these, at the start of a name that is cut
 _MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
 
 
@@ -65,14 +65,22 @@ class CurvePanels:
         up = [0, 1.08 * axis.end]
         return Panel(
             name=f"curve_{number}",
-            title=harmless(policy.name, _LONGEST),
-            caption=_caption(policy) if len(policy.name) <= _SHORT else "",
+            title=harmless(_short(policy.name)),
+            caption=_caption(policy),
+            definition=harmless(policy.name) if len(policy.name) > _LONGEST else "",
             traces=[trace if legend else {**trace, "showlegend": False} for trace in traces],
             xaxis={"range": across, "title": {"text": "request (number)"}, "tickformat": ",~s"},
             yaxis={"range": up, "title": {"text": f"bytes ({axis.unit})"}, "tickformat": ",~g"},
             y_unit=axis.divisor,
             legend=legend is not None,
         )
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the caption: its start says the rules, its end the value of an option."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST :]}"
 
 
 def _caption(policy: ComparedPolicy) -> str:

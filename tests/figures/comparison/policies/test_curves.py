@@ -1,5 +1,7 @@
 """Bytes over the job."""
 
+from dataclasses import replace
+
 import numpy as np
 from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
 from hypothesis import given
@@ -47,3 +49,14 @@ def test_the_axes_have_units_and_are_the_same_for_all():
 def test_a_policy_without_an_outcome_has_its_message():
     panel = CURVES.panel(0, REFUSED, legend=True)
     assert "needs a limit &lt;b&gt;" in panel.traces[-1]["text"][0]
+
+
+def test_a_long_name_leaves_room_for_its_peak():
+    name = "torch:expandable_segments=true,max_split_size=64MiB"
+    panel = CURVES.panel(0, replace(FITS, name=name), legend=None)
+    assert "12.0 MiB" in panel.caption
+    title = panel.title.strip("\u2068\u2069")  # the ellipsis is isolated
+    assert len(title) == 24
+    assert title.startswith("torch:expandabl")
+    assert title.endswith("=64MiB")
+    assert name in panel.definition
