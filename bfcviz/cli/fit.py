@@ -8,7 +8,7 @@ from typing import Any
 from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common.reading import open_with_progress
 from bfcviz.cli.common.search_progress import search_control
-from bfcviz.cli.why import pool_number
+from bfcviz.cli.why import pool_of_failure
 from bfcviz.terminal import say
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import stream_of
@@ -28,9 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pool",
-        default="0",
+        default=None,
         metavar="NAME",
-        help="the allocator: its name, or its number in the file, from 0",
+        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
+        "the first)",
     )
     parser.add_argument(
         "--granule",
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     """
     policy = policy_of(arguments.policy)  # before the file is read, which may take long
     with open_with_progress(arguments.file) as trace:
-        stream = stream_of(trace, pool_number(trace, arguments.pool))
+        stream = stream_of(trace, pool_of_failure(trace, arguments.pool))
     options = {"granule": arguments.granule, "at_most": arguments.at_most, "cache": arguments.cache}
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
         found = smallest_limit(stream, policy, control=control, **options)

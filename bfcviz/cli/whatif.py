@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.common.reading import open_with_progress, writable
-from bfcviz.cli.why import pool_number
+from bfcviz.cli.why import pool_of_failure
 from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
 from bfcviz.terminal import say
 from bfcviz.units import format_bytes
@@ -36,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pool",
-        default="0",
+        default=None,
         metavar="NAME",
-        help="the allocator: its name, or its number in the file, from 0",
+        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
+        "the first)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if out is not None:
         out = writable(out, arguments.file, FORMATS, force=arguments.force)
     with open_with_progress(arguments.file) as trace:
-        stream = searchable(stream_of(trace, pool_number(trace, arguments.pool)))
+        stream = searchable(stream_of(trace, pool_of_failure(trace, arguments.pool)))
     if arguments.limit is None:
         limit = stream.limit
     found = compare_policies(stream, arguments.policy, limit)

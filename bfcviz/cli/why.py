@@ -10,6 +10,7 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.explain.failure.as_json import diagnosis_json
 from bfcviz.model.explain.failure.diagnose import (
     all_failures,
+    failed_steps,
     failures_left_out,
     without_failure,
     would_fit,
@@ -82,6 +83,18 @@ def pool_number(trace: Trace, word: str) -> int:
         return int(word)
     shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
     raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
+
+
+def pool_of_failure(trace: Trace, word: str | None) -> int:
+    """The number of the allocator with this name or number; None: the one with a failed request, else the first.
+
+    Raises:
+        TraceError: there is none; the message lists all.
+    """
+    if word is not None:
+        return pool_number(trace, word)
+    failed = failed_steps(trace)
+    return int(trace.read(failed[0] - 1, failed[0])["pool"][0]) if failed else 0
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:

@@ -45,6 +45,6 @@ enum bfc_kind {
 };
 
 /* Bits of `flags`. */
-enum bfc_flag { BFC_GREW = 1, BFC_PADDING = 2, BFC_HELD = 4, BFC_UPPER = 16, BFC_CENTRAL_GAP = 32 };
+enum bfc_flag { BFC_GREW = 1, BFC_PADDING = 2, BFC_HELD = 4, BFC_PIECE = 8, BFC_UPPER = 16, BFC_CENTRAL_GAP = 32 };
 
 #endif

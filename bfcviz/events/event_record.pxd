@@ -35,3 +35,4 @@ cdef extern from "bfcviz/events/event_record.h":
         GREW "BFC_GREW"
         PADDING "BFC_PADDING"
         HELD "BFC_HELD"
+        PIECE "BFC_PIECE"

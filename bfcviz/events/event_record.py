@@ -11,7 +11,7 @@ import numpy as np
 from bfcviz.events.schema import EVENT, Flag, Kind
 
 EXTEND, SPLIT, ALLOCATE, FREE, MERGE, RELEASE, OOM, MARK = map(int, Kind)
-GREW, PADDING, HELD = int(Flag.GREW), int(Flag.PADDING), int(Flag.HELD)
+GREW, PADDING, HELD, PIECE = int(Flag.GREW), int(Flag.PADDING), int(Flag.HELD), int(Flag.PIECE)
 RECORD = EVENT.itemsize
 """Bytes of an event."""
 

@@ -100,6 +100,7 @@ class Flag(IntFlag):
     GREW = 1  # EXTEND grew an existing region
     PADDING = 2  # SPLIT cut alignment padding off the front: the request gets the remainder
     HELD = 4  # FREE: the chunk is not merged until its timestamp is safe
+    PIECE = 8  # ALLOCATE: a further chunk of the allocation before, which lies across regions
     # Reserved for XLA's spatially partitioned heap: the tag of the chunk. None of them: lower.
     UPPER = 16
     CENTRAL_GAP = 32

@@ -7,6 +7,7 @@ blocks into one region by the best plan of `interval_packing`: rules without tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
 _MOST_PLANS: Final = 4
 _plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at the end
+_plans_lock = Lock()
 
 
 class _Task(NamedTuple):
@@ -126,10 +128,13 @@ def _plan(stream: RequestStream, limit: int | None) -> PackingPlan:
 
 def _plan_of_all(stream: RequestStream) -> PackingPlan:
     """The plan of all blocks; the last few plans are kept, for searches ask for many limits of one stream."""
-    plan = _plans.pop(stream.digest, None) or pack(stream)
-    _plans[stream.digest] = plan
-    if len(_plans) > _MOST_PLANS:
-        del _plans[next(iter(_plans))]
+    with _plans_lock:
+        plan = _plans.pop(stream.digest, None)
+    plan = plan or pack(stream)
+    with _plans_lock:
+        _plans[stream.digest] = plan
+        if len(_plans) > _MOST_PLANS:
+            del _plans[next(iter(_plans))]
     return plan
 
 

@@ -207,5 +207,5 @@ def _report(pieces: Sequence[DriverCall], history: RecordedHistory) -> None:
 def origin_of(policy: Policy, stream: RequestStream, limit: int | None) -> Origin:
     """The origin of the trace of an outcome."""
     name = f"{stream.source or 'requests'} under {policy.name}"
-    options = {key: str(value) for key, value in policy.options.items()}
-    return Origin(source=name, pools=(Pool(policy.name, limit, options),), details={"whatif": policy.name})
+    pool = Pool(policy.name, limit, dict(policy.options))
+    return Origin(source=name, pools=(pool,), details={"whatif": policy.name})

@@ -58,17 +58,36 @@ class RecordedOutcome:
             )
 
     def step_after(self, request: int) -> int:
-        """The step of the trace after a request, with the merges and releases of a free; -1: before all requests."""
+        """The step of the trace after a request, with the merges and releases that belong to it; -1: before all.
+
+        Segments that the next request returns before it is served are still there.
+        """
         heads = int(self._ends_before[min(request + 1, self.outcome.served)])
         if not heads:
             return 0
-        last = (
-            self._heads[heads] if heads < len(self._heads) else len(self._ends)
-        )  # with all pieces of a block
-        step, kinds = int(self._ends[last - 1]) + 1, self._events["kind"]
-        while step < len(kinds) and kinds[step] in (Kind.MERGE, Kind.RELEASE):
+        # With all pieces of a block.
+        last = self._heads[heads] if heads < len(self._heads) else len(self._ends)
+        step, events = int(self._ends[last - 1]) + 1, self._events
+        released = self._pool_bytes(step) - int(self.outcome.reserved[min(request, self.outcome.served - 1)])
+        while step < len(events):
+            kind = events["kind"][step]
+            if kind == Kind.RELEASE and released >= int(events["size"][step]):
+                released -= int(events["size"][step])
+            elif kind != Kind.MERGE:
+                break
             step += 1
         return step
+
+    def _pool_bytes(self, step: int) -> int:
+        """The bytes of all regions after so many events."""
+        return int(self._granted[step])
+
+    @cached_property
+    def _granted(self) -> NDArray[np.int64]:
+        """The bytes of all regions before each event, and after the last, int64[events + 1]."""
+        kind, size = self._events["kind"], self._events["size"].astype(np.int64)
+        change = np.select([kind == Kind.EXTEND, kind == Kind.RELEASE], [size, -size], 0)
+        return np.concatenate([[0], np.cumsum(change)])
 
     def free_memory(self, request: int) -> FreeMemory:
         """The free memory after a request."""

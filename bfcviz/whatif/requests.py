@@ -11,16 +11,22 @@ from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Origin, Status
-from bfcviz.events.origin_details import holds_only_states, requested_bytes_known
-from bfcviz.events.schema import EVENT, Events, Kind
+from bfcviz.events.origin_details import holds_only_states, recorded_failures, requested_bytes_known
+from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model import Model
+from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
+from bfcviz.units import format_bytes
 from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
 
 ALLOCATE: Final = 0
 FREE: Final = 1
 MARK: Final = 2
 """A mark of the user: `size` has the 64 bits of its value; it changes nothing."""
+
+LARGEST_REQUEST: Final = 1 << 61
+"""A request of more bytes, which no memory can serve, counts as one of so many."""
 
 STREAM_ROW: Final = np.dtype(
     [
@@ -128,14 +134,34 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     rows, unknown = _numbered(_without_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
+    limit, of_failure = (mine.limit, "") if mine.limit else _limit_at_failure(trace, pool)
     return RequestStream(
         rows=rows,
         labels=trace.labels,
         source=origin.source,
-        limit=mine.limit,
+        limit=limit,
         options=mine.options,
         regions=regions_of(np.concatenate(changes), rows["event"]),
-        notes=tuple(_notes(origin, pool, rows, len(carried), unknown)),
+        notes=(*_notes(origin, pool, rows, len(carried), unknown), *filter(None, [of_failure])),
+    )
+
+
+def _limit_at_failure(trace: Trace, pool: int) -> tuple[int | None, str]:
+    """The memory that a heap without a known limit had when its first request failed, and a note on it."""
+    failed = events_of(trace, [Kind.OOM], pool)
+    if not len(failed) or holds_only_states(trace.origin.details):
+        return None, ""
+    event = int(failed["seq"][0])
+    with Model(trace, pool).visiting(event) as model:
+        had = int(model.stats().pool_bytes)
+    told = [each.device_free or 0 for each in recorded_failures(trace.origin.details) if each.event == event]
+    limit = had + sum(told[:1])
+    if not limit:
+        return None, ""
+    beside = ", with what the device had free" if told and told[0] else ""
+    return (
+        limit,
+        f"the trace has no limit: {format_bytes(limit)} is what the heap had when its request failed{beside}",
     )
 
 
@@ -157,14 +183,8 @@ def _without_pieces(rows: NDArray[np.void]) -> NDArray[np.void]:
 
 def are_pieces(found: Events) -> NDArray[np.bool_]:
     """Whether each event is an ALLOCATE of a further chunk of the allocation before (`Ledger.allocate`)."""
-    before, after = found[:-1], found[1:]
-    same = (before["kind"] == Kind.ALLOCATE) & (after["kind"] == Kind.ALLOCATE)
-    same &= after["address"] == before["address"] + before["size"]
-    same &= before["requested"] == before["size"]
-    same &= after["region"] != before["region"]
-    for name in ("time", "label", "thread", "stream"):
-        same &= after[name] == before[name]
-    return np.concatenate([np.zeros(min(1, len(found)), bool), same])
+    pieces: NDArray[np.bool_] = (found["kind"] == Kind.ALLOCATE) & ((found["flags"] & Flag.PIECE) != 0)
+    return pieces
 
 
 def _numbered(rows: NDArray[np.void]) -> tuple[NDArray[np.void], int]:
@@ -207,6 +227,8 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     rows["kind"] = np.select([found["kind"] == Kind.FREE, found["kind"] == Kind.MARK], [FREE, MARK], ALLOCATE)
     rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
     rows["size"][found["kind"] == Kind.FREE] = 0
+    made = rows["kind"] == ALLOCATE
+    rows["size"][made] = np.minimum(found["requested"][made], np.uint64(LARGEST_REQUEST))
     rows["kind"][are_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE
@@ -241,6 +263,10 @@ def _notes(origin: Origin, pool: int, rows: NDArray[np.void], carried: int, unkn
         notes.append(f"{unknown:,} frees of unknown allocations are left out")
     if not requested_bytes_known(origin.details, pool):
         notes.append("the trace has no requested bytes: sizes are those of chunks, after rounding")
+    if len(origin.pools) > 1:
+        notes.append(
+            f"the trace has {len(origin.pools)} heaps; these are the requests of {origin.pools[pool].name!r}"
+        )
     made = int(np.count_nonzero(rows["kind"] == ALLOCATE))
     if made and not (rows["kind"] == FREE).any():
         notes.append(f"none of the {made:,} allocations is freed")

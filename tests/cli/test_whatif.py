@@ -2,10 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
+from figures.synthetic import PlainHeap
 
 import bfcviz
 from bfcviz.cli import main
+from bfcviz.cli.why import pool_of_failure
+from bfcviz.events.origin import Origin, Pool
+from bfcviz.events.schema import Kind
+from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.policy_table import POLICIES, policy_of
@@ -137,3 +143,19 @@ def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
         given = ",".join(line.strip() for line in options if "(empty)" not in line)
         defaults = {key: value for key, value in entry.options.items() if value != ""}
         assert policy_of(f"{name}:{given}").options == defaults
+
+
+def test_the_heap_with_a_failed_request_is_asked_about():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "a")
+    heap.record(Kind.OOM, requested=128 * MiB)
+    pools = (Pool("cuda:0"), Pool("cuda:1"))
+    for failed in (0, 1):
+        heap.events[-1]["pool"] = failed
+        trace = Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))
+        assert pool_of_failure(trace, None) == failed
+        assert pool_of_failure(trace, "cuda:0") == 0
+    heap.events.pop()
+    assert (
+        pool_of_failure(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools)), None) == 0
+    )

@@ -111,7 +111,9 @@ def test_the_command_is_installed_and_brings_the_notebook(compiled, tmp_path):
 
 def test_with_a_compiler_it_is_compiled_and_silent(compiled):
     done = compiled.run(
-        "python", "-c", "import bfcviz.live, bfcviz.figures, bfcviz.importers.torch, sys; print(*sys.modules)"
+        "python",
+        "-c",
+        "import bfcviz.live, bfcviz.figures, bfcviz.importers.torch, bfcviz.whatif.policies, sys; print(*sys.modules)",
     )
     names = ("_heap", "_live", "_model", "_raster", "_snapshot", "_whatif")
     assert {f"bfcviz.{name}" for name in names} <= {*done.stdout.split()}

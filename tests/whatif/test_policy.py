@@ -124,3 +124,15 @@ def test_the_samples_are_served_within_the_limit_that_they_had(name):
     assert outcome.peak_in_use >= stream.live_bytes.max()
     assert 0 <= outcome.rounding_share < 1
     assert 0 <= outcome.unused_share < 1
+
+
+@pytest.mark.parametrize(
+    "text", ["bfc:allow_growth=true,fragmentation_fraction=0.5", "torch", "xla:fragmentation_fraction=0.5"]
+)
+def test_a_saved_outcome_opens_again_with_its_options(text, tmp_path):
+    policy = policy_of(text)
+    outcome = policy.serve(stream_of([(ALLOCATE, 0, MiB), (FREE, 0, 0)]), LIMIT, record=True)
+    outcome.trace.save(tmp_path / "a.parquet")
+    again = bfcviz.open(tmp_path / "a.parquet")
+    assert len(again) == len(outcome.trace)
+    assert policy.options.items() <= again.origin.pools[0].options.items()

@@ -48,6 +48,14 @@ def test_the_state_after_each_request_has_the_bytes_of_the_outcome(name):
         assert free == FreeMemory(stats.pool_bytes - stats.bytes_in_use, stats.largest_free_chunk)
 
 
+def test_segments_that_the_next_request_returns_are_still_there_after_a_request():
+    blocks = [(ALLOCATE, 0, 30), (ALLOCATE, 1, 12), (ALLOCATE, 2, 12), (FREE, 1, 0), (FREE, 2, 0)]
+    blocks += [(ALLOCATE, 3, 40), (ALLOCATE, 4, 60)]
+    found = recorded("torch", 100 * MiB, [(kind, block, size * MiB) for kind, block, size in blocks])
+    assert found.outcome.failures.tolist() == [6]
+    assert found.free_memory(5) == FreeMemory(24 * MiB, 12 * MiB)
+
+
 @pytest.mark.parametrize("name", ALLOCATORS)
 def test_blocks_have_a_region_and_an_offset_in_it(name):
     found = recorded(name, 64 * MiB)

@@ -7,11 +7,12 @@ from figures.synthetic import KiB, MiB, PlainHeap
 import bfcviz
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin import Origin
+from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, requests_of
 
 
@@ -161,3 +162,57 @@ def test_a_region_that_is_released_has_no_size():
     assert stream.regions["size"].tolist() == [2 * MiB, 0, 6 * MiB]
     assert stream.regions["request"].tolist() == [0, 2, 2]
     assert stream.regions["address"][0] == stream.regions["address"][1]
+
+
+def recorded(history, **more):
+    return Trace.from_events(history.events(), Labels(), Origin(**more))
+
+
+def test_neighbours_in_two_regions_are_two_requests_and_one_across_both_is_one():
+    for across in (False, True):
+        history = RecordedHistory()
+        history.at(1)
+        history.ledger.grant(2 * MiB, 2 * MiB)
+        history.ledger.grant(4 * MiB, 2 * MiB)
+        history.at(2)
+        for address, size in [(2 * MiB, 4 * MiB)] if across else [(2 * MiB, 2 * MiB), (4 * MiB, 2 * MiB)]:
+            history.ledger.allocate(address, size, size)
+        history.at(3)
+        history.ledger.free(2 * MiB)
+        stream = requests_of(recorded(history))
+        assert stream.rows["size"].tolist() == ([4 * MiB, 0] if across else [2 * MiB, 2 * MiB, 0])
+        assert stream.live_bytes.tolist() == ([4 * MiB, 0] if across else [2 * MiB, 4 * MiB, 2 * MiB])
+
+
+@pytest.mark.parametrize("size", [(1 << 62) + 5, (1 << 63) - 1, (1 << 64) - 1])
+@pytest.mark.parametrize("name", ["bfc", "buddy", "torch", "xla", "packed", "live_bytes"])
+def test_a_request_of_impossible_size_fails_under_every_policy(name, size):
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "a")
+    heap.record(Kind.OOM, requested=size)
+    outcome = policy_of(name).serve(requests_of(heap.trace()), 64 * MiB)
+    assert outcome.failures.tolist() == [1]
+
+
+def test_without_a_limit_it_is_what_the_heap_had_when_a_request_failed():
+    history = RecordedHistory()
+    history.at(1)
+    history.ledger.grant(2 * MiB, 6 * MiB)
+    history.ledger.allocate(2 * MiB, MiB, MiB)
+    history.ledger.oom(64 * MiB)
+    event = len(history.events()) - 1
+    stream = requests_of(recorded(history))
+    assert stream.limit == 6 * MiB
+    assert "6.0 MiB" in " ".join(stream.notes)
+    free = {"failures": [{"event": event, "device_free": MiB}]}
+    assert requests_of(recorded(history, details=free)).limit == 7 * MiB
+    assert requests_of(recorded(history, pools=(Pool("bfc", 8 * MiB),))).limit == 8 * MiB
+    assert requests_of(recorded(RecordedHistory())).limit is None
+
+
+def test_one_of_several_heaps_is_named():
+    heap = PlainHeap(64 * MiB)
+    heap.allocate(MiB, "a")
+    events = heap.trace().read(0, len(heap.events))
+    two = Trace.from_events(events, heap.labels, Origin(pools=(Pool("cuda:0"), Pool("cuda:1"))))
+    assert "cuda:1" in " ".join(requests_of(two, 1).notes)

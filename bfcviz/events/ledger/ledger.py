@@ -321,7 +321,8 @@ class Ledger:
             self.largest_alloc_size = chunk.size
         born = self._log.put(
             event_record.ALLOCATE, chunk.handle, chunk.slot, low, chunk.size, requested,
-            self.num_allocs & native.LOW_32, label, self.thread, stream, bin, 0,
+            self.num_allocs & native.LOW_32, label, self.thread, stream, bin,
+            event_record.PIECE if rest is None else 0,
         )  # fmt: skip
         self.in_use[low] = ChunkInUse(
             chunk.size, chunk.handle, chunk.slot, requested, label, self.thread, stream, born, rest

@@ -83,6 +83,9 @@ class WorkersWatch(Closing):
     def stop(self) -> None:
         """End every recording. The workers' frameworks use their own allocators again, and the traces are complete."""
         self.collector.stop()
+        for client, watch in list(_running.items()):
+            if watch is self:  # it refers to the client, which would live as long as Python
+                del _running[client]
         self._marker.unlink(missing_ok=True)
         if self._dashboard is not None:
             self._dashboard.refresh()

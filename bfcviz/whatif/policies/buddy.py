@@ -25,7 +25,7 @@ class BuddyPool(SimulatedPool):
     """
 
     def __init__(
-        self, driver: DriverMemory, min_block: int = 256, arena: int = 0, granule: int = 2 << 20
+        self, driver: DriverMemory, min_block: int = 256, arena: int = 0, granule: int = 2097152
     ) -> None:
         SimulatedPool.__init__(self, driver)
         self._min_block = self._power(min_block)

@@ -20,7 +20,7 @@ class FirstFitPool(SimulatedPool):
         granule: the pool grows by a multiple of this, in bytes.
     """
 
-    def __init__(self, driver: DriverMemory, granule: int = 2 << 20) -> None:
+    def __init__(self, driver: DriverMemory, granule: int = 2097152) -> None:
         SimulatedPool.__init__(self, driver)
         self._granule = granule
         self._free = FreeBlocks()

@@ -37,7 +37,7 @@ class StreamOrderedPool(SimulatedPool):
         *,
         release_threshold: int | None = None,
         reuse_across_streams: bool = True,
-        segment: int = 32 << 20,
+        segment: int = 33554432,
     ) -> None:
         SimulatedPool.__init__(self, driver)
         self._keep = driver.limit if release_threshold is None else release_threshold

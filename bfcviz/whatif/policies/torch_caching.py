@@ -12,6 +12,7 @@ Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 0010
     10 MiB or more    the size, in whole 2 MiB
 """
 
+from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policies.torch_expandable import ExpandableRange
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
 from bfcviz.whatif.simulation.free_blocks import FreeBlocks
@@ -73,6 +74,13 @@ class TorchCachingPool(SimulatedPool):
         garbage_collection_threshold: float = 0.0,
     ) -> None:
         SimulatedPool.__init__(self, driver)
+        if max_split_size is not None and max_split_size < TORCH_LARGE_SEGMENT:
+            raise InvalidRequest(f"max_split_size is {max_split_size} bytes; PyTorch takes 20 MiB and more")
+        if not 0 <= garbage_collection_threshold <= 1:
+            raise InvalidRequest(
+                f"garbage_collection_threshold is {garbage_collection_threshold}; "
+                "it is a share of the limit: give a number from 0 to 1"
+            )
         self._expandable = expandable_segments
         self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
         self._divisions = 0

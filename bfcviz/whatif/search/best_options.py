@@ -209,10 +209,12 @@ class _OptionSearch:
         return self.tried[key]
 
     def _trial(self, policy: Policy, text: str) -> Trial:
-        trial = self.runner.run(self.stream, policy, self.limit, text)
-        if self.goal != SMALLEST_LIMIT or not trial.fits:
-            return trial
+        if self.goal != SMALLEST_LIMIT:
+            return self.runner.run(self.stream, policy, self.limit, text)
         most = NO_LIMIT if self.limit is None else self.limit
+        trial = self.runner.run(self.stream, policy, most, text)
+        if not trial.fits:
+            return trial
         search = LimitSearch(self.stream, policy, GRANULE, most, self.runner)
         search.run()
         return min((each for each in search.tried.values() if each.fits), key=lambda each: each.limit or 0)

@@ -60,7 +60,10 @@ def _local_copy(url: str) -> Iterator[Path]:
 def _copy(system: Any, inner: str, copy: Path) -> None:
     if system.isdir(inner):
         for found in system.find(inner):
-            part = copy / PurePosixPath(found).relative_to(PurePosixPath(inner))
+            relative = PurePosixPath(found).relative_to(PurePosixPath(inner))
+            if ".." in relative.parts or relative.is_absolute():
+                raise ValueError(f"it holds the path {str(relative)!r}, which leads out of it")
+            part = copy / relative
             part.parent.mkdir(parents=True, exist_ok=True)
             system.get_file(found, str(part))
     else:

@@ -1,5 +1,6 @@
 import os
 import shutil
+import tempfile
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
@@ -54,7 +55,8 @@ def test_it_becomes_a_kernel_once(tmp_path):
 def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
     standby = Standby(VIEW, str(bfcviz.sample("lstm")))
     standby.check()
-    file, _ = write_connection_file(str(tmp_path / "connection.json"))
+    sockets = tempfile.mkdtemp(prefix="k")  # short names; a port could be taken by another test meanwhile
+    file, _ = write_connection_file(f"{sockets}/connection.json", transport="ipc", ip=f"{sockets}/kernel")
     kernel = standby.become_kernel(["-f", file], os.environ, str(tmp_path))
     assert kernel is not None
     client = BlockingKernelClient(connection_file=file)
@@ -82,6 +84,7 @@ def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
         client.stop_channels()
         kernel.kill()
         kernel.wait()
+        shutil.rmtree(sockets)
 
 
 def test_a_file_that_changed_since_it_was_read_is_read_again(tmp_path):

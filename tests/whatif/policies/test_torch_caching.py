@@ -1,5 +1,6 @@
 import pytest
 
+from bfcviz.errors import InvalidRequest
 from bfcviz.live.torch.block_rules import Rules
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
@@ -129,3 +130,17 @@ def test_garbage_collection_returns_the_segments_that_waited_longest():
     without.free(without.allocate(110 * MiB, 0))
     without.allocate(80 * MiB, 0)
     assert without.driver.releases == 0
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"max_split_size": 8 << 20},
+        {"garbage_collection_threshold": 1e18},
+        {"garbage_collection_threshold": -0.5},
+    ],
+)
+def test_options_that_pytorch_refuses(option):
+    (name,) = option
+    with pytest.raises(InvalidRequest, match=name):
+        TorchCachingPool(DriverMemory(64 << 20), **option)

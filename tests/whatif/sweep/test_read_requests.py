@@ -1,4 +1,6 @@
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 from uuid import uuid4
 
@@ -60,3 +62,13 @@ def test_without_fsspec_a_url_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingExtra, match="fsspec"):
         read_requests("s3://bucket/trace.parquet")
+
+
+def test_an_archive_cannot_write_outside_of_the_copy(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("trace/origin.json", "{}")
+        archive.writestr("trace/../../evil.txt", "evil")
+    before = {*Path(tempfile.gettempdir()).iterdir()}
+    with pytest.raises(FileError, match="evil"):
+        read_requests(f"zip://trace::{tmp_path / 'x.zip'}", 0)
+    assert not [path for path in {*Path(tempfile.gettempdir()).iterdir()} - before if "evil" in path.name]
