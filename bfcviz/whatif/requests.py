@@ -68,6 +68,10 @@ class RequestStream:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        limit = "no limit" if self.limit is None else f"limit {format_bytes(self.limit)}"
+        return f"<RequestStream of {self.source or 'a trace'}: {len(self):,} requests, {limit}>"
+
     @property
     def allocations(self) -> int:
         """Number of allocations."""

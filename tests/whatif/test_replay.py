@@ -6,7 +6,6 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.replay import replay, searchable
 from bfcviz.whatif.replay import stream_of as stream_from
 from bfcviz.whatif.search.smallest_limit import smallest_limit
-from bfcviz.whatif.sweep.point import SweepLimit
 
 
 def test_a_path_a_trace_and_a_stream_give_the_same():
@@ -55,5 +54,3 @@ def test_a_wrong_limit_is_refused_by_name(limit):
         smallest_limit(holes(), "first_fit", at_most=limit)
     with pytest.raises(InvalidRequest, match="granule="):
         smallest_limit(holes(), "first_fit", granule=limit)
-    with pytest.raises(InvalidRequest, match="limit="):
-        SweepLimit.of(limit)

@@ -216,3 +216,9 @@ def test_one_of_several_heaps_is_named():
     events = heap.trace().read(0, len(heap.events))
     two = Trace.from_events(events, heap.labels, Origin(pools=(Pool("cuda:0"), Pool("cuda:1"))))
     assert "cuda:1" in " ".join(requests_of(two, 1).notes)
+
+
+def test_it_says_in_a_line_what_it_is():
+    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    assert f"{len(stream):,} requests" in repr(stream)
+    assert "\n" not in repr(stream)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
+from bfcviz.units import parse_bytes
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.requests import RequestStream
 
 
@@ -82,21 +82,21 @@ class SweepLimit(NamedTuple):
         """The limit of an argument: bytes, a text such as `8GiB` or `125%`, or None for no limit.
 
         Raises:
-            InvalidRequest: it is neither, or below 1 byte.
+            InvalidRequest: it is neither. A size that is no limit, such as 0, gives points with a message.
         """
         if given is None:
             return cls("none")
         try:
             if isinstance(given, str) and given.strip().endswith("%"):
                 percent = float(given.strip()[:-1])
-                if not isfinite(percent) or percent <= 0:
+                if not isfinite(percent):
                     raise ValueError  # noqa: TRY301  as another text
                 return cls(f"{percent:g}%", percent=percent)
-            num_bytes = bytes_of(given)
-        except (ValueError, InvalidRequest):
+            num_bytes = parse_bytes(given, "limit")
+        except (TypeError, ValueError):
             raise InvalidRequest(
-                f"limit={given!r} is no limit of memory; give 1 byte or more, a text such as '8GiB', or '125%' of "
-                "the most bytes that the trace requests at once"
+                f"limit={given!r} is not a size; give bytes, a text such as '8GiB', or '125%' of the most bytes "
+                "that the trace requests at once"
             ) from None
         return cls(str(num_bytes), num_bytes)
 

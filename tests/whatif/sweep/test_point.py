@@ -19,6 +19,7 @@ from bfcviz.whatif.sweep.point import SentStream, SweepLimit, policy_text
         ("4KiB", "4096", 4096),
         ("150%", "150%", 1500),
         (" 99.5 %", "99.5%", 995),
+        (-1, "-1", -1),
     ],
 )
 def test_limits(given, text, num_bytes):
@@ -26,7 +27,7 @@ def test_limits(given, text, num_bytes):
     assert (limit.text, limit.bytes_for(1000)) == (text, num_bytes)
 
 
-@pytest.mark.parametrize("given", ["much", "%", "x%", "", "nan%", "inf%", "0%", "-5%", 0, -5, 1 << 63, 1.5])
+@pytest.mark.parametrize("given", ["much", "%", "x%", "", "nan%", "inf%", 1.5])
 def test_what_is_no_limit(given):
     with pytest.raises(InvalidRequest):
         SweepLimit.of(given)

@@ -64,9 +64,9 @@ def test_points_that_cannot_be_served_have_a_message_and_the_others_numbers(tmp_
     without_frees = RequestStream(good.rows[good.rows["kind"] != FREE], Labels(), "without_frees")
     empty = RequestStream(good.rows[:0], Labels(), "empty")
     traces = [tmp_path / "missing", tmp_path / "damaged.parquet", empty, without_frees, good]
-    results = sweep(traces, ["bfc", "first_fit", Raises()], [None, "1GiB", "1e-6%"])
+    results = sweep(traces, ["bfc", "first_fit", Raises()], [None, 0, -5, 1 << 63, "1GiB", "0%"])
     assert results.complete
-    assert len(results) == 5 * 3 * 3
+    assert len(results) == 5 * 3 * 6
     outcomes = {(point.trace, point.policy, point.limit): point for point in results.points}
     for name in ("missing", "damaged.parquet"):
         path = str(tmp_path / name)
@@ -74,7 +74,8 @@ def test_points_that_cannot_be_served_have_a_message_and_the_others_numbers(tmp_
     assert "no allocation" in outcomes["empty", "bfc", str(1 << 30)].error
     assert "allow_growth" in outcomes["random_1", "bfc", "none"].error
     assert outcomes["random_1", "first_fit", "none"].fits
-    assert "limit is" in outcomes["random_1", "first_fit", "1e-06%"].error
+    for limit in ("0", "-5", str(1 << 63), "0%"):
+        assert "limit is" in outcomes["random_1", "first_fit", limit].error
     assert "ZeroDivisionError" in outcomes["random_1", "raises", str(1 << 30)].error
     assert outcomes["without_frees", "bfc", str(1 << 30)].fits
     assert outcomes["without_frees", "bfc", str(1 << 30)].peak_in_use >= good.rows["size"].sum()
