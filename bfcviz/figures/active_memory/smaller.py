@@ -111,6 +111,7 @@ def area_traces(
         {
             "type": "scatter",
             "mode": "none",
+            "visible": x is not nothing,  # the page lays out no empty ones
             "x": x.astype(np.float32),
             "y": (y / divisor).astype(np.float32),
             "fill": "toself",
