@@ -1,8 +1,9 @@
 """Text for a terminal: names from files cannot move the cursor, set colours, or reorder the printed text."""
 
+import json
 import re
 import sys
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters: C0, DEL, C1
@@ -15,6 +16,16 @@ _UNPRINTABLE: Final = re.compile(
 def printable(text: str) -> str:
     r"""`text` as one line; characters that a terminal would act on become escapes such as `\x1b` or `\u202e`."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def json_text(value: Any) -> str:
+    """JSON values as text, indented, without line end and without a character that a terminal acts on.
+
+    Raises:
+        ValueError: a number is not finite, which JSON cannot express.
+    """
+    # JSON does not escape DEL, which can occur only inside texts.
+    return json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:

@@ -16,7 +16,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.trace import Trace
-from bfcviz.terminal import printable, say
+from bfcviz.terminal import json_text, printable, say
 from bfcviz.watching.reports import OomReport, report
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\r\nb\x7f\x9b31m\u202e\u2066\u2028"
@@ -120,3 +120,11 @@ def test_reports_and_failures_are_harmless_as_text(evil_file):
     failure = OomReport(1, EVIL, EVIL, [EVIL], "")
     assert_quiet(str(failure))
     assert_quiet(failure.note)
+
+
+def test_json_on_a_terminal_is_harmless_and_finite():
+    text = json_text({"label": EVIL + "\x7f", "size": 1})
+    assert_quiet(text)
+    assert json.loads(text) == {"label": EVIL + "\x7f", "size": 1}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_text({"size": float("nan")})

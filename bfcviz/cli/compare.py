@@ -1,7 +1,6 @@
 """`bfcviz compare`: what changed from one recording to another, as text, as a JSON object, or as a picture."""
 
 import argparse
-import json
 from pathlib import Path
 
 from bfcviz.cli.common.reading import writable
@@ -13,7 +12,7 @@ from bfcviz.model.comparison.as_json import comparison_json
 from bfcviz.model.comparison.recording_comparison import RecordingComparison, compare_recordings
 from bfcviz.model.comparison.text import comparison_lines
 from bfcviz.model.holders.grouping import UNNAMED
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _print(found: RecordingComparison, *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(comparison_json(found), indent=2, allow_nan=False)
-        # JSON does not escape DEL, which can occur only inside texts.
-        print(text.replace("\x7f", "\\u007f"))
+        print(json_text(comparison_json(found)))
     else:
         say(*comparison_lines(found))
 

@@ -1,7 +1,6 @@
 """`bfcviz fit`: the smallest memory limit under which a policy serves the requests of a file."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from bfcviz.cli.command import INTERRUPTED
 from bfcviz.cli.common.reading import open_with_progress
 from bfcviz.cli.common.search_progress import search_control
 from bfcviz.cli.why import pool_of_failure
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
@@ -62,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int | None:
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
         found = smallest_limit(stream, policy, control=control, **options)
     if arguments.json:
-        # JSON does not escape DEL, which can occur only inside texts.
-        print(json.dumps(limit_json(found), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+        print(json_text(limit_json(found)))
     else:
         say(*limit_lines(found))
     return None if found.complete else INTERRUPTED

@@ -1,7 +1,6 @@
 """`bfcviz holders`: who holds the memory at a step, and what leaks; as text or as a JSON object."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from bfcviz.model.holders.leaks import Leaks, leaks
 from bfcviz.model.holders.summary import HolderPart, summary
 from bfcviz.model.holders.text import growth_lines, leak_lines
 from bfcviz.model.state.model import Model
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 
 _LINES: Final = 30
@@ -180,5 +179,4 @@ def _values(row: np.void) -> dict[str, int]:
 
 
 def _print_json(found: Mapping[str, Any]) -> None:
-    # JSON does not escape DEL, which can occur only inside texts.
-    print(json.dumps(found, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+    print(json_text(found))

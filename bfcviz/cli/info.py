@@ -1,7 +1,6 @@
 """`bfcviz info`: the format, status and last state of any trace, as a JSON object or as text."""
 
 import argparse
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +14,7 @@ from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.failure import failure_line
 from bfcviz.model.state.model import Model
 from bfcviz.model.timelines.fragmentation import external
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 
 _SHOWN_STATUS: Final = {Status.RECORDING: Status.TRUNCATED}
@@ -42,8 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     trace = open_trace(arguments.file)
     found = info(trace)
     if arguments.json:
-        # JSON does not escape DEL, which can occur only inside texts.
-        print(json.dumps(found, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+        print(json_text(found))
     else:
         say(*info_lines(trace.origin, found))
 

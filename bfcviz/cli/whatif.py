@@ -1,7 +1,6 @@
 """`bfcviz whatif`: the requests of a file served under the rules of several allocators, as a table and a figure."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +9,7 @@ from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.common.reading import open_with_progress, writable
 from bfcviz.cli.why import pool_of_failure
 from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
 from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
@@ -97,8 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         limit = stream.limit
     found = compare_policies(stream, arguments.policy, limit)
     if arguments.json:
-        # JSON does not escape DEL, which can occur only inside texts.
-        print(json.dumps(comparison_json(found), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+        print(json_text(comparison_json(found)))
     else:
         say(*str(found).splitlines())
     if out is not None:

@@ -1,12 +1,12 @@
 """A report as one JSON object: sizes in bytes, null for unknown."""
 
-import json
 from dataclasses import asdict
 from typing import Any, Final
 
 from bfcviz.model.explain.failure.as_json import diagnosis_json
 from bfcviz.model.holders.holders import Holders
 from bfcviz.report.content import HeapReport, largest
+from bfcviz.terminal import json_text
 
 _HOLDERS: Final = 100
 _SERIES: Final = ("bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chunk")
@@ -14,8 +14,7 @@ _SERIES: Final = ("bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chun
 
 def as_json(report: HeapReport) -> str:
     """The report as JSON text."""
-    # JSON does not escape DEL, which can occur only inside texts.
-    return json.dumps(report_json(report), indent=2, allow_nan=False).replace("\x7f", "\\u007f") + "\n"
+    return json_text(report_json(report)) + "\n"
 
 
 def report_json(report: HeapReport) -> dict[str, Any]:
