@@ -1,7 +1,6 @@
 """`bfcviz why`: each failed request of a file, why it failed, and what would have helped."""
 
 import argparse
-import json
 from typing import Final
 
 from bfcviz.errors import TraceError
@@ -10,14 +9,14 @@ from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.explain.failure.as_json import diagnosis_json
 from bfcviz.model.explain.failure.diagnose import (
     all_failures,
-    failed_steps,
     failures_left_out,
     without_failure,
     would_fit,
 )
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.explain.failure.opening import first_failure
 from bfcviz.model.explain.text.failure import failure_lines
-from bfcviz.terminal import say
+from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
 
 _HELP: Final = "the question `would this size fit?`, for a moment without a failure"
@@ -60,9 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         answer: dict[str, object] = {"failures": [diagnosis_json(each) for each in found]}
         answer |= {"failures_left_out": left_out} if left_out else {}
-        text = json.dumps(answer, indent=2, allow_nan=False)
-        # JSON does not escape DEL, which can occur only inside texts.
-        print(text.replace("\x7f", "\\u007f"))
+        print(json_text(answer))
         return
     for number, each in enumerate(found):
         say(*([""] if number else []), *failure_lines(each))
@@ -93,8 +90,8 @@ def pool_of_failure(trace: Trace, word: str | None) -> int:
     """
     if word is not None:
         return pool_number(trace, word)
-    failed = failed_steps(trace)
-    return int(trace.read(failed[0] - 1, failed[0])["pool"][0]) if failed else 0
+    found = first_failure(trace)
+    return 0 if found is None else found[0]
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:

@@ -14,7 +14,7 @@ from bfcviz.importers.pools import one_after_another
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import end_of_state, peak, worst_fragmentation
 from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.failure.opening import opening
+from bfcviz.model.explain.failure.opening import first_failure, opening
 from bfcviz.model.explain.search import search_of
 from bfcviz.model.explain.text.event import explain
 from bfcviz.model.explain.text.failure import failure_line, failure_lines
@@ -120,7 +120,9 @@ def test_a_failure_with_its_heap_comes_before_one_without():
         pools=trace.origin.pools,
         details=trace.origin.details | {"failures": [{"event": opening(trace)[1] - 1, "has_heap": False}]},
     )
-    assert opening(Trace.from_events(events, trace.labels, bare)) == (1, len(trace))
+    marked = Trace.from_events(events, trace.labels, bare)
+    assert opening(marked) == first_failure(marked) == (1, len(trace))
+    assert first_failure(marked, 7) is None
 
 
 def test_pytorch_searches_by_other_rules():

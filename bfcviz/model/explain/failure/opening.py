@@ -15,9 +15,14 @@ def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
         trace: the events.
         pool: look only for this pool; None: for all.
     """
+    return first_failure(trace, pool) or (pool or 0, peak(trace, pool or 0))
+
+
+def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
+    """The pool and the step of the first failed request; None where none failed. As `opening`, which may read more."""
     steps = failed_steps(trace, pool)
     if not steps:
-        return pool or 0, peak(trace, pool or 0)
+        return None
     bare = {each.event for each in recorded_failures(trace.origin.details) if not each.has_heap}
     step = next((step for step in steps if step - 1 not in bare), steps[0])
     return int(trace.read(step - 1, step)["pool"][0]), step
