@@ -18,7 +18,7 @@ from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
 from bfcviz.whatif.interval_packing import UNIT, PackingPlan, pack
-from bfcviz.whatif.outcome import DriverCalls, Outcome
+from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import Policy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 
@@ -158,7 +158,7 @@ def _outcome(task: _Task, placement: _Placement, *, record: bool, stop_at_failur
     address = np.where(size > 0, placement.address[rows["block"]], 0)
     in_use = np.cumsum(np.where(rows["kind"] == FREE, -size, size))
     reserved = in_use if region is None else np.where(np.cumsum(size) > 0, region, 0)
-    failed = np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (size == 0))
+    failed = failed_allocations(rows, address)
     stop = int(failed[0]) + 1 if stop_at_failure and len(failed) else len(rows)
     address, size, in_use, reserved = (
         each[:stop].astype(np.uint64) for each in (address, size, in_use, reserved)

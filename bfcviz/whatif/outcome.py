@@ -12,6 +12,16 @@ from bfcviz.events.trace import Trace
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
 
 
+def failed_allocations(rows: NDArray[np.void], address: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Indices of the requests for memory that got none.
+
+    Args:
+        rows: of `STREAM_ROW`, shape (n,).
+        address: of the block of each; 0 without one, shape (n,).
+    """
+    return np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (address == 0))
+
+
 class DriverCalls(NamedTuple):
     """Calls for memory of the device: segments granted, refused and released."""
 
@@ -58,8 +68,7 @@ class Outcome:
     @cached_property
     def failures(self) -> NDArray[np.intp]:
         """Indices of the allocations that failed."""
-        rows = self.stream.rows[: self.served]
-        return np.flatnonzero((rows["kind"] == ALLOCATE) & (rows["size"] > 0) & (self.address == 0))
+        return failed_allocations(self.stream.rows[: self.served], self.address)
 
     @property
     def fits(self) -> bool:

@@ -36,10 +36,10 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
-from bfcviz.whatif.outcome import DriverCalls, Outcome
+from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policies.bfc_memory import CountedMemory, ExactMemory, RecordedMemory
 from bfcviz.whatif.policy import checked_limit, origin_of
-from bfcviz.whatif.requests import ALLOCATE, MARK, RequestStream
+from bfcviz.whatif.requests import MARK, RequestStream
 
 BFC_OPTIONS: Final[Mapping[str, Any]] = {
     "allow_growth": False,
@@ -204,7 +204,7 @@ def _operations(stream: RequestStream, stop: int) -> Operations:
 
 def _stop(stream: RequestStream, address: NDArray[np.uint64]) -> int:
     """The index after the first failure."""
-    failed = np.flatnonzero((stream.rows["kind"] == ALLOCATE) & (stream.rows["size"] > 0) & (address == 0))
+    failed = failed_allocations(stream.rows, address)
     return int(failed[0]) + 1 if len(failed) else len(stream)
 
 

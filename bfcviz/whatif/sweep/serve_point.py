@@ -7,6 +7,7 @@ from typing import Any
 from bfcviz.errors import BfcvizError
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.recorded_outcome import FreeMemory
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint
 from bfcviz.whatif.sweep.read_requests import read_requests
@@ -78,4 +79,4 @@ def _external_fragmentation(outcome: Outcome) -> float | None:
         return None
     at = int(outcome.failures[0]) if len(outcome.failures) else int(outcome.in_use.argmax())
     free = int(outcome.reserved[at]) - int(outcome.in_use[at])
-    return 1 - int(outcome.largest_free[at]) / free if free else 0.0
+    return FreeMemory(free, int(outcome.largest_free[at])).scattered_share
