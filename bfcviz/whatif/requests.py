@@ -15,7 +15,6 @@ from bfcviz.events.origin_details import holds_only_states, recorded_failures, r
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
-from bfcviz.model.browse.navigation import events_of
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
 from bfcviz.units import format_bytes
 from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
@@ -131,14 +130,16 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         TraceError: the events before the first step contradict each other.
     """
     carried = _carried(trace, pool)
-    found, changes = [carried], [np.zeros(0, EVENT)]
+    found, changes, failed = [carried], [np.zeros(0, EVENT)], -1
     for block in trace.blocks():
         found.append(_rows_of(block, pool))
+        if failed < 0:
+            failed = _first_failure(block, pool)
         changes.append(region_changes(block, pool))
     rows, unknown = _numbered(_without_pieces(np.concatenate(found)))
     origin = trace.origin
     mine = origin.pools[pool]
-    limit, of_failure = (mine.limit, "") if mine.limit else _limit_at_failure(trace, pool)
+    limit, of_failure = (mine.limit, "") if mine.limit else _limit_at_failure(trace, pool, failed)
     return RequestStream(
         rows=rows,
         labels=trace.labels,
@@ -150,12 +151,16 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
     )
 
 
-def _limit_at_failure(trace: Trace, pool: int) -> tuple[int | None, str]:
-    """The memory that a heap without a known limit had when its first request failed, and a note on it."""
-    failed = events_of(trace, [Kind.OOM], pool)
-    if not len(failed) or holds_only_states(trace.origin.details):
+def _first_failure(events: Events, pool: int) -> int:
+    """The index of the first event that says that a request failed; -1: there is none."""
+    failed = np.flatnonzero((events["kind"] == Kind.OOM) & (events["pool"] == pool))
+    return int(events["seq"][failed[0]]) if len(failed) else -1
+
+
+def _limit_at_failure(trace: Trace, pool: int, event: int) -> tuple[int | None, str]:
+    """The memory that a heap without a known limit had at this failure, and a note on it; -1: no request failed."""
+    if event < 0 or holds_only_states(trace.origin.details):
         return None, ""
-    event = int(failed["seq"][0])
     with Model(trace, pool).visiting(event) as model:
         had = int(model.stats().pool_bytes)
     told = [each.device_free or 0 for each in recorded_failures(trace.origin.details) if each.event == event]
