@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bfcviz.events.trace import Trace
 from bfcviz.figures.active_memory.bands import Bands
+from bfcviz.figures.address_time.event_reader import continued
 from bfcviz.figures.style.colour_math import mixed
 from bfcviz.figures.style.colouring import Colouring
 from bfcviz.figures.style.fading import FADE, choice_of, grouping_of
@@ -78,13 +79,13 @@ class ClassReader:
     def read(self, steps: tuple[int, int], step_axis: StepAxis, colours: Colouring) -> HeldByClass:
         """The bytes of each class of `colours` in these steps."""
         start, stop = steps
-        counted_to = stop if colours.name == "age" else None
-        key = (start, step_axis.axis, colours.classify, counted_to)
-        if self._known is None or self._known[0] != key or self._known[1].stop > stop:
+
+        def begin() -> OccupancyReader:
             grid = OccupancyGrid(start, stop, 0.0, _LARGEST, _COLUMNS, 1, step_axis.axis)
             classes = Classes(len(colours.paints), lambda lives: colours.classes(lives, stop))
-            reader = OccupancyReader(self.trace, self.pool, grid, _ONE_POSITION, classes, self.model)
-            self._known = key, reader
+            return OccupancyReader(self.trace, self.pool, grid, _ONE_POSITION, classes, self.model)
+
+        self._known = continued(self._known, (start, step_axis.axis, colours.key_at(stop)), stop, begin)
         found = self._known[1].read_to(stop, _ONE_POSITION)
         left, right = step_axis.position(start), step_axis.position(stop)
         edges = left + np.arange(found.grid.columns + 1) * (found.grid.width / step_axis.unit)

@@ -74,7 +74,7 @@ class EventReader:
             )
 
         self._by_position = look.addresses is not None
-        self._lifetimes = _continued(self._lifetimes, (start, look.addresses), stop, begin)
+        self._lifetimes = continued(self._lifetimes, (start, look.addresses), stop, begin)
         return self._lifetimes[1].read_to(stop)
 
     def image(
@@ -95,14 +95,12 @@ class EventReader:
             classes = Classes(count, lambda lives: colours.classes(lives, stop)) if count > 1 else None
             return OccupancyReader(self.trace, self.pool, grid, layout, classes, self.model)
 
-        # An age is counted up to the end of the window.
-        counted_to = stop if colours.name == "age" else None
-        key = (start, positions, look.axis, colours.classify, counted_to)
-        self._image = _continued(self._image, key, stop, begin)
+        key = (start, positions, look.axis, colours.key_at(stop))
+        self._image = continued(self._image, key, stop, begin)
         return self._image[1].read_to(stop, layout)
 
 
-def _continued(
+def continued(
     known: tuple[object, Reader] | None, key: object, stop: int, begin: Callable[[], Reader]
 ) -> tuple[object, Reader]:
     """The known reader, if it is for the same window and has not read beyond step `stop`; else a new one."""

@@ -92,6 +92,10 @@ class Colouring:
             found[~records["in_use"]] = FREE
         return found
 
+    def key_at(self, step: int) -> object:
+        """Equal where records of all steps up to this one have the same classes; ages are counted up to it."""
+        return self.classify, step if self.name == "age" else None
+
     @property
     def for_images(self) -> "Colouring":
         """The same with few classes that no step changes, for images that count the bytes of each class once.
