@@ -10,7 +10,6 @@ cdef class BuddyPool(SimulatedPool):
     cdef i64 _arena
     cdef i64 _granule
     cdef FreeBlocks _holes
-    cdef dict _used
     cdef list _bases
     cdef dict _sizes
     cdef i64 _end

@@ -32,7 +32,6 @@ class BuddyPool(SimulatedPool):
         self._arena = 0
         self._granule = granule
         self._holes = FreeBlocks()
-        self._used: dict[int, int] = {}
         self._bases: list[int] = []  # of the arenas, ascending
         self._sizes: dict[int, int] = {}  # of the arenas, by base
         self._end = 0
@@ -56,16 +55,12 @@ class BuddyPool(SimulatedPool):
         while whole > rounded:
             whole //= 2
             self._holes.add(address + whole, whole)
-        self._used[address] = rounded
-        self.in_use += rounded
-        self.block_size = rounded
+        self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`."""
-        size = self._used.pop(address)
-        self.in_use -= size
-        self.block_size = size
+        size = self.vacate(address)
         base = self._bases[bisect_right(self._bases, address) - 1]
         whole = self._sizes[base]
         while size < whole:

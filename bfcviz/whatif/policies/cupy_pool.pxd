@@ -8,12 +8,11 @@ from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
 cdef class CupyPool(SimulatedPool):
     cdef dict _arenas
     cdef dict _segments
-    cdef dict _used
     cdef dict _owners
 
-    @cython.locals(rounded=i64, address=i64, whole=i64, arena=FreeBlocks)
+    @cython.locals(rounded=i64, address=i64, arena=FreeBlocks)
     cpdef i64 allocate(self, i64 size, int stream) except -1
-    @cython.locals(size=i64, start=i64, whole=i64, arena=FreeBlocks)
+    @cython.locals(arena=FreeBlocks)
     cpdef object free(self, i64 address)
     @cython.locals(address=i64)
     cdef i64 _grant(self, i64 rounded)

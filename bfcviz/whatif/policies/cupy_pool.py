@@ -23,7 +23,6 @@ class CupyPool(SimulatedPool):
         SimulatedPool.__init__(self, driver)
         self._arenas: dict[int, FreeBlocks] = {}
         self._segments: dict[int, int] = {}
-        self._used: dict[int, int] = {}
         self._owners: dict[int, FreeBlocks] = {}
 
     def allocate(self, size: int, stream: int) -> int:
@@ -34,27 +33,19 @@ class CupyPool(SimulatedPool):
             arena = self._arenas[stream] = FreeBlocks()
         address = arena.best_fit(rounded)
         if address:
-            whole = arena.remove(address)
-            if whole > rounded:
-                arena.add(address + rounded, whole - rounded)
+            arena.take_front(address, rounded)
         else:
             address = self._grant(rounded)
             if address == 0:
                 return 0
-        self._used[address] = rounded
         self._owners[address] = arena
-        self.in_use += rounded
-        self.block_size = rounded
+        self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the chunk at `address`: it stays in the arena of its stream."""
-        size = self._used.pop(address)
         arena = self._owners.pop(address)
-        self.in_use -= size
-        self.block_size = size
-        start, whole = arena.merge_around(address, size)
-        arena.add(start, whole)
+        arena.add_merged(address, self.vacate(address))
 
     def _grant(self, rounded: int) -> int:
         """A new segment; if it is refused, all whole segments are returned first (`free_all_blocks`)."""

@@ -7,7 +7,7 @@ from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
 cdef class ExactSizePool(SimulatedPool):
     cdef i64 _unit
     cdef dict _free
-    cdef dict _used
+    cdef dict _streams
 
     @cython.locals(rounded=i64, address=i64, key=tuple, same=list)
     cpdef i64 allocate(self, i64 size, int stream) except -1

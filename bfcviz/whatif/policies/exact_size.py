@@ -20,7 +20,7 @@ class ExactSizePool(SimulatedPool):
         SimulatedPool.__init__(self, driver)
         self._unit = unit
         self._free: dict[tuple[int, int], list[int]] = {}
-        self._used: dict[int, tuple[int, int]] = {}
+        self._streams: dict[int, int] = {}  # of the blocks in use, by address
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block; 0 if the memory does not suffice after all free blocks were returned."""
@@ -36,21 +36,18 @@ class ExactSizePool(SimulatedPool):
                 address = self.driver.grant(rounded)
             if address == 0:
                 return 0
-        self._used[address] = key
-        self.in_use += rounded
-        self.block_size = rounded
+        self._streams[address] = stream
+        self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`: it waits for a request of its size."""
-        key = self._used.pop(address)
+        key = (self._streams.pop(address), self.vacate(address))
         same = self._free.get(key)
         if same is None:
             self._free[key] = [address]
         else:
             same.append(address)
-        self.block_size = key[1]
-        self.in_use -= self.block_size
 
     def _release_all(self) -> None:
         for key, same in self._free.items():

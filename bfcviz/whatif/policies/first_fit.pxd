@@ -10,12 +10,10 @@ from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
 cdef class FirstFitPool(SimulatedPool):
     cdef i64 _granule
     cdef FreeBlocks _free
-    cdef dict _used
     cdef i64 _end
 
-    @cython.locals(rounded=i64, address=i64, whole=i64)
+    @cython.locals(rounded=i64, address=i64)
     cpdef i64 allocate(self, i64 size, int stream) except -1
-    @cython.locals(size=i64)
     cpdef object free(self, i64 address)
     @cython.locals(missing=i64, more=i64, room=i64)
     cdef i64 _grow(self, i64 rounded)

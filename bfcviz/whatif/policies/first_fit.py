@@ -24,7 +24,6 @@ class FirstFitPool(SimulatedPool):
         SimulatedPool.__init__(self, driver)
         self._granule = granule
         self._free = FreeBlocks()
-        self._used: dict[int, int] = {}
         self._end = driver.reserve(1 << 44)
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams
@@ -35,21 +34,13 @@ class FirstFitPool(SimulatedPool):
             address = self._grow(rounded)
             if address == 0:
                 return 0
-        whole = self._free.remove(address)
-        if whole > rounded:
-            self._free.add(address + rounded, whole - rounded)
-        self._used[address] = rounded
-        self.in_use += rounded
-        self.block_size = rounded
+        self._free.take_front(address, rounded)
+        self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`."""
-        size = self._used.pop(address)
-        self.in_use -= size
-        self.block_size = size
-        start, whole = self._free.merge_around(address, size)
-        self._free.add(start, whole)
+        self._free.add_merged(address, self.vacate(address))
 
     def _grow(self, rounded: int) -> int:
         """Map memory until the last block has `rounded` bytes; returns its address, 0 if refused."""
@@ -61,7 +52,6 @@ class FirstFitPool(SimulatedPool):
             more = room // FIRST_FIT_UNIT * FIRST_FIT_UNIT
         if more < missing or not self.driver.map(self._end, more):
             return 0
-        address, whole = self._free.merge_around(self._end, more)
-        self._free.add(address, whole)
+        address = self._free.add_merged(self._end, more)
         self._end += more
         return address

@@ -11,10 +11,9 @@ cdef class StreamOrderedPool(SimulatedPool):
     cdef i64 _segment
     cdef dict _segments
     cdef dict _free
-    cdef dict _used
     cdef dict _owners
 
-    @cython.locals(rounded=i64, address=i64, whole=i64, blocks=FreeBlocks)
+    @cython.locals(rounded=i64, address=i64, blocks=FreeBlocks)
     cpdef i64 allocate(self, i64 size, int stream) except -1
     @cython.locals(size=i64, start=i64, whole=i64, blocks=FreeBlocks)
     cpdef object free(self, i64 address)

@@ -45,7 +45,6 @@ class StreamOrderedPool(SimulatedPool):
         self._segment = segment
         self._segments: dict[int, int] = {}
         self._free: dict[int, FreeBlocks] = {}
-        self._used: dict[int, int] = {}
         self._owners: dict[int, FreeBlocks] = {}
 
     def allocate(self, size: int, stream: int) -> int:
@@ -60,21 +59,15 @@ class StreamOrderedPool(SimulatedPool):
             address = self._grow(blocks, rounded)
             if address == 0:
                 return 0
-        whole = blocks.remove(address)
-        if whole > rounded:
-            blocks.add(address + rounded, whole - rounded)
-        self._used[address] = rounded
+        blocks.take_front(address, rounded)
         self._owners[address] = blocks
-        self.in_use += rounded
-        self.block_size = rounded
+        self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`; free segments beyond the release threshold are returned."""
-        size = self._used.pop(address)
+        size = self.vacate(address)
         blocks = self._owners.pop(address)
-        self.in_use -= size
-        self.block_size = size
         start, whole = blocks.merge_around(address, size)
         if self.driver.reserved > self._keep and self._segments.get(start) == whole:
             del self._segments[start]

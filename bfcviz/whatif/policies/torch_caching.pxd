@@ -24,12 +24,11 @@ cdef class TorchCachingPool(SimulatedPool):
     cdef i64 _collect_above
     cdef i64 _searches
     cdef dict _caches
-    cdef dict _used
     cdef dict _owners
 
     @cython.locals(rounded=i64, address=i64, cache=TorchCache)
     cpdef i64 allocate(self, i64 size, int stream) except -1
-    @cython.locals(size=i64, cache=TorchCache)
+    @cython.locals(start=i64, cache=TorchCache)
     cpdef object free(self, i64 address)
     @cython.locals(cache=TorchCache, address=i64)
     cpdef object release_cached(self)

@@ -89,7 +89,6 @@ class TorchCachingPool(SimulatedPool):
         self._collect_above = int(garbage_collection_threshold * driver.limit)
         self._searches = 0
         self._caches: dict[int, TorchCache] = {}
-        self._used: dict[int, int] = {}
         self._owners: dict[int, TorchCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
@@ -109,20 +108,14 @@ class TorchCachingPool(SimulatedPool):
                 address = self._extend(cache, rounded)
             if address == 0:
                 return 0
-        self.block_size = self._cut(cache, address, rounded)
-        self._used[address] = self.block_size
         self._owners[address] = cache
-        self.in_use += self.block_size
+        self.occupy(address, self._cut(cache, address, rounded))
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`: it stays in the cache of its stream."""
-        size = self._used.pop(address)
         cache = self._owners.pop(address)
-        self.in_use -= size
-        self.block_size = size
-        start, whole = cache.free.merge_around(address, size)
-        cache.free.add(start, whole)
+        start = cache.free.add_merged(address, self.vacate(address))
         if self._collect_above:
             cache.used_at[start] = self._searches
 

@@ -84,12 +84,8 @@ class ExpandableRange:
         size = (size + self._granule - 1) // self._granule * self._granule
         if not self._driver.map(address, size):
             return 0
-        room = self._unmapped.remove(address)
-        if room > size:
-            self._unmapped.add(address + size, room - size)
-        start, whole = self._free.merge_around(address, size)
-        self._free.add(start, whole)
-        return start
+        self._unmapped.take_front(address, size)
+        return self._free.add_merged(address, size)
 
     def _unmap(self, address: int, size: int, low: int, high: int) -> None:
         """Unmap [low, high) of the free block [address, address + size)."""
@@ -99,5 +95,4 @@ class ExpandableRange:
         if high < address + size:
             self._free.add(high, address + size - high)
         self._driver.release(low, high - low)
-        start, whole = self._unmapped.merge_around(low, high - low)
-        self._unmapped.add(start, whole)
+        self._unmapped.add_merged(low, high - low)

@@ -14,14 +14,13 @@ cdef class XLAPool(SimulatedPool):
     cdef i64 _waste
     cdef FreeBlocks _lower_holes
     cdef FreeBlocks _upper_holes
-    cdef dict _lower
-    cdef dict _upper
+    cdef set _lower
     cdef dict _upper_starts
     cdef i64 _gap
     cdef i64 _gap_size
     cdef bint _is_granted
 
-    @cython.locals(at=i64, upper=cython.bint, rounded=i64, holes=FreeBlocks, hole=i64, from_gap=cython.bint, whole=i64, address=i64, alignment=i64)
+    @cython.locals(at=i64, upper=cython.bint, rounded=i64, holes=FreeBlocks, hole=i64, from_gap=cython.bint, whole=i64, alignment=i64)
     cpdef i64 allocate(self, i64 size, int stream) except -1
     @cython.locals(lower=cython.bint, size=i64, end=i64, is_border=cython.bint, holes=FreeBlocks, start=i64, whole=i64)
     cpdef object free(self, i64 address)

@@ -63,9 +63,8 @@ class XLAPool(SimulatedPool):
         self._waste = max(wasted, 1) if fragmentation_fraction > 0 else XLA_WASTE
         self._lower_holes = FreeBlocks()
         self._upper_holes = FreeBlocks()
-        self._lower: dict[int, int] = {}  # sizes of the blocks in use, by address
-        self._upper: dict[int, int] = {}
-        self._upper_starts: dict[int, int] = {}  # their addresses, by end
+        self._lower: set[int] = set()  # addresses of the blocks in use
+        self._upper_starts: dict[int, int] = {}  # the same of the upper end, by the end of the block
         self._gap = 0
         self._gap_size = 0
         self._is_granted = False
@@ -90,27 +89,22 @@ class XLAPool(SimulatedPool):
         else:
             whole = holes.remove(hole)
         if upper:
-            address = self._from_high_end(hole, whole, rounded, from_gap)
-        else:
-            address = self._from_low_end(hole, whole, rounded, from_gap)
-        self.in_use += self.block_size
-        return address
+            return self._from_high_end(hole, whole, rounded, from_gap)
+        return self._from_low_end(hole, whole, rounded, from_gap)
 
     def free(self, address: int) -> None:
         """Free the block at `address`."""
+        size = self.vacate(address)
+        end = address + size
         lower = address in self._lower
         if lower:
-            size = self._lower.pop(address)
-            end = address + size
+            self._lower.remove(address)
             is_border = end not in self._lower and end not in self._lower_holes.sizes
             holes = self._lower_holes
         else:
-            size = self._upper.pop(address)
-            del self._upper_starts[address + size]
+            del self._upper_starts[end]
             is_border = address not in self._upper_starts and address not in self._upper_holes.starts
             holes = self._upper_holes
-        self.in_use -= size
-        self.block_size = size
         start, whole = holes.merge_around(address, size)
         if not is_border:
             holes.add(start, whole)
@@ -140,8 +134,8 @@ class XLAPool(SimulatedPool):
             else:
                 self._lower_holes.add(address + rounded, whole - rounded)
             whole = rounded
-        self._lower[address] = whole
-        self.block_size = whole
+        self._lower.add(address)
+        self.occupy(address, whole)
         return address
 
     def _from_high_end(self, hole: int, whole: int, rounded: int, from_gap: bool) -> int:
@@ -161,9 +155,8 @@ class XLAPool(SimulatedPool):
         if self._splits(whole, rounded, is_exact):
             self._upper_holes.add(address + rounded, whole - rounded)
             whole = rounded
-        self._upper[address] = whole
         self._upper_starts[address + whole] = address
-        self.block_size = whole
+        self.occupy(address, whole)
         return address
 
     def _splits(self, whole: int, rounded: int, is_exact: bool) -> bool:

@@ -23,4 +23,7 @@ cdef class FreeBlocks:
     @cython.locals(at=Py_ssize_t, same=list)
     cpdef i64 next_larger(self, i64 address)
     cpdef i64 largest(self)
+    @cython.locals(whole=i64)
+    cpdef object take_front(self, i64 address, i64 size)
+    cpdef i64 add_merged(self, i64 address, i64 size)
     cpdef tuple merge_around(self, i64 address, i64 size)

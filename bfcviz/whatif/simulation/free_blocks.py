@@ -90,6 +90,18 @@ class FreeBlocks:
         """Bytes of the largest block; 0 if there is none."""
         return self._distinct[len(self._distinct) - 1] if self._distinct else 0
 
+    def take_front(self, address: int, size: int) -> None:
+        """Remove the first `size` bytes of the block at `address`."""
+        whole = self.remove(address)
+        if whole > size:
+            self.add(address + size, whole - size)
+
+    def add_merged(self, address: int, size: int) -> int:
+        """Add a block, as one with the blocks that touch it; returns its address."""
+        address, size = self.merge_around(address, size)
+        self.add(address, size)
+        return address
+
     def merge_around(self, address: int, size: int) -> tuple[int, int]:
         """Remove the blocks that touch [address, address + size); returns the address and size of all together."""
         before = self.starts.get(address)

@@ -8,9 +8,13 @@ cdef class SimulatedPool:
     cdef readonly DriverMemory driver
     cdef public i64 in_use
     cdef public i64 block_size
+    cdef dict _used
 
     cpdef i64 allocate(self, i64 size, int stream) except -1
     cpdef object free(self, i64 address)
+    cdef object occupy(self, i64 address, i64 size)
+    @cython.locals(size=i64)
+    cdef i64 vacate(self, i64 address) except -1
 
 
 @cython.locals(i=i64, address=i64)

@@ -13,14 +13,15 @@ class SimulatedPool:
 
     Attributes:
         driver: the argument.
-        in_use: bytes of the blocks in use, after rounding; a subclass keeps it.
-        block_size: bytes of the block that the last call allocated or freed; a subclass sets it.
+        in_use: bytes of the blocks in use, after rounding.
+        block_size: bytes of the block that the last call allocated or freed.
     """
 
     def __init__(self, driver: DriverMemory) -> None:
         self.driver = driver
         self.in_use = 0
         self.block_size = 0
+        self._used: dict[int, int] = {}
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
@@ -29,6 +30,19 @@ class SimulatedPool:
     def free(self, address: int) -> None:
         """Free the block at `address`."""
         raise NotImplementedError
+
+    def occupy(self, address: int, size: int) -> None:
+        """Count a block as in use; a subclass calls this for each that it allocates."""
+        self._used[address] = size
+        self.in_use += size
+        self.block_size = size
+
+    def vacate(self, address: int) -> int:
+        """Count the block at `address` as free; a subclass calls this for each; returns its size."""
+        size = self._used.pop(address)
+        self.in_use -= size
+        self.block_size = size
+        return size
 
 
 def serve_requests(

@@ -30,3 +30,8 @@ def test_it_merges_with_what_touches():
     assert blocks.merge_around(110, 10) == (100, 25)
     assert blocks.sizes == {140: 7}
     assert blocks.merge_around(10, 10) == (10, 10)
+    assert blocks.add_merged(147, 3) == 140
+    blocks.take_front(140, 4)
+    assert blocks.sizes == {144: 6}
+    blocks.take_front(144, 6)
+    assert (blocks.sizes, blocks.total) == ({}, 0)
