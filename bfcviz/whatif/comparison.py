@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.whatif.first_difference import FirstDifference, first_difference
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy, checked_limit
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import POLICIES, policy_of, policy_text
 from bfcviz.whatif.recorded_outcome import FreeMemory, RecordedOutcome
 from bfcviz.whatif.requests import MARK, RequestStream
 
@@ -184,6 +185,7 @@ class Comparison:
             "failed_size": int(rows["size"][request]),
             "failed_label": self.stream.labels.name(int(rows["label"][request])),
             "failed_after_mark": self.stream.labels.name(int(marks["label"][-1])) if len(marks) else None,
+            "failed_after_mark_value": int(marks["size"].view(np.uint64)[-1]) if len(marks) else None,
             "marks_before_failure": len(marks),
             "failure_scattered_share": _scattered(result.free_at_failure),
             "failure_free_bytes": int(outcome.reserved[request]) - int(outcome.in_use[request]),
@@ -201,6 +203,7 @@ _SCHEMA: Final = pa.schema(
         ("stall_s", pa.float64()),
         *((name, pa.int64()) for name in ("failed_request", "failed_event", "failed_size")),
         *(("failed_label", pa.string()), ("failed_after_mark", pa.string())),
+        ("failed_after_mark_value", pa.uint64()),
         *(("marks_before_failure", pa.int64()), ("failure_scattered_share", pa.float64())),
         ("failure_free_bytes", pa.int64()),
     ]
@@ -242,8 +245,7 @@ def compare(
 def _name(policy: str | Policy) -> str:
     if isinstance(policy, str):
         return policy
-    options = ",".join(f"{key}={value}" for key, value in policy.options.items())
-    return f"{policy.name}:{options}" if options else policy.name
+    return policy_text(policy.name, policy.options)
 
 
 def _result(name: str, policy: Policy, stream: RequestStream, limit: int | None) -> PolicyResult:

@@ -114,7 +114,8 @@ def _failure(row: dict[str, Any]) -> str:
     label = label if len(label) <= _LONGEST else f"...{label[3 - _LONGEST :]}"
     event = f" (event {row['failed_event']:,})" if row["failed_event"] >= 0 else ""
     marks = row["marks_before_failure"]
-    mark = f", after mark {marks:,} ({printable(row['failed_after_mark'])})" if marks else ""
+    value = f" {row['failed_after_mark_value']:,}" if row["failed_after_mark_value"] else ""
+    mark = f", after {printable(row['failed_after_mark'])}{value} (mark {marks:,})" if marks else ""
     share = row["failure_scattered_share"]
     scattered = "" if share is None else f" (F1 {_percent(share)})"
     asked, free = format_bytes(row["failed_size"]), format_bytes(row["failure_free_bytes"])

@@ -98,6 +98,16 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
 
 
+def policy_key(policy: str | Policy) -> str:
+    """The text of a policy, options in the order of their names: equal for equal rules.
+
+    Raises:
+        InvalidRequest: as `policy_of`.
+    """
+    made = policy_of(policy)
+    return policy_text(made.name, dict(sorted(made.options.items())))
+
+
 def policy_text(name: str, options: Mapping[str, Any]) -> str:
     """A policy as `policy_of` reads it, such as `first_fit:granule=2MiB`; options that are None have no text."""
     known = POLICIES[name].options if name in POLICIES else {}
@@ -121,7 +131,7 @@ def option_text(value: Any, default: Any) -> str:
 def other_than_default(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that change something: without those that are None, or equal to the default of the table.
 
-    With the option `version`, the defaults are those of the version: all options stay that are not None.
+    The option `version` changes the defaults: with it, all options stay that are not None.
     """
     defaults = POLICIES[name].options if name in POLICIES and "version" not in options else {}
     return {

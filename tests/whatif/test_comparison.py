@@ -91,8 +91,8 @@ def test_a_stream_too_long_to_record_has_only_what_needs_no_events(monkeypatch):
 
 def test_results_are_found_by_name():
     found = compare(stream_of(REQUESTS), ["bfc", policy_of("bfc:allow_growth=true")], 64 * MiB, bounds=False)
-    assert found["bfc:allow_growth=True"].outcome.fits
-    assert found.first_difference("bfc", "bfc:allow_growth=True").request == 2
+    assert found["bfc:allow_growth=true"].outcome.fits
+    assert found.first_difference("bfc", "bfc:allow_growth=true").request == 2
     with pytest.raises(InvalidRequest, match="bfc"):
         found["buddy?"]
 

@@ -4,7 +4,7 @@ from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.whatif.comparison import MEASURES, compare
 from bfcviz.whatif.comparison_text import COLUMNS, comparison_text, failures, notes, table_rows
-from bfcviz.whatif.requests import ALLOCATE, FREE
+from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
 
@@ -28,6 +28,12 @@ def test_failures_and_messages_are_sentences():
         assert word in failures(found)[0]
     unlimited = compare(stream_of(REQUESTS), ["bfc", "first_fit"], None, bounds=False)
     assert [line.partition(":")[0] for line in failures(unlimited)] == ["bfc"]
+
+
+def test_a_failure_names_the_mark_before_it_with_its_value():
+    marked = [REQUESTS[0], (MARK, 0, 97), *REQUESTS[1:]]
+    found = compare(stream_of(marked), ["bfc"], 10 * MiB, bounds=False)
+    assert "step 97 (mark 1)" in failures(found)[0]
 
 
 def test_names_from_files_cannot_control_a_terminal():

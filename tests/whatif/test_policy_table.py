@@ -1,7 +1,7 @@
 import pytest
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_of, policy_text
+from bfcviz.whatif.policy_table import POLICIES, other_than_default, policy_key, policy_of, policy_text
 
 
 def test_a_text_names_a_policy_and_its_options():
@@ -49,6 +49,14 @@ def test_every_policy_serves_the_options_of_the_table(name):
 def test_a_policy_is_written_as_it_is_read(text):
     policy = policy_of(text)
     assert policy_text(policy.name, policy.options) == text
+
+
+def test_one_policy_has_one_key():
+    text = "bfc:allow_growth=true,capacity=4KiB"
+    assert policy_key(text) == policy_key("bfc:capacity=4096,allow_growth=true") == text
+    assert policy_key(policy_of("bfc", allow_growth=True, capacity=4096)) == text
+    assert policy_key("first_fit") == "first_fit"
+    assert policy_key("bfc:version=1.0") == "bfc:version=1.0"
 
 
 def test_defaults_are_left_out_where_they_are_those_of_the_table():

@@ -92,8 +92,8 @@ class BFCPolicy:
     """The rules of TensorFlow's and XLA's BFC allocator.
 
     Attributes:
-        options: `version` of `VERSIONS`, with the options that it changes, and those of `BFC_OPTIONS` and
-            `MEMORY_OPTIONS` that were given; these win over the version's.
+        options: those that were given: `version` of `VERSIONS`, and of `BFC_OPTIONS` and `MEMORY_OPTIONS`, which win
+            over the version's.
 
     Raises:
         InvalidRequest: an option has none of its values.
@@ -108,8 +108,14 @@ class BFCPolicy:
                 raise InvalidRequest(
                     f"option {key!r} of policy 'bfc' is {self.options[key]!r}; give one of {', '.join(known)}"
                 )
-        given = {**VERSIONS[self.options.get("version", "2.21")], **self.options}
-        object.__setattr__(self, "options", given)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All of `BFC_OPTIONS` and `MEMORY_OPTIONS`, with the defaults of the version where none is given."""
+        version = self.options.get("version", "2.21")
+        found = {**BFC_OPTIONS, **MEMORY_OPTIONS, **VERSIONS[version], **self.options}
+        found.pop("version", None)
+        return found
 
     def serve(
         self,
@@ -137,7 +143,7 @@ class BFCPolicy:
             served = stream.rows[:stop]
             marks = served[served["kind"] == MARK]
             events["size"][events["kind"] == Kind.MARK] = marks["size"].view(np.uint64)
-            known = BFCPolicy({**BFC_OPTIONS, **self.options})
+            known = BFCPolicy({**self.settings, **self.options})
             trace = Trace.from_events(events, stream.labels, origin_of(known, stream, limit))
         return Outcome(
             self.name,
@@ -156,14 +162,13 @@ class BFCPolicy:
     def _heap(
         self, stream: RequestStream, limit: int | None, *, record: bool
     ) -> tuple[BFCAllocator, SimulatedSubAllocator | CountedMemory]:
-        chosen = {key: self.options.get(key, default) for key, default in BFC_OPTIONS.items()}
+        settings = self.settings
+        chosen = {key: settings[key] for key in BFC_OPTIONS}
         if limit is None and not chosen["allow_growth"]:
             raise InvalidRequest(
                 "bfc without allow_growth takes its whole limit at once: give a limit, or allow_growth=true"
             )
-        memory = _memory(
-            {key: self.options.get(key, default) for key, default in MEMORY_OPTIONS.items()}, stream
-        )
+        memory = _memory({key: settings[key] for key in MEMORY_OPTIONS}, stream)
         capacity = -(-(len(stream) + 1) * _EVENTS_A_REQUEST // _LOG_STEP) * _LOG_STEP if record else 4096
         log = EventLog(capacity)
         most = native.MAX_REQUEST - 1 if limit is None else limit

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.units import parse_bytes
 from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import policy_key
 from bfcviz.whatif.requests import RequestStream
 
 
@@ -130,7 +131,7 @@ class SweepPoint:
             self.source.name,
             self.source.version,
             self.source.pool,
-            policy_text(self.policy),
+            policy_key(self.policy),
             self.limit.text,
             self.stop_at_failure,
         )
@@ -221,17 +222,3 @@ class PointResult:
     def outcome(self) -> str:
         """`fits`, `fails`, or `error`."""
         return "error" if self.error else "fits" if self.fits else "fails"
-
-
-def policy_text(policy: str | Policy) -> str:
-    """Name and options of a policy as one text, options in the order of their names."""
-    if isinstance(policy, str):
-        name, _, rest = policy.partition(":")
-        parts = sorted(part.strip() for part in rest.split(",") if part.strip())
-    else:
-        name, parts = policy.name, sorted(f"{key}={_plain(value)}" for key, value in policy.options.items())
-    return f"{name}:{','.join(parts)}" if parts else name
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import policy_key
 from bfcviz.whatif.sweep.dask_cluster import connected, on_dask
 from bfcviz.whatif.sweep.in_process import in_process
 from bfcviz.whatif.sweep.local_processes import in_processes
@@ -29,7 +29,6 @@ from bfcviz.whatif.sweep.point import (
     SweepLimit,
     SweepPoint,
     TraceSource,
-    policy_text,
 )
 from bfcviz.whatif.sweep.results import SweepResults
 from bfcviz.whatif.sweep.stream_cache import STREAMS
@@ -145,9 +144,7 @@ def _points(
 ) -> list[SweepPoint]:
     """All points, those of a trace together, without those given twice."""
     given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else list(policies)
-    for policy in given:
-        policy_of(policy)  # a wrong name is told at once
-    chosen = list({policy_text(policy): policy for policy in given}.values())
+    chosen = list({policy_key(policy): policy for policy in given}.values())  # a wrong name is told at once
     sizes = [limits] if limits is None or isinstance(limits, str | SupportsIndex) else list(limits)
     tried = list(dict.fromkeys(SweepLimit.of(each) for each in sizes))
     asked = product(sources, chosen, tried)

@@ -8,7 +8,7 @@ import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import requests_of
-from bfcviz.whatif.sweep.point import SentStream, SweepLimit, policy_text
+from bfcviz.whatif.sweep.point import SentStream, SweepLimit
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,6 @@ def test_limits(given, text, num_bytes):
 def test_what_is_no_limit(given):
     with pytest.raises(InvalidRequest):
         SweepLimit.of(given)
-
-
-def test_one_policy_has_one_text():
-    text = "bfc:allow_growth=true,capacity=4096"
-    assert policy_text(text) == policy_text("bfc:capacity=4096,allow_growth=true") == text
-    assert policy_text(policy_of("bfc", allow_growth=True, capacity=4096)) == text
-    assert policy_text(policy_of("first_fit")) == "first_fit"
 
 
 def test_a_sent_stream_arrives_whole():
