@@ -35,7 +35,7 @@ def read_requests(path: str, pool: int = 0) -> RequestStream:
 
 def is_url(path: str) -> bool:
     """Whether fsspec reads this."""
-    return "://" in path or "::" in path
+    return "://" in path
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bfcviz.errors import FileError, MissingExtra
 from bfcviz.events.storage.files import replacing
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.sweep.point import PointKey, PointResult
 
@@ -82,7 +83,8 @@ class SweepResults:
 
     def to_arrow(self) -> pa.Table:
         """One row a point; the columns are the fields of `PointResult`."""
-        return pa.Table.from_pylist([vars(point) for point in self.points], schema=_SCHEMA)
+        rows = [{name: _as_utf8(value) for name, value in vars(point).items()} for point in self.points]
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def to_pandas(self) -> "pd.DataFrame":
         """The same as a DataFrame; numbers that are not known are missing, integers stay integers.
@@ -141,7 +143,8 @@ class SweepResults:
         names = _short_names(trace for trace, _ in pairs)
         lines: list[tuple[str, ...]] = [titles]
         for (trace, policy), points in list(pairs.items())[:_MOST_ROWS]:
-            lines.append((names[trace], policy, *_row(points, smallest)))
+            cells = (names[trace], policy, *_row(points, smallest))
+            lines.append(tuple(printable(cell) for cell in cells))
         left_out = len(pairs) - _MOST_ROWS
         end = [f"... and {left_out:,} more: see to_pandas()"] if left_out > 0 else []
         return "\n".join([self._summary(), "", *_aligned(lines), *end])
@@ -158,7 +161,12 @@ class SweepResults:
             parts.append(f"{self.resumed:,} from earlier results")
         if self.seconds:
             parts.append(f"{self.seconds:.1f} s")
-        return ", ".join(parts) + (f"; not complete: {self.reason}" if not self.complete else "")
+        return ", ".join(parts) + (f"; not complete: {printable(self.reason)}" if not self.complete else "")
+
+
+def _as_utf8(value: Any) -> Any:
+    """A text with escapes for what is not Unicode, as parts of a path may be; another value unchanged."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _row(points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int | None]) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
+from bfcviz.errors import InvalidRequest
+from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.trace import Trace
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import RequestStream
@@ -27,9 +29,11 @@ def sources_of(
         the same name gets a number.
 
     Raises:
-        InvalidRequest: a trace that is sent has no such heap.
+        InvalidRequest: no trace can have such a heap, or a trace that is sent has none.
         BfcvizError: one of `traces` is no trace.
     """
+    if not 0 <= pool < MAX_POOLS:
+        raise InvalidRequest(f"pool={pool}: heaps are numbered from 0 to {MAX_POOLS - 1}")
     given = [traces] if isinstance(traces, str) or not isinstance(traces, Iterable) else list(traces)
     prefix = f"{token_hex(8)}/"
     sources, sent = [], {}
@@ -37,7 +41,8 @@ def sources_of(
     for number, trace in enumerate(given):
         key = f"{prefix}{number}"
         if isinstance(trace, str | os.PathLike):
-            name = path = os.fspath(trace)
+            path = os.fspath(trace)
+            name = path.encode(errors="backslashreplace").decode()  # as in saved results
             version = "" if is_url(path) else _version_of_file(Path(path))
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved

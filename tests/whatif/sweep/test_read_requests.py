@@ -58,6 +58,12 @@ def test_a_heap_that_the_trace_does_not_have(tmp_path):
         read_requests(str(record(tmp_path / "run")), 3)
 
 
+def test_a_name_with_colons_is_a_local_file(tmp_path):
+    path = tmp_path / "rank::0"
+    record(path)
+    assert len(read_requests(str(path))) == len(requests_of(bfcviz.open(path)))
+
+
 def test_without_fsspec_a_url_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingExtra, match="fsspec"):

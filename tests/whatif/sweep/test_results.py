@@ -64,6 +64,11 @@ def test_the_text_names_every_trace_and_policy_once():
     assert "40 more" in str(many)
 
 
+def test_names_of_files_cannot_control_a_terminal():
+    text = str(SweepResults([point(trace="a\x1b[31m"), failed(error="b\x1b[2J")], asked=3, reason="c\x1b[0m"))
+    assert text.replace("\n", "").isprintable()
+
+
 def test_what_fits_only_without_a_limit_says_so():
     none = str(SweepResults([failed()]))
     unlimited = str(SweepResults([failed(), point(limit=None)]))

@@ -1,3 +1,4 @@
+import os
 from threading import Event
 
 import pytest
@@ -8,6 +9,7 @@ from bfcviz.errors import BfcvizError, FileError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream, requests_of
+from bfcviz.whatif.sweep.results import SweepResults
 from bfcviz.whatif.sweep.stream_cache import STREAMS
 from bfcviz.whatif.sweep.sweep import sweep
 
@@ -190,3 +192,20 @@ def test_requests_end_at_the_first_failure_if_asked():
     assert stopped.first_failure == whole.first_failure
     kinds = stream.rows["kind"]
     assert kinds[stopped.served - 1] == ALLOCATE
+
+
+def test_a_path_that_is_not_unicode_keeps_its_results(tmp_path):
+    bad = os.fsdecode(os.fsencode(tmp_path) + b"/run\xff.parquet")
+    saved = tmp_path / "results.parquet"
+    found = sweep([bad, random_stream(1)], "first_fit", results=saved)
+    assert [point.outcome for point in found.points] == ["error", "fits"]
+    assert r"run\udcff.parquet" in found.points[0].trace
+    again = sweep([bad, random_stream(1)], "first_fit", results=saved)
+    assert again.resumed == 1
+    assert "\\udcff" in SweepResults.load(saved).points[0].error
+
+
+@pytest.mark.parametrize("pool", [-1, 1 << 70])
+def test_a_number_that_no_heap_has_is_told_at_once(pool):
+    with pytest.raises(InvalidRequest):
+        sweep("run.parquet", "bfc", pool=pool)
