@@ -80,11 +80,11 @@ class RequestStream:
     def live_bytes(self) -> NDArray[np.int64]:
         """Requested bytes in use after each request, int64[n], if none fails: the least memory that a heap can need."""
         rows = self.rows
-        change = np.where(rows["kind"] == ALLOCATE, rows["size"], 0)
+        change: NDArray[np.int64] = np.where(rows["kind"] == ALLOCATE, rows["size"], 0)
         frees = np.flatnonzero(rows["kind"] == FREE)
-        change[frees] = -self.block_sizes[rows["block"][frees]]
-        live: NDArray[np.int64] = np.cumsum(change)
-        return live
+        blocks: NDArray[np.int64] = rows["block"][frees]
+        change[frees] = -self.block_sizes[blocks]
+        return np.cumsum(change)
 
     @cached_property
     def digest(self) -> str:
@@ -147,7 +147,10 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         limit=limit,
         options=mine.options,
         regions=regions_of(np.concatenate(changes), rows["event"]),
-        notes=(*_notes(origin, pool, rows, len(carried), unknown), *filter(None, [of_failure])),
+        notes=(
+            *_notes(origin, pool, rows, len(carried), unknown),
+            *filter(None, [of_failure, _note_on_the_end(trace, rows)]),
+        ),
     )
 
 
@@ -172,6 +175,17 @@ def _limit_at_failure(trace: Trace, pool: int, event: int) -> tuple[int | None, 
         limit,
         f"the trace has no limit: {format_bytes(limit)} is what the heap had when its request failed{beside}",
     )
+
+
+def _note_on_the_end(trace: Trace, rows: NDArray[np.void]) -> str:
+    """What is missing where the last request for memory failed; empty where it did not."""
+    made = rows["event"][rows["kind"] == ALLOCATE]
+    if not len(made) or made[-1] < 0:
+        return ""
+    (last,) = trace.read(int(made[-1]), int(made[-1]) + 1)
+    if last["kind"] != Kind.OOM:
+        return ""
+    return "the trace ends with a request that failed: what the job would ask for after it is not known"
 
 
 PIECE: Final = 3
@@ -237,7 +251,8 @@ def _rows_of(events: Events, pool: int) -> NDArray[np.void]:
     rows["size"] = np.where(found["kind"] == Kind.MARK, found["size"], found["requested"])
     rows["size"][found["kind"] == Kind.FREE] = 0
     made = rows["kind"] == ALLOCATE
-    rows["size"][made] = np.minimum(found["requested"][made], np.uint64(LARGEST_REQUEST))
+    requested: NDArray[np.uint64] = found["requested"][made]
+    rows["size"][made] = np.minimum(requested, np.uint64(LARGEST_REQUEST))
     rows["kind"][are_pieces(found)] = PIECE
     rows["event"] = rows["block"] = found["seq"]
     frees = found["kind"] == Kind.FREE

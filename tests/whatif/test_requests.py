@@ -210,6 +210,15 @@ def test_without_a_limit_it_is_what_the_heap_had_when_a_request_failed():
     assert requests_of(recorded(RecordedHistory())).limit is None
 
 
+def test_a_trace_that_ends_with_its_failure_says_what_is_missing():
+    heap = heap_with_a_failure()  # it is served again after the failure
+    complete = len(requests_of(trace_of(heap)).notes)
+    assert heap.try_allocate(64 * MiB, label="d") is None
+    cut = requests_of(trace_of(heap))
+    assert (complete, len(cut.notes)) == (0, 1)
+    assert "failed" in cut.notes[0]
+
+
 def test_one_of_several_heaps_is_named():
     heap = PlainHeap(64 * MiB)
     heap.allocate(MiB, "a")
