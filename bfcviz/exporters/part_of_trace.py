@@ -68,7 +68,8 @@ def _state_of(model: Model, time: int) -> tuple[Events, NDArray[np.uint64]]:
     )
     taken = events["kind"] == Kind.ALLOCATE
     in_use = chunks[chunks["in_use"]]
-    events["region"] = regions["slot"][events["region"]]
+    region: NDArray[np.uint16] = events["region"]
+    events["region"] = regions["slot"][region]
     events["thread"][taken] = events["by"][taken] = in_use["thread"]
     events["pool"], events["time"] = model.pool, time
     return events, in_use["born"]

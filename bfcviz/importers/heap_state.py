@@ -75,17 +75,18 @@ def events_of_state(chunks: HeapChunks, regions: list[HeapRegion]) -> Events:
     slots = _slots(chunks, regions)
     stops = np.array([region.address + region.size for region in regions], np.uint64)[slots]
     is_first = np.concatenate(([True], slots[1:] != slots[:-1]))[: len(chunks)]
-    is_split = chunks["address"] + chunks["size"] < stops
+    address: NDArray[np.uint64] = chunks["address"]
+    ends: NDArray[np.uint64] = address + chunks["size"]
+    is_split = ends < stops
     # Three rows a chunk, of which those that do not happen are dropped.
     rows: Events = np.zeros((len(chunks), 3), EVENT)
     extends, splits, allocates = rows[:, 0], rows[:, 1], rows[:, 2]
     handles = np.arange(len(chunks), dtype=np.uint32)
     rows["chunk"], rows["region"] = handles[:, None], slots[:, None]
     extends["kind"], splits["kind"], allocates["kind"] = Kind.EXTEND, Kind.SPLIT, Kind.ALLOCATE
-    extends["address"], extends["size"] = chunks["address"], stops - chunks["address"]
+    extends["address"], extends["size"] = address, stops - address
     extends["requested"] = extends["size"]
-    splits["address"] = chunks["address"] + chunks["size"]
-    splits["size"], splits["other"] = stops - splits["address"], handles + 1
+    splits["address"], splits["size"], splits["other"] = ends, stops - ends, handles + 1
     for field in ("address", "size", "requested", "label", "stream"):
         allocates[field] = chunks[field]
     rows["bin"] = bin_numbers(rows["size"])
@@ -101,11 +102,13 @@ def _slots(chunks: HeapChunks, regions: list[HeapRegion]) -> NDArray[np.intp]:
     starts = np.array([region.address for region in regions], np.uint64)
     stops = starts + np.array([region.size for region in regions], np.uint64)
     slots: NDArray[np.intp] = np.searchsorted(starts, chunks["address"], "right") - 1
-    expected = np.concatenate((chunks["address"][:1], chunks["address"][:-1] + chunks["size"][:-1]))
+    address: NDArray[np.uint64] = chunks["address"]
+    ends: NDArray[np.uint64] = address + chunks["size"]
+    expected = np.concatenate((address[:1], ends[:-1]))
     is_first = np.concatenate(([True], slots[1:] != slots[:-1]))[: len(chunks)]
     outside = slots < 0
     expected[is_first] = starts[slots[is_first]]
-    wrong = outside | (expected != chunks["address"]) | (chunks["size"] == 0)
+    wrong = outside | (expected != address) | (chunks["size"] == 0)
     if wrong.any():
         at = int(wrong.argmax())
         raise TraceError(

@@ -45,7 +45,8 @@ def without(log: Events, dropped: NDArray[np.bool_]) -> Events:
     events: Events = taken(log, np.flatnonzero(~dropped))
     place = np.cumsum(~dropped) - 1
     frees = events["kind"] == Kind.FREE
-    events["other"][frees] = place[events["other"][frees]]
+    born: NDArray[np.uint64] = events["other"][frees]
+    events["other"][frees] = place[born]
     events["seq"] = np.arange(len(events), dtype=np.uint64)
     return events
 

@@ -92,7 +92,8 @@ class Outcome:
         done = self.address != 0
         change = np.where((rows["kind"] == ALLOCATE) & done, rows["size"], 0)
         frees = np.flatnonzero((rows["kind"] == FREE) & done)
-        change[frees] = -self.stream.block_sizes[rows["block"][frees]]
+        blocks: NDArray[np.int64] = rows["block"][frees]
+        change[frees] = -self.stream.block_sizes[blocks]
         found: NDArray[np.int64] = np.cumsum(change)
         return found
 

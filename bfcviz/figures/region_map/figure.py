@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import Events, bin_numbers
@@ -258,16 +259,18 @@ def _row_names(rows: Rows, part: VisibleRows) -> tuple[list[float], list[str]]:
 def chunk_table(model: Model) -> pa.Table:
     """One row per chunk, by address; sizes in bytes."""
     chunks = model.chunks()
-    in_use = chunks["in_use"]
+    in_use: NDArray[np.bool_] = chunks["in_use"]
+    size: NDArray[np.uint64] = chunks["size"]
+    requested: NDArray[np.uint64] = chunks["requested"]
     names = model.trace.labels
     return pa.table(
         {
             "address": chunks["address"],
-            "size": chunks["size"],
-            "requested": chunks["requested"],
-            "waste": np.where(in_use, chunks["size"] - chunks["requested"], 0).astype(np.uint64),
+            "size": size,
+            "requested": requested,
+            "waste": np.where(in_use, size - requested, np.uint64(0)),
             "state": pa.array(np.where(in_use, "in use", "free")),
-            "bin": bin_numbers(chunks["size"]).astype(np.int8),
+            "bin": bin_numbers(size).astype(np.int8),
             "chunk": chunks["handle"],
             "region": chunks["region"],
             "label": pa.array([names.name(number) for number in chunks["label"].tolist()], pa.string()),

@@ -48,10 +48,12 @@ def _span(chunk: np.void) -> tuple[int, int]:
 def _inside(spans: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.bool_]:
     if not len(regions) or not len(spans):
         return np.zeros(len(spans), dtype=bool)
-    at = np.searchsorted(regions["address"], spans["address"], side="right") - 1
-    end = regions["address"][at] + regions["size"][at]
-    inside: NDArray[np.bool_] = (at >= 0) & (spans["address"] + spans["size"] <= end) & (spans["size"] > 0)
-    return inside
+    starts: NDArray[np.uint64] = regions["address"]
+    ends: NDArray[np.uint64] = starts + regions["size"]
+    low: NDArray[np.uint64] = spans["address"]
+    high: NDArray[np.uint64] = low + spans["size"]
+    at = np.searchsorted(starts, low, side="right") - 1
+    return (at >= 0) & (high <= ends[at]) & (high > low)
 
 
 def selected(chunks: NDArray[np.void], chosen: Selected | None) -> NDArray[np.void]:

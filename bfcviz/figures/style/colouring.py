@@ -259,7 +259,8 @@ def _sizes(trace: Trace, pool: int) -> tuple[int, int]:
     """The smallest and the largest size ever allocated, in bytes."""
     low, high = [], []
     for block in trace.blocks():
-        sizes = block["size"][(block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)]
+        made: NDArray[np.bool_] = (block["kind"] == Kind.ALLOCATE) & (block["pool"] == pool)
+        sizes = block["size"][made]
         if len(sizes):
             low.append(int(sizes.min()))
             high.append(int(sizes.max()))

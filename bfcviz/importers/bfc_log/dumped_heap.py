@@ -86,7 +86,9 @@ def dumped_heap(dump: Dump) -> DumpedHeap:
 
 def _without_repeats(chunks: HeapChunks) -> NDArray[np.bool_]:
     kept = np.ones(len(chunks), np.bool_)
-    kept[1:] = (chunks["address"][1:] != chunks["address"][:-1]) | (chunks["size"][1:] != chunks["size"][:-1])
+    address: NDArray[np.uint64] = chunks["address"]
+    size: NDArray[np.uint64] = chunks["size"]
+    kept[1:] = (address[1:] != address[:-1]) | (size[1:] != size[:-1])
     return kept
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool
@@ -110,7 +111,9 @@ def _state(dump: Dump, heap: DumpedHeap, labels: Labels) -> Events:
     for (_, tag), note in dump.chunks.notes.items():
         flags[note] = {"upper": Flag.UPPER, CENTRAL_GAP: Flag.CENTRAL_GAP}.get(tag, 0)
     used = events["kind"] == Kind.ALLOCATE
-    events["flags"][used] |= flags[notes[heap.chunks["in_use"]]]
+    notes_in_use: NDArray[np.uint32] = notes[heap.chunks["in_use"]]
+    new_flags: NDArray[np.uint8] = flags[notes_in_use]
+    events["flags"][used] |= new_flags
     return events
 
 

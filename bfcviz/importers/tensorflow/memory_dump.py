@@ -216,9 +216,11 @@ class _DumpReader:
 def _heap(dump: _Dump, path: Path, *, is_cut: bool) -> tuple[Events, list[str]]:
     """The events that build the heap of a dump, and what the file does not say or contradicts."""
     rows = dump.chunks()
-    overlaps = rows["address"][1:] < rows["address"][:-1] + rows["size"][:-1]
+    starts: NDArray[np.uint64] = rows["address"]
+    ends: NDArray[np.uint64] = starts + rows["size"]
+    overlaps = starts[1:] < ends[:-1]
     if overlaps.any():
-        address = int(rows["address"][1:][overlaps][0])
+        address = int(starts[1:][overlaps][0])
         where = f"allocator {dump.allocator!r}, chunk {address:#x}"
         raise FileError(path, where, "corrupt memory dump: the chunk begins inside another one")
     chunks: HeapChunks = np.zeros(len(rows), HEAP_CHUNK)

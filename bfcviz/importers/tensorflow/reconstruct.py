@@ -129,7 +129,8 @@ def _heap(requests: Requests, places: NDArray[np.intp], name: str, label_before:
         if placed is not None:
             return _heap_from_addresses(placed, places, Pool(name, limit), check, _facts(requests))
     events = replayed.events
-    events["time"] = places[events["time"]]
+    order: NDArray[np.uint64] = events["time"]
+    events["time"] = places[order]
     options: dict[str, Any] = {"allow_growth": not refuses_growth, "honour_alignment": False}
     return _Heap(events, Pool(name, limit, options), check, _differences(name, checks, replayed, unmatched))
 
@@ -185,7 +186,8 @@ def _heap_from_addresses(
 ) -> _Heap:
     """The heap from its recorded addresses, and what those do not show."""
     events = placed.events
-    events["time"] = places[events["time"]]
+    order: NDArray[np.uint64] = events["time"]
+    events["time"] = places[order]
     why = (
         "was in use before the profile began"
         if placed.chunks_before or placed.bytes_not_seen

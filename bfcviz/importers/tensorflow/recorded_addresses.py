@@ -74,7 +74,8 @@ def place_chunks(requests: Requests, label_before: int) -> PlacedChunks | None:
     events = log.copy(0, log.head)
     # The log wrote the thread of this process.
     events["by"][:first] = 0
-    events["by"][first:] = requests["thread"][events["time"][first:]]
+    places: NDArray[np.uint64] = events["time"][first:]
+    events["by"][first:] = requests["thread"][places]
     return PlacedChunks(events, chunks_before, ledger.inconsistencies.left_out, *_not_seen(requests, known))
 
 

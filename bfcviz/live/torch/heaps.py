@@ -62,9 +62,9 @@ class TorchHeap(ServedHeap):
     def contains(self, address: int) -> bool:
         """Whether an address lies in one of its regions."""
         regions = self.regions()
-        return bool(
-            ((regions["address"] <= address) & (address - regions["address"] < regions["size"])).any()
-        )
+        start = regions["address"]
+        is_inside = (start <= address) & (address - start < regions["size"])
+        return bool(is_inside.any())
 
 
 class Heaps:

@@ -112,13 +112,13 @@ def _changes(
     stayed = np.zeros(count, np.uint64)
     same = (rows[0][first] == rows[1][second]) & (chunks[0]["size"][first] == chunks[1]["size"][second])
     np.add.at(stayed, rows[0][first][same], chunks[0]["size"][first][same])
-    both = np.minimum(every["a_bytes"], every["b_bytes"])
+    before: NDArray[np.uint64] = every["a_bytes"]
+    after: NDArray[np.uint64] = every["b_bytes"]
+    both = np.minimum(before, after)
     every["moved_bytes"] = both - np.minimum(stayed, both)
-    present = np.flatnonzero(every["a_chunks"] + every["b_chunks"])
-    difference = np.maximum(every["a_bytes"], every["b_bytes"]) - np.minimum(
-        every["a_bytes"], every["b_bytes"]
-    )
-    order = present[np.lexsort([~every["b_bytes"][present], ~difference[present]])]
+    present = np.flatnonzero((every["a_chunks"] > 0) | (every["b_chunks"] > 0))
+    difference = np.maximum(before, after) - both
+    order = present[np.lexsort([~after[present], ~difference[present]])]
     found: NDArray[np.void] = every[order]
     return found
 

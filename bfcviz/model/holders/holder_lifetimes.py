@@ -93,11 +93,11 @@ def holder_lifetimes(  # noqa: PLR0913, PLR0917  the range, and what is known al
     rows["alive"] = np.bincount(numbers[alive], minlength=len(paths))
     np.add.at(rows["bytes"], numbers, lives["size"])
     np.add.at(rows["alive_bytes"], numbers[alive], lives["size"][alive])
-    _set_spans(
-        rows, "events", numbers, np.where(alive, stop, lives["died"]).astype(np.uint64) - lives["born"]
-    )
-    ends = np.where(alive, max(stop - 1, trace.first), lives["died"]).astype(np.uint64)
-    _set_spans(rows, "ns", numbers, elapsed(times_of(trace, lives["born"]), times_of(trace, ends)))
+    born: NDArray[np.uint64] = lives["born"]
+    died: NDArray[np.uint64] = lives["died"]
+    _set_spans(rows, "events", numbers, np.where(alive, np.uint64(stop), died) - born)
+    ends = np.where(alive, np.uint64(max(stop - 1, trace.first)), died)
+    _set_spans(rows, "ns", numbers, elapsed(times_of(trace, born), times_of(trace, ends)))
     order = np.lexsort([np.arange(len(rows)), ~rows["bytes"]])
     return HolderLifetimes(start, stop, by, rows[order], [how.text(paths[row]) for row in order.tolist()])
 

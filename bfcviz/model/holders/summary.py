@@ -75,7 +75,8 @@ def _merged(
     # The one holder below a row is the next row: the names of a part are a run of rows that ends with it.
     starts = np.append(0, kept[:-1] + 1)
     number = np.cumsum(~link) - 1
-    parents = number[np.maximum(rows["parent"][starts], 0)]
+    parent: NDArray[np.int64] = rows["parent"][starts]
+    parents = number[np.maximum(parent, 0)]
     return rows, kept, parents, starts
 
 

@@ -189,10 +189,11 @@ def _snapshot(columns: _Columns, counts: _Counts, step: int) -> Snapshot:
     if len(rows) and ((handles[1:] == handles[:-1]).any() or int(handles[-1]) > step):
         raise ValueError("handles of chunks repeat, or are higher than possible")
     waste, age = columns.take(counts.in_use, _U8), columns.take(counts.in_use, _U8)
-    if (waste > rows["size"][in_use]).any() or (age > step).any() or (age == 0).any():
+    size: NDArray[np.uint64] = rows["size"][in_use]
+    if (waste > size).any() or (age > step).any() or (age == 0).any():
         raise ValueError("a chunk in use has an impossible requested size or allocation step")
     rows["state"] = np.where(in_use, array_access.CHUNK_IN_USE, array_access.CHUNK_FREE)
-    rows["requested"][in_use] = rows["size"][in_use] - waste
+    rows["requested"][in_use] = size - waste
     rows["born"][in_use] = np.uint64(step) - age
     for name, dtype in (("label", _U4), ("thread", _U2), ("stream", _U2)):
         rows[name][in_use] = columns.take(counts.in_use, dtype)

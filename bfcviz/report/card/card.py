@@ -88,7 +88,8 @@ def _bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
 def _pieces(model: Model) -> list[int]:
     """The free chunks from large to small; the smallest together."""
     chunks = model.chunks()
-    sizes = sorted(chunks["size"][~chunks["in_use"]].tolist(), reverse=True)
+    free = chunks[~chunks["in_use"]]
+    sizes = sorted(free["size"].tolist(), reverse=True)
     return [*sizes[:_PIECES], *([sum(sizes[_PIECES:])] if len(sizes) > _PIECES else [])]
 
 

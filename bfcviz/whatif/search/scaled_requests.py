@@ -72,8 +72,10 @@ def scaled_requests(stream: RequestStream, labels: Sequence[str] | None = None) 
         return _labelled(stream, made, labels)
     steps = _step_marks(stream)
     never_freed = np.ones(stream.blocks, bool)
-    never_freed[stream.rows["block"][stream.rows["kind"] == FREE]] = False
-    stays = never_freed[stream.rows["block"]]
+    blocks: NDArray[np.int64] = stream.rows["block"]
+    freed = blocks[stream.rows["kind"] == FREE]
+    never_freed[freed] = False
+    stays = never_freed[blocks]
     if len(steps):
         at = np.arange(len(stream))
         grows = made & (at > steps[0]) & ~(stays & (at < steps[-1]))

@@ -218,16 +218,18 @@ def _caption(model: Model, heap: HeapAtStep) -> str:
 
 def _packed_starts(regions: NDArray[np.void]) -> NDArray[np.uint64]:
     """Where each region begins, if they follow each other without gaps."""
-    starts: NDArray[np.uint64] = np.cumsum(regions["size"], dtype=np.uint64) - regions["size"]
-    return starts
+    sizes: NDArray[np.uint64] = regions["size"]
+    return np.cumsum(sizes, dtype=np.uint64) - sizes
 
 
 def _in_one_row(chunks: NDArray[np.void], regions: NDArray[np.void]) -> NDArray[np.void]:
     """The chunks, at their addresses if the regions follow each other without gaps."""
     placed = chunks.copy()
     if len(chunks):
-        region = np.searchsorted(regions["address"], chunks["address"], side="right") - 1
-        placed["address"] += _packed_starts(regions)[region] - regions["address"][region]
+        starts: NDArray[np.uint64] = regions["address"]
+        region = np.searchsorted(starts, chunks["address"], side="right") - 1
+        moved = _packed_starts(regions) - starts
+        placed["address"] += moved[region]
     return placed
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bfcviz.events.origin_details import REGION_FACTS, RecordedFailure
 from bfcviz.events.schema import EVENT, Events, Kind
@@ -185,9 +186,11 @@ def _regions(events: Events, kind: Kind) -> list[tuple[int, int]]:
 def _finished(events: Events, requests: Sequence[VlogOperation]) -> Events:
     """Events with the order of their record in `time`, and without the failures of optional requests."""
     soft = np.array([each.is_soft for each in requests], bool)
-    kept = without(events, (events["kind"] == Kind.OOM) & soft[events["time"]])
+    at: NDArray[np.uint64] = events["time"]
+    kept = without(events, (events["kind"] == Kind.OOM) & soft[at])
     orders = np.array([each.order for each in requests], np.int64)
-    kept["time"] = orders[kept["time"]]
+    kept_at: NDArray[np.uint64] = kept["time"]
+    kept["time"] = orders[kept_at]
     return kept
 
 
