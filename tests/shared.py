@@ -1,5 +1,8 @@
 """What many tests read: the bundled runs, and where the shared data lies, beside the repository or nowhere."""
 
+import atexit
+import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +14,14 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="no ../shared beside this checkout")
+
+
+@cache
+def sample_file(name):
+    """A bundled run as Parquet, which opens in a tenth of the time of its profile."""
+    folder = tempfile.mkdtemp(prefix="bfcviz-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return sample_trace(name).save(Path(folder) / f"{name}.parquet")
 
 
 @cache
