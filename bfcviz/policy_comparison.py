@@ -4,7 +4,7 @@ May import everything but cli.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,21 +18,12 @@ from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.replay import bytes_of, stream_of
 from bfcviz.whatif.requests import RequestStream
+from bfcviz.whatif.usual_policies import OwnRules, usual_policies
 
 if TYPE_CHECKING:
     from bfcviz.figures import Picture
     from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
     from bfcviz.figures.style.theme import ThemeName
-
-USUAL: Final = (
-    "bfc:allow_growth=true",
-    "torch",
-    "torch:expandable_segments=true",
-    "cupy",
-    "stream_ordered",
-    "exact_size",
-)
-"""The policies that are compared if none is given; none of them takes its whole limit at once."""
 
 
 class PolicyComparison:
@@ -108,7 +99,7 @@ class PolicyComparison:
         known = {name: found for name, found in recorded.items() if found is not None}
         if not known:
             raise InvalidRequest(
-                "none of these policies has a heap to draw: each is a bound or cannot serve the requests"
+                "none of these policies has a heap to draw: each is no allocator or cannot serve the requests"
             )
         stream = self.comparison.stream
         if not len(stream):
@@ -154,7 +145,8 @@ def compare_policies(
 
     Args:
         source: as for `bfcviz.explain`, or a `RequestStream`.
-        policies: one or several names with options, such as `"torch:expandable_segments=true"`; None: `USUAL`.
+        policies: one or several names with options, such as `"torch:expandable_segments=true"`; None: the job's own
+            rules, if they are known, and those of `bfcviz.whatif.usual_policies.USUAL`.
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
         pool: the heap: its index among `trace.origin.pools`, or its name; a `RequestStream` has one only.
         call_cost_us: microseconds that a call to the driver is assumed to take.
@@ -167,10 +159,12 @@ def compare_policies(
     num_bytes = bytes_of(limit)
     stream = stream_of(source if isinstance(source, RequestStream) else trace_from(source), pool)
     if policies is None:
-        policies = USUAL
+        chosen: Iterable[str | Policy | OwnRules] = usual_policies(stream, num_bytes)
     elif isinstance(policies, str) or not isinstance(policies, Iterable):
-        policies = (policies,)
-    return PolicyComparison(compare(stream, tuple(policies), num_bytes, call_cost_us=call_cost_us))
+        chosen = (policies,)
+    else:
+        chosen = policies
+    return PolicyComparison(compare(stream, tuple(chosen), num_bytes, call_cost_us=call_cost_us))
 
 
 def _has_failed(result: PolicyResult, request: int) -> bool:
@@ -183,7 +177,9 @@ def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
     outcome = result.outcome
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return ComparedPolicy(result.name, none, none, message=result.message, is_bound=result.is_bound)
+        return ComparedPolicy(
+            result.name, none, none, message=result.message, is_allocator=result.is_allocator
+        )
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
     return ComparedPolicy(
@@ -194,5 +190,5 @@ def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
         scattered_share=None if free is None else free.scattered_share,
         failed=failed,
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
-        is_bound=result.is_bound,
+        is_allocator=result.is_allocator,
     )

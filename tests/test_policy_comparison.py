@@ -6,8 +6,8 @@ from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
-from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.requests import ALLOCATE, FREE
+from bfcviz.whatif.usual_policies import AS_RECORDED, USUAL
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
 
@@ -19,8 +19,9 @@ def compared():
 
 def test_a_sample_is_compared_under_the_usual_policies():
     found = bfcviz.compare_policies(bfcviz.sample("lstm"))
-    allocators = [row for row in found.table.to_pylist() if not row["bound"]]
-    assert [row["policy"] for row in allocators] == list(USUAL)
+    allocators = [row for row in found.table.to_pylist() if row["kind"] == "allocator"]
+    assert allocators[0]["role"] == AS_RECORDED
+    assert [row["policy"] for row in allocators[1:]] == list(USUAL)
     least = found.comparison.stream.live_bytes.max()
     assert all(row["fits"] and row["peak_reserved"] >= row["peak_in_use"] >= least for row in allocators)
     named = " ".join(note.title for note in found.figure().notes)
@@ -67,7 +68,7 @@ def test_no_request_is_no_map():
 
 def test_one_text_is_one_policy():
     found = bfcviz.compare_policies(stream_of(REQUESTS), "torch")
-    assert [row["policy"] for row in found.table.to_pylist() if not row["bound"]] == ["torch"]
+    assert [row["policy"] for row in found.table.to_pylist() if row["kind"] == "allocator"] == ["torch"]
 
 
 @pytest.mark.parametrize("limit", ["much", 0, -1, 1.5, 1 << 62])

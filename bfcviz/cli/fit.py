@@ -13,6 +13,7 @@ from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
 from bfcviz.whatif.search.text import limit_lines
+from bfcviz.whatif.usual_policies import rules_to_fit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
     parser.add_argument(
         "--policy",
-        default="bfc",
+        default=None,
         metavar="NAME[:OPTION=VALUE,...]",
-        help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc, whose growth is off); "
-        "`bfcviz whatif --list` explains them",
+        help=f"the rules to serve by: one of {', '.join(POLICIES)}; `bfcviz whatif --list` explains them (default: "
+        "the job's own rules, where the file says them; else bfc, whose growth is off)",
     )
     parser.add_argument(
         "--pool",
@@ -54,15 +55,20 @@ def run(arguments: argparse.Namespace) -> int | None:
         FileError: the file cannot be read.
         TraceError: the file has no such allocator.
     """
-    policy = policy_of(arguments.policy)  # before the file is read, which may take long
+    if arguments.policy is not None:
+        policy_of(arguments.policy)  # before the file is read, which may take long
     with open_with_progress(arguments.file) as trace:
         stream = stream_of(trace, pool_of_failure(trace, arguments.pool))
+    rules = rules_to_fit(stream) if arguments.policy is None else None
+    policy = policy_of(arguments.policy) if rules is None else rules.policy
     options = {"granule": arguments.granule, "at_most": arguments.at_most, "cache": arguments.cache}
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
         found = smallest_limit(stream, policy, control=control, **options)
     if arguments.json:
-        print(json_text(limit_json(found)))
+        print(json_text({**limit_json(found), "policy_chosen_because": None if rules is None else rules.why}))
     else:
+        if rules is not None:
+            say(f"rules: {rules.text}: {rules.why}; --policy names other rules")
         say(*limit_lines(found))
     return None if found.complete else INTERRUPTED
 

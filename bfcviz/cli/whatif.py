@@ -8,12 +8,13 @@ from typing import Any, Final
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.common.reading import open_with_progress, writable
 from bfcviz.cli.why import pool_of_failure
-from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
+from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
 from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
+from bfcviz.whatif.usual_policies import USUAL
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME[:OPTION=VALUE,...]",
         help=f"the rules of one allocator; give it once for each. The names: {', '.join(POLICIES)}; "
-        f"`bfcviz whatif --list` explains them. Default: {', '.join(USUAL)}",
+        f"`bfcviz whatif --list` explains them. Default: the job's own rules, where they are known, and "
+        f"{', '.join(USUAL)}",
     )
     parser.add_argument(
         "--limit",
@@ -119,7 +121,7 @@ def comparison_json(found: PolicyComparison) -> dict[str, Any]:
 
 
 def _allocators(found: PolicyComparison) -> list[Any]:
-    return [result for result in found.comparison.results if not result.is_bound]
+    return [result for result in found.comparison.results if result.is_allocator]
 
 
 def _write(found: PolicyComparison, out: Path, arguments: argparse.Namespace) -> None:

@@ -1,8 +1,9 @@
-"""Lower bounds as policies: what the requests need at least, beside real rules in one table.
+"""What no allocator is, as policies beside real rules in one table: a lower bound, and a plan.
 
-`live_bytes` is a heap without any fragmentation: it has just the memory of its live blocks. No rules need less, and
-only a driver that maps every block alone reaches it. `packed` knows all lifetimes before the first request and puts the
-blocks into one region by the best plan of `interval_packing`: rules without that knowledge seldom need less.
+`live_bytes` is a lower bound: a heap without any fragmentation, which has just the memory of its live blocks. No rules
+need less, and only a driver that maps every block alone reaches it. `packed` is a plan and no bound: it knows all
+lifetimes before the first request and puts the blocks into one region, by the best plan of `interval_packing`. Rules
+without that knowledge seldom need less, but can: they may round less, return regions, or map pages elsewhere.
 """
 
 from collections.abc import Mapping
@@ -22,8 +23,8 @@ from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import Policy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
 
-LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": UNIT}
-"""`unit`: sizes are rounded up to a multiple of this, in bytes; 1: none is rounded."""
+LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": 1}
+"""`unit`: sizes are rounded up to a multiple of this, in bytes. Only with 1, without rounding, it is a lower bound."""
 
 BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
@@ -76,7 +77,7 @@ class LiveBytesPolicy:
     ) -> Outcome:
         """Serve all requests; as `Policy.serve`. A trace has one region a block, so at most 65,535 at a time."""
         checked_limit(limit)
-        unit = self.options.get("unit", UNIT)
+        unit = self.options.get("unit", LIVE_OPTIONS["unit"])
         size = -(-stream.block_sizes // unit) * unit
         if limit is not None:
             size = _served_sizes(stream, size, limit)

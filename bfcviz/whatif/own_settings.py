@@ -12,7 +12,7 @@ from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, RequestStream
 
-_BFC_SIGNS: Final = ("allow_growth", "allocator_name")
+BFC_SIGNS: Final = ("allow_growth", "allocator_name")
 """Options in the origin of a trace that only a BFC heap has: its own, and what TensorFlow's files say."""
 
 
@@ -36,7 +36,7 @@ def own_settings(stream: RequestStream) -> OwnSettings:
         InvalidRequest: the heap is no BFC heap.
     """
     origin = stream.options
-    if not any(key in origin for key in _BFC_SIGNS):
+    if not any(key in origin for key in BFC_SIGNS):
         known = ", ".join(origin) or "none"
         raise InvalidRequest(
             f"the heap of {stream.source or 'this trace'} is no BFC heap (its options: {known}); name a policy"

@@ -15,6 +15,7 @@ from bfcviz.events.origin_details import holds_only_states, recorded_failures, r
 from bfcviz.events.schema import EVENT, Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
+from bfcviz.model.explain.failure.settings import settings_of
 from bfcviz.model.lifetimes.lifetimes import born_of, in_use_at
 from bfcviz.units import format_bytes
 from bfcviz.whatif.recorded_regions import REGION_ROW, region_changes, regions_of
@@ -52,6 +53,7 @@ class RequestStream:
         source: name of the trace.
         limit: memory limit of the heap in bytes; None: not known.
         options: of the heap, as the trace's origin has them.
+        family: whose allocator the heap is, as `settings_of` says; empty: not known.
         regions: of `REGION_ROW`, in order; those before the first step of the trace are missing.
         notes: what is missing or assumed, as sentences.
     """
@@ -61,6 +63,7 @@ class RequestStream:
     source: str = ""
     limit: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    family: str = ""
     regions: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, REGION_ROW), repr=False)
     notes: tuple[str, ...] = ()
 
@@ -146,6 +149,7 @@ def requests_of(trace: Trace, pool: int = 0) -> RequestStream:
         source=origin.source,
         limit=limit,
         options=mine.options,
+        family=str(settings_of(origin, pool).family),
         regions=regions_of(np.concatenate(changes), rows["event"]),
         notes=(
             *_notes(origin, pool, rows, len(carried), unknown),

@@ -33,7 +33,7 @@ def test_the_object_has_a_limit_that_fits_and_one_that_fails(file, capsys):
 
 
 def test_the_text_has_the_same_numbers_and_a_cache_remembers_them(file, tmp_path, capsys):
-    words = ["fit", file, "--granule", "64KiB", "--cache", str(tmp_path / "cache")]
+    words = ["fit", file, "--policy", "bfc", "--granule", "64KiB", "--cache", str(tmp_path / "cache")]
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["replays"] == len(found["tried"]) > 1
@@ -44,6 +44,18 @@ def test_the_text_has_the_same_numbers_and_a_cache_remembers_them(file, tmp_path
         assert f"{found[name]:,}" in text
     bfcviz.smallest_limit(file, cache=tmp_path / "cache", granule="64KiB")
     assert len(list((tmp_path / "cache").iterdir())) == found["replays"]
+
+
+def test_the_rules_of_the_job_are_the_default_and_are_said(file, capsys):
+    assert main(["fit", file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["policy"], found["options"]["allow_growth"]) == ("bfc", True)
+    assert found["policy_chosen_because"]
+    assert main(["fit", file]) == 0
+    assert found["policy_chosen_because"] in capsys.readouterr().out
+    assert main(["fit", file, "--policy", "bfc", "--json"]) == 0
+    given = json.loads(capsys.readouterr().out)
+    assert (given["options"], given["policy_chosen_because"]) == ({}, None)
 
 
 @pytest.mark.parametrize(

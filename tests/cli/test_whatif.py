@@ -14,9 +14,9 @@ from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.trace_from_source import trace_of
-from bfcviz.policy_comparison import USUAL
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import replay
+from bfcviz.whatif.usual_policies import AS_RECORDED, USUAL
 
 MiB = 1 << 20
 
@@ -42,7 +42,7 @@ def said(file, capsys):
 def test_the_rows_are_the_outcomes_of_the_policies(file, said):
     names = ["bfc:allow_growth=true", "first_fit:granule=1MiB", "bfc"]
     found = said("--limit", "5MiB", *(word for name in names for word in ("--policy", name)))
-    rows = {row["policy"]: row for row in found["policies"] if not row["bound"]}
+    rows = {row["policy"]: row for row in found["policies"] if row["kind"] == "allocator"}
     assert list(rows) == names
     for name in names:
         outcome = replay(file, name, "5MiB", stop_at_failure=True)
@@ -54,14 +54,16 @@ def test_the_rows_are_the_outcomes_of_the_policies(file, said):
 
 def test_the_usual_policies_and_the_limit_of_the_file_are_the_default(file, said):
     found = said()
-    assert tuple(row["policy"] for row in found["policies"] if not row["bound"]) == USUAL
+    own, *others = [row for row in found["policies"] if row["kind"] == "allocator"]
+    assert own["role"] == AS_RECORDED
+    assert tuple(row["policy"] for row in others) == USUAL
     assert found["limit_bytes"] == bfcviz.requests_of(file).limit
 
 
 def test_a_policy_that_cannot_serve_is_a_row_with_its_message(said):
     words = ("--limit", "none", "--policy", "bfc")
     rows = said(*words, "--policy", "bfc:allow_growth=true")["policies"]
-    assert [bool(row["message"]) for row in rows if not row["bound"]] == [True, False]
+    assert [bool(row["message"]) for row in rows if row["kind"] == "allocator"] == [True, False]
     assert "allow_growth" in rows[0]["message"]
     assert said(*words, status=1)["policies"][0]["message"] == rows[0]["message"]
 

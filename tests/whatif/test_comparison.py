@@ -5,9 +5,10 @@ from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import comparison as comparison_module
-from bfcviz.whatif.comparison import BOUNDS, MEASURES, compare
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.comparison import BOUNDS, MEASURES, PLANS, compare
+from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
+from bfcviz.whatif.usual_policies import AS_RECORDED, OwnRules
 
 REQUESTS = [
     (MARK, 0, 1),
@@ -28,10 +29,10 @@ def test_a_policy_that_fits_has_all_measures():
     row = rows_of(compare(stream_of(REQUESTS), NAMES, 64 * MiB))["bfc"]
     assert (row["fits"], row["requests_served"], row["message"]) == (True, 6, "")
     assert (row["peak_reserved"], row["peak_in_use"]) == (64 * MiB, 8 * MiB)
-    assert row["unused_share"] == 1 - 8 / 64
-    assert row["rounding_share"] == 0
+    assert row["reserved_not_in_use"] == 1 - 8 / 64
+    assert row["internal_fragmentation"] == 0
     # Most is in use after the last request: 3 MiB are free below block 1, 53 MiB above block 2.
-    assert row["scattered_share"] == 1 - 53 / 56
+    assert row["external_fragmentation"] == 1 - 53 / 56
     assert (row["driver_grants"], row["driver_refusals"], row["driver_releases"]) == (1, 0, 0)
     assert (row["extends"], row["releases"]) == (1, 0)
     assert row["stall_s"] == comparison_module.CALL_COST_US / 1e6
@@ -45,7 +46,7 @@ def test_a_policy_that_fails_ends_there():
     assert (row["failed_size"], row["failed_label"]) == (5 * MiB, "block 2")
     assert (row["failed_after_mark"], row["marks_before_failure"]) == ("step", 2)
     assert row["failure_free_bytes"] == 7 * MiB
-    assert row["failure_scattered_share"] == pytest.approx(1 - 4 / 7)
+    assert row["failure_external_fragmentation"] == pytest.approx(1 - 4 / 7)
 
 
 def test_a_policy_that_cannot_serve_is_a_row_with_a_message():
@@ -61,17 +62,32 @@ def test_an_impossible_limit_is_a_message_in_each_row():
     assert [("-5" in row["message"], row["fits"]) for row in rows] == [(True, None)] * 3
 
 
-def test_lower_bounds_come_last():
-    known = [name for name in BOUNDS if name in POLICIES]
+def test_plan_and_bound_come_last():
     found = compare(stream_of(REQUESTS), NAMES, 64 * MiB)
-    assert [result.name for result in found.results] == [*NAMES, *known]
-    for name in known:
-        row = rows_of(found)[name]
-        assert row["bound"]
-        assert row["peak_reserved"] <= min(rows_of(found)[each]["peak_reserved"] for each in NAMES)
-    assert not any(
-        result.is_bound for result in compare(stream_of(REQUESTS), NAMES, MiB, bounds=False).results
+    assert [result.name for result in found.results] == [*NAMES, *PLANS, *BOUNDS]
+    rows = rows_of(found)
+    assert [rows[name]["kind"] for name in (NAMES[0], "packed", "live_bytes")] == [
+        "allocator",
+        "plan",
+        "bound",
+    ]
+    assert all(
+        rows["live_bytes"]["peak_reserved"] <= rows[name]["peak_reserved"] for name in (*NAMES, "packed")
     )
+    without = compare(stream_of(REQUESTS), NAMES, MiB, bounds=False).results
+    assert all(result.is_allocator for result in without)
+
+
+def test_no_allocator_beats_the_bound_but_one_may_beat_a_plan():
+    asked = stream_of([(ALLOCATE, 0, 100), (ALLOCATE, 1, 100)])
+    rows = rows_of(compare(asked, ["exact_size:unit=1", "live_bytes:unit=512"], 200))
+    fits = {name: (row["kind"], row["fits"]) for name, row in rows.items()}
+    assert fits == {
+        "exact_size:unit=1": ("allocator", True),
+        "live_bytes:unit=512": ("plan", False),
+        "packed": ("plan", False),
+        "live_bytes": ("bound", True),
+    }
 
 
 def test_an_empty_stream_has_a_row_for_each():
@@ -83,8 +99,8 @@ def test_a_stream_too_long_to_record_has_only_what_needs_no_events(monkeypatch):
     monkeypatch.setattr(comparison_module, "MOST_RECORDED", 2)
     found = compare(stream_of(REQUESTS), NAMES, 64 * MiB, bounds=False)
     rows = rows_of(found)
-    assert (rows["first_fit"]["splits"], rows["first_fit"]["scattered_share"]) == (None, None)
-    assert rows["bfc"]["scattered_share"] == 1 - 53 / 56  # the heap itself says it
+    assert (rows["first_fit"]["splits"], rows["first_fit"]["external_fragmentation"]) == (None, None)
+    assert rows["bfc"]["external_fragmentation"] == 1 - 53 / 56  # the heap itself says it
     with pytest.raises(InvalidRequest, match="not known"):
         found.first_difference("bfc", "first_fit")
 
@@ -107,12 +123,29 @@ def test_each_measure_of_the_table_has_a_definition():
     assert set(MEASURES) - {"driver_calls"} <= columns
 
 
-def test_a_bound_shows_what_is_needed_at_least_also_above_the_limit():
+def test_plan_and_bound_show_what_is_needed_also_above_the_limit():
     asked = stream_of(REQUESTS)
     for limit, fits in ((MiB, False), (8 * MiB, True)):
         rows = rows_of(compare(asked, ["first_fit"], limit))
-        bounds = [rows[name] for name in BOUNDS]
-        assert [row["peak_reserved"] for row in bounds] == [8 * MiB] * 2
-        assert [(row["fits"], row["limit"], row["failed_request"]) for row in bounds] == [
+        needed = [rows[name] for name in (*PLANS, *BOUNDS)]
+        assert [row["peak_reserved"] for row in needed] == [8 * MiB] * 2
+        assert [(row["fits"], row["limit"], row["failed_request"]) for row in needed] == [
             (fits, limit, None)
         ] * 2
+
+
+def test_a_failure_says_what_is_free_and_what_the_limit_leaves():
+    found = compare(stream_of(REQUESTS), ["bfc", "first_fit:granule=4MiB"], 10 * MiB, bounds=False)
+    fields = ("failure_free_bytes", "failure_largest_free_bytes", "failure_room_bytes")
+    rows = rows_of(found)
+    assert [rows["bfc"][name] for name in fields] == [7 * MiB, 4 * MiB, 0]
+    assert [rows["first_fit:granule=4MiB"][name] for name in fields] == [5 * MiB, 3 * MiB, 2 * MiB]
+
+
+def test_own_rules_have_their_role_and_their_own_limit():
+    own = OwnRules(policy_of("bfc"), 16 * MiB, AS_RECORDED, "because")
+    found = compare(stream_of(REQUESTS), [own, "first_fit"], None)
+    row = found.to_arrow().to_pylist()[0]
+    assert (row["policy"], row["role"], row["limit"], row["fits"]) == ("bfc", AS_RECORDED, 16 * MiB, True)
+    assert found.own is own
+    assert found["bfc"].title == f"{AS_RECORDED}: bfc"

@@ -14,9 +14,10 @@ KiB, MiB = 1 << 10, 1 << 20
 @settings(deadline=None, max_examples=50)
 @given(stream=streams())
 def test_live_bytes_are_those_of_the_stream_and_no_policy_needs_less(stream):
-    exact = policy_of("live_bytes:unit=1").serve(stream)
+    exact = policy_of("live_bytes").serve(stream)
     assert exact.in_use.tolist() == exact.reserved.tolist() == stream.live_bytes.tolist()
-    rounded = policy_of("live_bytes").serve(stream)
+    rounded = policy_of("live_bytes:unit=256").serve(stream)
+    assert exact.peak_reserved <= policy_of("exact_size:unit=1").serve(stream).peak_reserved
     for name in ("bfc", "xla", "first_fit", "buddy", "packed"):
         outcome = policy_of(name).serve(stream, 1 << 40)
         assert outcome.fits
@@ -53,7 +54,7 @@ def test_what_exceeds_the_limit_alone_displaces_nothing():
     assert outcome.failures.tolist() == [0]
 
 
-def test_bounds_stand_below_the_real_heap_of_a_sample():
+def test_bound_and_plan_stand_below_the_real_heap_of_a_sample():
     stream = requests_of(sample_trace("lstm"))
     live, packed, bfc = (
         policy_of(text).serve(stream, stream.limit).peak_reserved
@@ -64,7 +65,7 @@ def test_bounds_stand_below_the_real_heap_of_a_sample():
 
 def test_too_many_blocks_for_a_trace_are_named():
     requests = stream_of([(ALLOCATE, at, 1) for at in range(65_536)])
-    assert policy_of("live_bytes").serve(requests).peak_in_use == 256 * 65_536
+    assert policy_of("live_bytes").serve(requests).peak_in_use == 65_536
     with pytest.raises(InvalidRequest, match="65,536"):
         policy_of("live_bytes").serve(requests, record=True)
 

@@ -24,7 +24,7 @@ class ComparedPolicy:
         failed: index of the first request that failed, the last one of the arrays; None: none.
         failed_size: bytes of that request.
         message: why it cannot serve the requests; empty if it can.
-        is_bound: no allocator, but the least memory that one could need.
+        is_allocator: rules that a heap can have; no plan, no lower bound.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ComparedPolicy:
     failed: int | None = None
     failed_size: int = 0
     message: str = ""
-    is_bound: bool = False
+    is_allocator: bool = True
 
     @property
     def peak_reserved(self) -> int:

@@ -73,7 +73,7 @@ def _curves(
     job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look, above: int
 ) -> tuple[list[Panel], list[Place]]:
     """The panels of the allocators, in rows; the first one has the legend."""
-    shown = [policy for policy in policies if not policy.is_bound] or list(policies)
+    shown = [policy for policy in policies if policy.is_allocator] or list(policies)
     fails = any(policy.failed is not None for policy in shown)
     curves = CurvePanels(job, ByteAxis.of(job, shown), look.paints, fails)
     columns = max(1, min(COLUMNS_OF_CURVES, len(shown)))

@@ -89,7 +89,7 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
 def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
     """Three measures of fragmentation of each policy, in percent."""
     served = [not policy.message for policy in policies]
-    allocators = [each and not policy.is_bound for each, policy in zip(served, policies, strict=True)]
+    allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
     shares = [
         _Share("unused", _where(served, [p.unused_share for p in policies]), theme.pool),
         _Share("scattered", _where(allocators, [p.scattered_share for p in policies]), theme.free),

@@ -1,0 +1,175 @@
+"""Usual policies: the rules to serve a stream by where none is named, the job's own rules first.
+
+A BFC heap of TensorFlow on a GPU returns wholly free regions before a request fails: garbage collection is on unless
+`TF_ENABLE_GPU_GARBAGE_COLLECTION` is false (tensorflow/core/common_runtime/gpu/gpu_bfc_allocator.cc of TensorFlow 2.21,
+`GPUBFCAllocator::GetGarbageCollectionValue`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bfcviz.errors import InvalidRequest
+from bfcviz.model.explain.failure.settings import Family
+from bfcviz.units import format_bytes
+from bfcviz.whatif.own_settings import BFC_SIGNS, own_settings
+from bfcviz.whatif.policy import Policy
+from bfcviz.whatif.policy_table import other_than_default, policy_of, policy_text
+from bfcviz.whatif.requests import RequestStream
+
+GROWING_BFC: Final = "bfc:allow_growth=true,garbage_collection=true"
+"""TensorFlow's heap on a GPU with growth on."""
+
+USUAL: Final = (
+    GROWING_BFC,
+    "torch",
+    "torch:expandable_segments=true",
+    "cupy",
+    "stream_ordered",
+    "exact_size",
+)
+"""The policies that are compared beside the job's own rules; none of them takes its whole limit at once."""
+
+AS_RECORDED: Final = "as recorded"
+OWN_RULES: Final = "own rules"
+
+_LEAST_SPLIT, _MOST_SPLIT = 20 << 20, 1 << 60
+"""Values of `max_split_size` lie between. PyTorch's default is -1, or the largest number there is."""
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """The rules of the heap of a trace.
+
+    Attributes:
+        policy: the rules.
+        limit: under which they serve, in bytes; None: none.
+        role: `AS_RECORDED`: each request as in the trace; `OWN_RULES`: the same rules, simulated.
+        why: how they are known, as a sentence.
+    """
+
+    policy: Policy
+    limit: int | None
+    role: str
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The rules as `policy_of` reads them."""
+        name = self.policy.name
+        return policy_text(name, other_than_default(name, self.policy.options))
+
+
+def usual_policies(stream: RequestStream, limit: int | None) -> tuple[str | OwnRules, ...]:
+    """The job's own rules, if they are known, and those of `USUAL` that differ from them."""
+    own = own_rules(stream, limit)
+    if own is None:
+        return USUAL
+    return (own, *(text for text in USUAL if text != own.text))
+
+
+def own_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
+    """The rules of the stream's own heap; None: not known.
+
+    Args:
+        stream: the requests.
+        limit: that is asked about, in bytes; None: none. Under another limit than that of the trace the driver would
+            grant other regions than the recorded ones: it is simulated.
+    """
+    if any(key in stream.options for key in BFC_SIGNS):
+        return _bfc_rules(stream, limit)
+    if stream.family == Family.TORCH:
+        return _torch_rules(stream, limit)
+    if stream.family == Family.CUPY:
+        return OwnRules(policy_of("cupy"), limit, OWN_RULES, "the trace is of CuPy's own pool")
+    return None
+
+
+def rules_to_fit(stream: RequestStream) -> OwnRules:
+    """The rules for which a limit is searched: the job's own, simulated; or those of `bfc` with growth off."""
+    own = own_rules(stream, None)
+    if own is None:
+        why = "the file does not say which allocator the job had: these are TensorFlow's rules, growth is off"
+        return OwnRules(policy_of("bfc"), None, "", why)
+    return _simulated_bfc(stream, None) if own.role == AS_RECORDED else own
+
+
+def _bfc_rules(stream: RequestStream, limit: int | None) -> OwnRules | None:
+    try:
+        policy, own_limit = own_settings(stream)
+    except InvalidRequest:  # a value of an option that no heap has
+        return None
+    is_same_limit = limit is None or limit in {stream.limit, own_limit}
+    if policy.options["regions"] != "exact" or not is_same_limit or _begins_late(stream):
+        return _simulated_bfc(stream, limit)
+    why = "the BFC heap of the trace with its settings; the driver grants what it granted then"
+    return OwnRules(policy, own_limit, AS_RECORDED, why)
+
+
+def _simulated_bfc(stream: RequestStream, limit: int | None) -> OwnRules:
+    """The rules of a trace's BFC heap, with regions that the driver might grant."""
+    found = own_settings(stream).policy.options
+    options = {key: value for key, value in found.items() if key != "regions"}
+    assumed = "garbage_collection" not in stream.options and not options["garbage_collection"]
+    if assumed:
+        options["garbage_collection"] = True
+    growth = "on" if options["allow_growth"] else "off"
+    why = f"the BFC heap of the trace, growth {growth}"
+    if assumed:
+        why += "; garbage collection is not in the file: on, as TensorFlow sets it for GPUs"
+    policy = policy_of("bfc", **other_than_default("bfc", options))
+    return OwnRules(policy, limit, OWN_RULES, f"{why}{_recorded_pool(stream)}")
+
+
+def _recorded_pool(stream: RequestStream) -> str:
+    """The most bytes of all regions in the trace, as the end of a sentence; empty where they are not known."""
+    regions = stream.regions
+    if not len(regions) or regions["joined"].any() or _begins_late(stream):
+        return ""
+    sizes: dict[int, int] = {}
+    pool = most = 0
+    for address, size in regions[["address", "size"]].tolist():
+        pool += size or -sizes.get(address, 0)
+        sizes[address] = size
+        most = max(most, pool)
+    return f"; in the trace its pool had at most {format_bytes(most)}"
+
+
+def _begins_late(stream: RequestStream) -> bool:
+    """Whether the first requests have no event, so that their regions are not known."""
+    return bool((stream.rows["event"] < 0).any())
+
+
+def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
+    """PyTorch's rules with the settings that a snapshot names; the defaults of PyTorch where it names none."""
+    given = stream.options
+    options: dict[str, Any] = {}
+    if given.get("expandable_segments") is True:
+        options["expandable_segments"] = True
+    largest = _number(given.get("max_split_size"))
+    if _LEAST_SPLIT <= largest < _MOST_SPLIT:
+        options["max_split_size"] = int(largest)
+    threshold = _number(given.get("garbage_collection_threshold"))
+    if 0 < threshold <= 1:
+        options["garbage_collection_threshold"] = threshold
+    divisions = _divisions(given.get("roundup_power2_divisions"))
+    if divisions > 1:
+        options["roundup_power2_divisions"] = divisions
+    told = (
+        "its settings in the file" if "expandable_segments" in given else "its settings are not in the file"
+    )
+    why = f"the trace is of PyTorch's caching allocator; {told}{_recorded_pool(stream)}"
+    return OwnRules(policy_of("torch", **options), limit, OWN_RULES, why)
+
+
+def _divisions(value: Any) -> int:
+    """One number of divisions for all sizes; 0: not known, or not the same for all."""
+    if isinstance(value, Mapping):
+        found = set(value.values())
+        value = found.pop() if len(found) == 1 else None
+    return int(_number(value))
+
+
+def _number(value: Any) -> float:
+    """A number of the file; 0: it is none."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
