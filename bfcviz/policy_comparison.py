@@ -12,7 +12,7 @@ import pyarrow as pa
 from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
 from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
-from bfcviz.whatif.comparison_text import comparison_html, comparison_text
+from bfcviz.whatif.comparison_text import comparison_html, comparison_text, verdict_text
 from bfcviz.whatif.first_difference import FirstDifference
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
@@ -72,11 +72,11 @@ class PolicyComparison:
         return comparison_figure(*self._data(), self.table, Look(theme=theme))
 
     def curves(self, theme: "ThemeName" = "light") -> "Picture":
-        """Bytes over the job under each policy."""
+        """Bytes over the job under each policy; its table has the points."""
         from bfcviz.figures import Look  # noqa: PLC0415  plotly, which texts do not need
         from bfcviz.figures.comparison.policies.figure import curves_figure  # noqa: PLC0415
 
-        return curves_figure(*self._data(), self.table, Look(theme=theme))
+        return curves_figure(*self._data(), Look(theme=theme))
 
     def maps(
         self, request: int | None = None, names: Sequence[str] | None = None, theme: "ThemeName" = "light"
@@ -110,7 +110,11 @@ class PolicyComparison:
             raise InvalidRequest(f"there is no request {chosen:,}; give one of 0 to {len(stream) - 1:,}")
         heaps = [
             HeapAtStep(
-                name, found.trace, found.step_after(chosen), failed=_has_failed(self.comparison[name], chosen)
+                name,
+                found.trace,
+                found.step_after(chosen),
+                failed=_has_failed(self.comparison[name], chosen),
+                role=self.comparison[name].role,
             )
             for name, found in known.items()
         ]
@@ -123,8 +127,11 @@ class PolicyComparison:
 
         stream, comparison = self.comparison.stream, self.comparison
         live = int(stream.live_bytes.max(initial=0))
-        job = ComparedJob(stream.source, len(stream), live, comparison.limit)
-        return job, [_compared(result, stream) for result in comparison.results]
+        job = ComparedJob(stream.source, len(stream), live, comparison.limit, verdict_text(comparison))
+        return job, [_compared(result, comparison) for result in comparison.results]
+
+    def __repr__(self) -> str:
+        return f"<PolicyComparison of {self.comparison.stream.source or 'requests'}: {verdict_text(self.comparison)}>"
 
     def __str__(self) -> str:
         return self.text
@@ -171,15 +178,19 @@ def _has_failed(result: PolicyResult, request: int) -> bool:
     return result.failed_request is not None and result.failed_request <= request
 
 
-def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
+def _role(result: PolicyResult) -> str:
+    """What a row is, where it is no policy like the others."""
+    return result.role if result.is_allocator else {"bound": "lower bound"}.get(result.kind, result.kind)
+
+
+def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
     from bfcviz.figures.comparison.policies.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
 
-    outcome = result.outcome
+    outcome, kind = result.outcome, {"is_allocator": result.is_allocator, "role": _role(result)}
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return ComparedPolicy(
-            result.name, none, none, message=result.message, is_allocator=result.is_allocator
-        )
+        return ComparedPolicy(result.name, none, none, message=result.message, **kind)
+    stream, calls = comparison.stream, sum(outcome.driver_calls)
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
     return ComparedPolicy(
@@ -190,5 +201,7 @@ def _compared(result: PolicyResult, stream: RequestStream) -> "ComparedPolicy":
         scattered_share=None if free is None else free.scattered_share,
         failed=failed,
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
-        is_allocator=result.is_allocator,
+        driver_calls=calls if result.is_allocator else None,
+        stall_s=calls * comparison.call_cost_us / 1e6,
+        **kind,
     )

@@ -43,7 +43,7 @@ class ByteAxis:
 
     def least_possible(self, job: ComparedJob, theme: Theme) -> ByteLevel:
         """The most requested bytes in use: no allocator can need less."""
-        return self._level("least possible (peak live bytes)", job.live_bytes, theme.text, "dot")
+        return self._level("least possible", job.live_bytes, theme.text, "dot")
 
     def limit_line(self, theme: Theme) -> ByteLevel:
         """The memory limit."""

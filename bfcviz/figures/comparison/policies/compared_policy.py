@@ -1,5 +1,6 @@
 """ComparedPolicy: what one allocator did with the requests of a job, as plain data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures.style.text import harmless
 
-_LONGEST: Final = 26  # characters of a line of a name
+_LONGEST: Final = 36  # characters of a line of a name
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class ComparedPolicy:
         failed: index of the first request that failed, the last one of the arrays; None: none.
         failed_size: bytes of that request.
         message: why it cannot serve the requests; empty if it can.
+        driver_calls: grants, refused grants and releases; None: not known.
+        stall_s: seconds that these calls may take.
+        role: what the row is, such as `as recorded` or `plan`; empty: a policy like others.
         is_allocator: rules that a heap can have; no plan, no lower bound.
     """
 
@@ -36,6 +40,14 @@ class ComparedPolicy:
     failed_size: int = 0
     message: str = ""
     is_allocator: bool = True
+    driver_calls: int | None = None
+    stall_s: float = 0.0
+    role: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its numbers end before the job does."""
+        return self.failed is not None
 
     @property
     def peak_reserved(self) -> int:
@@ -57,10 +69,12 @@ class ComparedPolicy:
         """(in use - requested) / in use, where most is in use; 0 for an empty heap."""
         return 1 - self.requested_at_peak / self.peak_in_use if self.peak_in_use else 0.0
 
-    def lines(self, longest: int = _LONGEST) -> str:
-        """The name in short lines, escaped."""
+    @property
+    def lines(self) -> list[str]:
+        """The role and the name in short lines, escaped."""
         parts = self.name.replace(":", ":\n").replace(",", ",\n").split("\n")
-        return "<br>".join(harmless(line, longest) for line in parts if line)
+        role = [f"<b>{harmless(self.role)}</b>"] if self.role else []
+        return [*role, *(harmless(line, _LONGEST) for line in parts if line)]
 
 
 @dataclass(frozen=True)
@@ -72,9 +86,24 @@ class ComparedJob:
         requests: number of requests.
         live_bytes: the most requested bytes in use: no allocator can need less.
         limit: memory limit in bytes; None: none.
+        verdict: what the comparison shows, in one sentence.
     """
 
     source: str
     requests: int
     live_bytes: int
     limit: int | None = None
+    verdict: str = ""
+
+
+def best_first(policies: Sequence[ComparedPolicy]) -> list[ComparedPolicy]:
+    """Allocators that serve the job by their peak pool, then those that fail, then plans and bounds."""
+
+    def rank(policy: ComparedPolicy) -> tuple[int, int]:
+        if not policy.is_allocator:
+            return 3, -policy.peak_reserved
+        if policy.message:
+            return 2, 0
+        return (1, -(policy.failed or 0)) if policy.has_failed else (0, policy.peak_reserved)
+
+    return sorted(policies, key=rank)

@@ -1,13 +1,15 @@
-"""Bytes over the job, a panel a policy: reserved, in use, the limit, the least possible, and where it fails.
+"""Bytes over the job, a panel a policy: the pool, in use, the limit, the least possible, and where it fails.
 
 A panel has at most `COLUMNS` points a curve, each the least or greatest value of an interval of requests.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from bfcviz.figures.comparison.policies.byte_axis import ByteAxis, ByteLevel
@@ -21,7 +23,7 @@ from bfcviz.units import format_bytes
 COLUMNS: Final = 400
 """Intervals of a curve, at most."""
 
-_LONGEST: Final = 24  # characters of a name: a caption has room beside it
+_LONGEST: Final = 46  # characters of a name: a caption has room beside it
 _HEAD: Final = 15  # of these, at the start of a name that is cut
 _MESSAGE_LINE, _MOST_LINES = 46, 4  # characters of a line of a message, and its lines
 
@@ -33,6 +35,18 @@ def envelope(values: NDArray[np.uint64], columns: int = COLUMNS) -> NDArray[np.f
         return np.zeros((3, 0))
     low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
     return np.array([starts, low, high], np.float64)
+
+
+def curve_table(policies: Sequence[ComparedPolicy]) -> pa.Table:
+    """The points of the curves: one row per policy and interval of requests; sizes in bytes."""
+    tables = []
+    for policy in policies:
+        start, low, high = envelope(policy.in_use)
+        _, _, pool = envelope(policy.reserved)
+        columns = {"request": start, "least_in_use": low, "most_in_use": high, "pool_bytes": pool}
+        numbers = {name: pa.array(column.astype(np.int64)) for name, column in columns.items()}
+        tables.append(pa.table({"policy": pa.array([policy.name] * len(start), pa.string()), **numbers}))
+    return pa.concat_tables(tables)
 
 
 @dataclass(frozen=True)
@@ -65,9 +79,9 @@ class CurvePanels:
         up = [0, 1.08 * axis.end]
         return Panel(
             name=f"curve_{number}",
-            title=harmless(_short(policy.name)),
+            title=harmless(_short(policy.role or policy.name)),
             caption=_caption(policy),
-            definition=harmless(policy.name) if len(policy.name) > _LONGEST else "",
+            definition=harmless(policy.name) if policy.role or len(policy.name) > _LONGEST else "",
             traces=[trace if legend else {**trace, "showlegend": False} for trace in traces],
             xaxis={"range": across, "title": {"text": "request (number)"}, "tickformat": ",~s"},
             yaxis={"range": up, "title": {"text": f"bytes ({axis.unit})"}, "tickformat": ",~g"},
@@ -87,7 +101,7 @@ def _caption(policy: ComparedPolicy) -> str:
     if policy.message:
         return "cannot serve this job"
     if policy.failed is not None:
-        return f"fails at {policy.failed:,}"
+        return f"out of memory at {policy.failed:,}"
     return f"peak {format_bytes(policy.peak_reserved)}"
 
 
@@ -96,8 +110,8 @@ def _reserved(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> dict[str,
     start, _, high = envelope(policy.reserved)
     line = {"color": theme.pool.line, "width": 1.4}
     area = {"fill": "tozeroy", "fillcolor": translucent(theme.pool.fill, 0.85)}
-    found = _stepped("reserved", _with_end(start, len(policy.reserved)), _closed(high) / axis.divisor, line)
-    return found | area | _hover("reserved", axis)
+    found = _stepped("not in use", _with_end(start, len(policy.reserved)), _closed(high) / axis.divisor, line)
+    return found | area | _hover("pool", axis)
 
 
 def _in_use(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[str, Any]]:
@@ -109,7 +123,7 @@ def _in_use(policy: ComparedPolicy, axis: ByteAxis, theme: Theme) -> list[dict[s
     least |= {"showlegend": False, "fill": "tozeroy", "fillcolor": translucent(paint.fill, 0.85)}
     # Backwards, a line of shape `hv` keeps the value of the interval that it has just left.
     around = np.concatenate([_closed(high), low[::-1], low[:1]]) / axis.divisor
-    name = "in use (least to greatest)"
+    name = "in use (light: least to most within a pixel)"
     band = _stepped(name, np.append(ends, ends[::-1]), around, {"color": paint.line, "width": 0.8})
     band |= {"fill": "toself", "fillcolor": translucent(paint.fill, 0.55), "hoveron": "points"}
     return [least, band | _hover("in use", axis)]

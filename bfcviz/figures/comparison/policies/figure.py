@@ -16,21 +16,22 @@ from typing import Final
 import pyarrow as pa
 
 from bfcviz.figures.comparison.policies.byte_axis import ByteAxis
-from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy
-from bfcviz.figures.comparison.policies.curves import CurvePanels
-from bfcviz.figures.comparison.policies.peaks import ROW, peaks_panel, shares_panel
+from bfcviz.figures.comparison.policies.compared_policy import ComparedJob, ComparedPolicy, best_first
+from bfcviz.figures.comparison.policies.curves import CurvePanels, curve_table
+from bfcviz.figures.comparison.policies.peaks import peaks_panel, row_height, shares_panel
 from bfcviz.figures.panel import BELOW, Margins, Panel, Picture, Place, compose
 from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.view_options import PLAIN, Look
 from bfcviz.units import format_bytes
 
-COLUMNS_OF_CURVES: Final = 3
+COLUMNS_OF_CURVES: Final = 2
 """Panels beside each other."""
 
 _CURVE: Final = 130  # pixels of the height of a curve's plot
 _GAP: Final = 0.06  # of the width, between panels
-_MARGINS: Final = Margins(left=172, right=24)
-_PEAKS: Final = 0.56  # of the width
+_LETTER: Final = 6.6  # pixels of a letter of a name
+_VERDICT: Final = 34  # pixels of the title
+_PEAKS: Final = 0.62  # of the width
 
 
 def comparison_figure(
@@ -40,27 +41,39 @@ def comparison_figure(
 
     Args:
         job: what all of them served.
-        policies: in the order of the rows.
+        policies: drawn with the best first.
         table: the numbers, for export.
         look: the theme.
     """
-    theme = look.paints
+    theme, policies = look.paints, best_first(policies)
     top = [peaks_panel(job, policies, theme), shares_panel(policies, theme)]
-    height = ROW * max(len(policies), 1)
+    height = row_height(policies) * max(len(policies), 1)
     first = max(panel.above for panel in top)
     places = [Place(0.0, _PEAKS, first, height), Place(_PEAKS + 0.03, 1.0, first, height)]
     curves, below = _curves(job, policies, look, first + height + BELOW)
-    picture = compose([*top, *curves], [*places, *below], theme, _MARGINS).with_facts(facts_of(job))
+    longest = max((len(line) for policy in policies for line in policy.lines), default=0)
+    margins = Margins(left=max(90, int(_LETTER * longest) + 16), right=24)
+    picture = compose([*top, *curves], [*places, *below], theme, margins).with_facts(facts_of(job))
+    _add_verdict(picture, job)
     return picture if table is None else picture.with_table(table)
 
 
-def curves_figure(
-    job: ComparedJob, policies: Sequence[ComparedPolicy], table: pa.Table | None = None, look: Look = PLAIN
-) -> Picture:
-    """Bytes over the job under each policy, on the same axes."""
-    panels, places = _curves(job, policies, look, 0)
+def _add_verdict(picture: Picture, job: ComparedJob) -> None:
+    """The verdict as the title, in a strip of its own above all panels."""
+    if job.verdict:
+        title = {"text": f"<b>{harmless(job.verdict)}</b>", "x": 0.01, "y": 1, "yref": "container"}
+        picture.update_layout(
+            title={**title, "yanchor": "top", "pad": {"t": 10}, "font": {"size": 16}},
+            height=picture.layout.height + _VERDICT,
+            margin={"t": picture.layout.margin.t + _VERDICT},
+        )
+
+
+def curves_figure(job: ComparedJob, policies: Sequence[ComparedPolicy], look: Look = PLAIN) -> Picture:
+    """Bytes over the job under each policy, on the same axes; its table has the points."""
+    panels, places = _curves(job, best_first(policies), look, 0)
     picture = compose(panels, places, look.paints, Margins(right=24)).with_facts(facts_of(job))
-    return picture if table is None else picture.with_table(table)
+    return picture.with_table(curve_table(policies))
 
 
 def facts_of(job: ComparedJob) -> str:

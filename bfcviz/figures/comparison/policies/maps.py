@@ -30,17 +30,18 @@ from bfcviz.units import format_bytes
 MOST_ROWS: Final = 20
 """Rows of the largest heap, at most."""
 
-_COLUMNS: Final = 3  # maps beside each other
-_ROW: Final = 13  # pixels
+_COLUMNS: Final = 2  # maps beside each other
+_ROW: Final = 12  # pixels
 _GAP: Final = 0.05  # of the width, between maps
-_PIXELS: Final = 300  # width of a map, about
+_PIXELS: Final = 460  # width of a map, about
 _TITLE_LETTER, _LETTER = 8.0, 6.0  # pixels of a letter
 _HOVERED: Final = 0.006  # of the width: a narrower chunk has no text
-_LONGEST: Final = 34  # characters of a name
+_LONGEST: Final = 46  # characters of a name
+_FRAMED: Final = 0.02  # of the width: the frames of narrower regions would be a black area
 _DEFINITION: Final = (
     "All maps show the heap after the same request, with the same bytes a pixel.<br>"
-    "frame: a region; all regions follow each other, in the order of their addresses.<br>"
-    "colour: the same holder has the same colour in every map."
+    "frame: a region; all regions follow each other, in the order of their addresses. Narrow ones have no frame.<br>"
+    "colour: the same holder has the same colour in every map; its shades are further parts of that holder."
 )
 
 
@@ -53,12 +54,14 @@ class HeapAtStep:
         trace: its events; it has one heap.
         step: events applied.
         failed: whether a request failed at this step.
+        role: such as `as recorded`, the title in place of the name; empty: none.
     """
 
     name: str
     trace: Trace
     step: int
     failed: bool = False
+    role: str = ""
 
 
 def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = None) -> Picture:
@@ -151,7 +154,7 @@ class _Maps:
             pixels=(self.pixels[0], self.pixels[1] * len(rows) // self.rows),
         )
         traces = self._traces(visible, chunks, regions, model)
-        name = harmless(heap.name, _LONGEST)
+        name = harmless(heap.role or heap.name, _LONGEST)
         return Panel(
             name=f"map_{number}",
             title=name,
@@ -183,8 +186,7 @@ class _Maps:
         labels = model.trace.labels
         exact = len(visible.chunks) + len(visible.rows) <= EXACT_CHUNKS
         shape = map_traces.exact_traces if exact else map_traces.image_traces
-        frames = visible.rows.pieces(_packed_starts(regions), regions["size"]) if len(regions) else None
-        found = [*shape(visible, labels), _frames(frames, visible)]
+        found = [*shape(visible, labels), _frames(self._framed(regions, visible), visible)]
         if exact:
             wide = visible.pieces.right - visible.pieces.left > _HOVERED * visible.screen
             points = hover.points_in_pieces(
@@ -201,6 +203,13 @@ class _Maps:
             )
         return [*found, map_traces.note(visible)]
 
+    def _framed(self, regions: NDArray[np.void], visible: VisibleChunks) -> Pieces | None:
+        """The pieces of regions that are wider than their frame; None: there is no region."""
+        if not len(regions):
+            return None
+        pieces = visible.rows.pieces(_packed_starts(regions), regions["size"])
+        return pieces.only(regions["size"][pieces.source] >= _FRAMED * self.width)
+
 
 def _unlisted(trace: dict[str, Any]) -> dict[str, Any]:
     """The trace without an entry in the legend; an image has none."""
@@ -211,7 +220,7 @@ def _caption(model: Model, heap: HeapAtStep) -> str:
     """The totals, and whether a request failed; only what has room beside the name."""
     failed = "out of memory" if heap.failed else ""
     totals = f"{format_bytes(int(model.table.bytes_in_use))} of {format_bytes(_pool_bytes(model))}"
-    room = _PIXELS - _TITLE_LETTER * min(len(heap.name), _LONGEST)
+    room = _PIXELS - _TITLE_LETTER * min(len(heap.role or heap.name), _LONGEST)
     both = "; ".join(filter(None, [failed, totals]))
     return next((text for text in (both, failed) if _LETTER * len(text) < room), "")
 

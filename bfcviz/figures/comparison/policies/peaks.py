@@ -1,12 +1,14 @@
 """Two panels of bars, a row a policy: the peak of the pool and what it consists of; three measures of fragmentation.
 
+The bars of a policy that fails are hatched: its numbers end there.
+
 ::
 
-    bfc     ======================%%......          unused  =======        30 %
-                                                    holes   ==
-                                                    waste   =
-    torch   ===================%......... x fails
-            requested  rounding  unused   | limit
+    torch   ======================%%...... |        126 MiB            not in use  =======  30 %
+                                                    9 driver calls     external    ==
+                                                                       internal    =
+    bfc     ///////////////////%//// x     |        out of memory
+            requested  rounding  not in use| limit
 """
 
 from collections.abc import Sequence
@@ -21,31 +23,34 @@ from bfcviz.figures.style.text import exact_bytes, harmless
 from bfcviz.figures.style.theme import Paint, Theme
 from bfcviz.units import format_bytes
 
-ROW: Final = 46
-"""Pixels of a row."""
-
+_ROW, _LINE = 46, 16  # pixels of a row at least, and of a line of a name in it
 _BAR: Final = 0.62  # of a row
-_THIN: Final = 0.2
+_THIN: Final = 0.27
+_FAILS: Final = "/"  # pattern of the bars of a policy that fails
 _LONGEST: Final = 100  # characters of a message
+_RIGHT: Final = 1.5  # of the highest number: the panel has room for texts
 
 _PEAK_DEFINITION: Final = (
     "peak pool: the most bytes that the driver had granted (peak reserved).<br>"
     "requested: requested bytes where most is in use.<br>"
     "rounding: what the sizes of those blocks add.<br>"
-    "unused: peak reserved - peak in use.<br>"
-    "least possible: the most requested bytes in use at a time; no allocator can need less."
+    "not in use: peak reserved - peak in use.<br>"
+    "least possible: the most requested bytes in use at a time; no allocator can need less.<br>"
+    "hatched: the policy runs out of memory; its numbers end there.<br>"
+    "driver calls: grants, refused grants and releases, with the time that they may take."
 )
 SHARES: Final = {
-    "unused": "F2 unused = 1 - peak in use / peak reserved",
-    "scattered": "F1 scattered = 1 - largest free chunk / free bytes",
-    "rounding": "F3 rounding = (in use - requested) / in use",
+    "unused": "not in use = 1 - peak in use / peak pool",
+    "scattered": "external = 1 - largest free chunk / free bytes",
+    "rounding": "internal = 1 - requested / in use",
 }
 """Key -> name and definition of a measure, as the legend shows them."""
 
 _SHARE_DEFINITION: Final = (
-    "F2 is the measure of GMLake and STAlloc, F1 that of TensorFlow.<br>"
-    "F1 and F3 are those of the moment when most is in use.<br>"
-    "A policy that fails ends there: its numbers are those until then."
+    "not in use (F2): reserved-not-in-use, the measure of GMLake and STAlloc.<br>"
+    "external (F1): external fragmentation, that of TensorFlow. internal (F3): internal fragmentation.<br>"
+    "external and internal are those of the moment when most is in use.<br>"
+    "hatched: the policy runs out of memory; its numbers end there."
 )
 
 
@@ -58,6 +63,11 @@ class _Share:
     paint: Paint
 
 
+def row_height(policies: Sequence[ComparedPolicy]) -> int:
+    """Pixels of each row: that of the name with the most lines."""
+    return max([_ROW, *(_LINE * len(policy.lines) + 4 for policy in policies)])
+
+
 def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
     """The peak pool of each policy, made of requested bytes, rounding and unused memory."""
     axis = ByteAxis.of(job, policies)
@@ -65,10 +75,11 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
     in_use = [policy.peak_in_use for policy in policies]
     reserved = [policy.peak_reserved for policy in policies]
     nothing = [0] * len(policies)
+    failed = [policy.has_failed for policy in policies]
     traces = [
-        _part("requested", nothing, requested, theme.in_use, axis),
-        _part("rounding", requested, in_use, theme.waste, axis),
-        _part("unused", in_use, reserved, theme.pool, axis),
+        _part("in use: requested", nothing, requested, theme.in_use, axis),
+        _part("in use: rounding", requested, in_use, theme.waste, axis),
+        _part("not in use", in_use, reserved, theme.pool, axis),
         _line(axis.least_possible(job, theme), len(policies)),
         _line(axis.limit_line(theme), len(policies)) | {"legend": 2},
         _failed(policies, axis, theme),
@@ -77,10 +88,14 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
     return Panel(
         name="peaks",
         title=f"Peak pool ({axis.unit})",
-        caption="all memory granted by the driver, at its peak",
+        caption="all memory granted by the driver, at its peak; hatched: out of memory",
         definition=_PEAK_DEFINITION,
-        traces=traces,
-        xaxis={"range": [0, 1.38 * axis.end], "title": {"text": f"bytes ({axis.unit})"}, "tickformat": ",~g"},
+        traces=[*(trace | _hatched(trace, failed) for trace in traces[:3]), *traces[3:]],
+        xaxis={
+            "range": [0, _RIGHT * axis.end],
+            "title": {"text": f"bytes ({axis.unit})"},
+            "tickformat": ",~g",
+        },
         yaxis=_rows(policies, names=True),
         x_unit=axis.divisor,
     )
@@ -95,13 +110,15 @@ def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
         _Share("scattered", _where(allocators, [p.scattered_share for p in policies]), theme.free),
         _Share("rounding", _where(served, [p.rounding_share for p in policies]), theme.waste),
     ]
+    failed = [policy.has_failed for policy in policies]
+    bars = [_share(each, line, theme, failed) for line, each in enumerate(shares)]
     return Panel(
         name="shares",
         title="Fragmentation (%)",
-        caption="F1 and F3: when most is in use",
+        caption="when most is in use",
         definition=_SHARE_DEFINITION,
-        traces=[_share(each, line, theme) for line, each in enumerate(shares)],
-        xaxis={"range": [0, 118], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
+        traces=[*bars, _out_of_memory(failed, theme)],
+        xaxis={"range": [0, 136], "title": {"text": "share (%)"}, "tickvals": [0, 25, 50, 75, 100]},
         yaxis=_rows(policies, names=False),
     )
 
@@ -114,7 +131,7 @@ def _rows(policies: Sequence[ComparedPolicy], *, names: bool) -> dict[str, Any]:
     return {
         "range": [len(policies), 0],
         "tickvals": [row + 0.5 for row in range(len(policies))],
-        "ticktext": [policy.lines() if names else "" for policy in policies],
+        "ticktext": ["<br>".join(policy.lines) if names else "" for policy in policies],
         "ticks": "",
         "showgrid": False,
         "zeroline": False,
@@ -174,38 +191,64 @@ def _failed(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) ->
 
 
 def _ends(policies: Sequence[ComparedPolicy], axis: ByteAxis, theme: Theme) -> dict[str, Any]:
-    """The text beside each bar: the peak, and where it failed; or why there is no bar."""
-    texts, colours, places = [], [], []
-    for policy in policies:
-        right_of_limit = policy.failed is not None and policy.peak_reserved < (axis.limit or 0)
-        places.append((axis.limit or 0 if right_of_limit else policy.peak_reserved) / axis.divisor)
-        if policy.message:
-            texts.append(f"  cannot serve: {harmless(policy.message, _LONGEST)}")
-        elif policy.failed is not None:
-            what = format_bytes(policy.failed_size)
-            texts.append(f"   fails at request {policy.failed:,}<br>   ({what} asked)")
-        else:
-            texts.append(f"  {format_bytes(policy.peak_reserved)}")
-        colours.append(theme.text if not policy.message and policy.failed is None else theme.oom)
+    """The texts in a column beside the bars, where no line crosses them."""
+    served = [not policy.message and not policy.has_failed for policy in policies]
     return {
         "type": "scatter",
         "mode": "text",
-        "x": places,
+        "x": [1.03 * axis.end for _ in policies],
         "y": [row + 0.5 for row in range(len(policies))],
-        "text": texts,
+        "text": [_end(policy) for policy in policies],
         "textposition": "middle right",
-        "textfont": {"size": 11, "color": colours},
+        "textfont": {"size": 11, "color": [theme.text if each else theme.oom for each in served]},
         "cliponaxis": False,
         "showlegend": False,
         "hoverinfo": "skip",
     }
 
 
-def _share(share: _Share, line: int, theme: Theme) -> dict[str, Any]:
+def _end(policy: ComparedPolicy) -> str:
+    """The peak and the calls to the driver; or where it failed; or why there is no bar."""
+    if policy.message:
+        return f"cannot serve: {harmless(policy.message, _LONGEST)}"
+    if policy.failed is not None:
+        asked = format_bytes(policy.failed_size)
+        return f"<b>out of memory</b>: {asked} asked<br>at request {policy.failed:,}"
+    peak = f"<b>{format_bytes(policy.peak_reserved)}</b>"
+    if policy.driver_calls is None:
+        return peak
+    stall = f"{1000 * policy.stall_s:,.0f} ms" if policy.stall_s < 1 else f"{policy.stall_s:,.1f} s"
+    return f"{peak}<br>{policy.driver_calls:,} driver calls: {stall}"
+
+
+def _hatched(trace: dict[str, Any], failed: Sequence[bool]) -> dict[str, Any]:
+    """The marker of bars, hatched in the rows whose policy failed."""
+    pattern = {"shape": [_FAILS if each else "" for each in failed], "fillmode": "replace", "solidity": 0.3}
+    return {"marker": {**trace["marker"], "pattern": {**pattern, "size": 5}}}
+
+
+def _out_of_memory(failed: Sequence[bool], theme: Theme) -> dict[str, Any]:
+    """Which rows end before the job does."""
+    rows = [row for row, each in enumerate(failed) if each]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "name": "",
+        "x": [134 for _ in rows] or [None],
+        "y": [row + 0.5 for row in rows] or [None],
+        "text": ["out of<br>memory" for _ in rows] or [""],
+        "textposition": "middle left",
+        "textfont": {"size": 11, "color": theme.oom},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _share(share: _Share, line: int, theme: Theme, failed: Sequence[bool]) -> dict[str, Any]:
     """The bars of one measure, on this line of the legend and at this place in each row."""
     name = SHARES[share.key].partition(" = ")[0]
     known = [(row, value) for row, value in enumerate(share.values) if value is not None]
-    return {
+    found: dict[str, Any] = {
         "type": "bar",
         "orientation": "h",
         "name": SHARES[share.key],
@@ -217,8 +260,9 @@ def _share(share: _Share, line: int, theme: Theme) -> dict[str, Any]:
         "marker": {"color": share.paint.fill, "line": {"color": share.paint.line, "width": 0.8}},
         "text": [f"{100 * value:.1f}" for _, value in known],
         "textposition": "outside",
-        "textfont": {"size": 9, "color": theme.text},
+        "textfont": {"size": 11, "color": theme.text},
         "cliponaxis": False,
         "hovertext": [f"{name}: {100 * value:.2f} %" for _, value in known],
         "hoverinfo": "text",
     }
+    return found | _hatched(found, [failed[row] for row, _ in known])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bfcviz.figures.comparison.policies.byte_axis import ByteAxis
-from bfcviz.figures.comparison.policies.curves import COLUMNS, CurvePanels, envelope
+from bfcviz.figures.comparison.policies.curves import COLUMNS, CurvePanels, curve_table, envelope
 from bfcviz.figures.style.theme import LIGHT
 
 CURVES = CurvePanels(JOB, ByteAxis.of(JOB, [FITS, FAILS]), LIGHT)
@@ -52,11 +52,25 @@ def test_a_policy_without_an_outcome_has_its_message():
 
 
 def test_a_long_name_leaves_room_for_its_peak():
-    name = "torch:expandable_segments=true,max_split_size=64MiB"
+    name = "torch:expandable_segments=true,max_split_size=64MiB,roundup_power2_divisions=4"
     panel = CURVES.panel(0, replace(FITS, name=name), legend=None)
     assert "12.0 MiB" in panel.caption
     title = panel.title.strip("\u2068\u2069")  # the ellipsis is isolated
-    assert len(title) == 24
+    assert len(title) == 46
     assert title.startswith("torch:expandabl")
-    assert title.endswith("=64MiB")
+    assert title.endswith("divisions=4")
     assert name in panel.definition
+
+
+def test_the_heap_of_the_trace_is_titled_by_its_role():
+    panel = CURVES.panel(0, replace(FITS, role="as recorded"), legend=None)
+    assert panel.title == "as recorded"
+    assert FITS.name in panel.definition
+
+
+def test_the_table_has_the_points_of_all_curves():
+    table = curve_table([FITS, FAILS, REFUSED]).to_pandas()
+    assert set(table["policy"]) == {FITS.name, FAILS.name}
+    mine = table[table["policy"] == FITS.name]
+    assert mine["pool_bytes"].tolist() == FITS.reserved.tolist()
+    assert mine["most_in_use"].max() == FITS.peak_in_use

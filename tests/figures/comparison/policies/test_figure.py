@@ -1,5 +1,7 @@
 """The whole figure of a comparison."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from figures.comparison.policies.compared import FAILS, FITS, JOB, REFUSED
@@ -26,3 +28,12 @@ def test_no_policy_is_an_empty_figure():
 
 def test_curves_alone():
     assert len(curves_figure(JOB, [FITS, FAILS]).notes) == 2
+
+
+def test_the_verdict_is_the_title_and_the_best_policy_the_first_row():
+    job = replace(JOB, verdict="<i>Least memory")
+    plan = replace(FITS, name="packed", is_allocator=False)
+    picture = comparison_figure(job, [plan, FAILS, REFUSED, FITS])
+    assert "&lt;i&gt;Least memory" in picture.layout.title.text
+    rows = picture.layout.yaxis.ticktext
+    assert [row.partition("<br>")[0].rstrip(":") for row in rows] == ["fits", "fails", "refused", "packed"]

@@ -65,3 +65,14 @@ def test_a_heap_without_a_region_says_so():
     recorded = RecordedOutcome(policy_of("first_fit").serve(stream, record=True))
     picture = maps_figure([HeapAtStep("first_fit", recorded.trace, 0)], "the start")
     assert "no region at this step" in [text for trace in picture.data for text in trace.text or ()]
+
+
+def test_regions_narrower_than_their_frame_have_none():
+    tiny = stream_of([*((ALLOCATE, block, 512) for block in range(30)), (ALLOCATE, 30, 8 * MiB)])
+    recorded = RecordedOutcome(policy_of("exact_size").serve(tiny, record=True))
+    picture = maps_figure([HeapAtStep("exact_size", recorded.trace, recorded.step_after(30))], "the end")
+    frames = [trace for trace in picture.data if trace.name == "region"][-1]
+    rows = {round(y) for y in frames.y if y is not None}
+    assert len(recorded.regions[recorded.regions >= 0]) == 31
+    corners = sum(x is not None for x in frames.x)
+    assert corners <= 6 * len(rows)
