@@ -11,6 +11,7 @@ from bfcviz.cli.why import pool_of_failure
 from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
+from bfcviz.whatif.option_meanings import meaning_of
 from bfcviz.whatif.policy import checked_limit
 from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
@@ -69,12 +70,16 @@ class _PrintPolicies(argparse.Action):
 
 def policy_lines() -> Iterator[str]:
     """Each policy with its meaning, and its options with their defaults."""
-    yield "give a policy as NAME or NAME:OPTION=VALUE,...; sizes as 2MiB; below each are its options and defaults"
+    yield (
+        "give a policy as NAME or NAME:OPTION=VALUE,...; sizes as 2MiB; below each are its options, "
+        "their defaults and what they mean"
+    )
     for name, entry in POLICIES.items():
         yield ""
         yield f"{name}: {entry.what}"
         for key, default in entry.options.items():
-            yield f"    {key}={option_text(default, default)}" if default != "" else f"    {key}= (empty)"
+            value = option_text(default, default) if default != "" else " (empty)"
+            yield f"    {f'{key}={value}':34} {meaning_of(name, key)}"
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -45,9 +45,14 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         "binary buddies", ("buddy", "BuddyPool"), {"min_block": 256, "arena": 0, "granule": 2 << 20}
     ),
     "live_bytes": PolicyEntry(
-        "lower bound: the memory of the live blocks", options=LIVE_OPTIONS, policy=LiveBytesPolicy
+        "lower bound, no allocator: the requested bytes in use; with another unit than 1 no bound",
+        options=LIVE_OPTIONS,
+        policy=LiveBytesPolicy,
     ),
-    "packed": PolicyEntry("one region, its places planned with all lifetimes known", policy=PackedPolicy),
+    "packed": PolicyEntry(
+        "a plan, no allocator and no bound: one region, its places planned with all lifetimes known",
+        policy=PackedPolicy,
+    ),
     "first_fit": PolicyEntry("first fit in one pool", ("first_fit", "FirstFitPool"), {"granule": 2 << 20}),
     "torch": PolicyEntry(
         "PyTorch's caching allocator",
@@ -64,7 +69,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         "a pool that reuses only blocks of the same size", ("exact_size", "ExactSizePool"), {"unit": 512}
     ),
     "stream_ordered": PolicyEntry(
-        "the driver's pool of cudaMallocAsync",
+        "the driver's pool of cudaMallocAsync; its rules are not public, its segments of 32 MiB are assumed",
         ("stream_ordered", "StreamOrderedPool"),
         {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
     ),

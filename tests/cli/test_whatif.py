@@ -159,6 +159,7 @@ def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):
         what, *options = parts[name].strip().splitlines()
         assert what == entry.what
         assert [line.split("=")[0].strip() for line in options] == list(entry.options)
-        given = ",".join(line.strip() for line in options if "(empty)" not in line)
+        given = ",".join(line.split()[0] for line in options if "(empty)" not in line)
+        assert all(line.partition("=")[2].split(maxsplit=1)[1:] for line in options), options
         defaults = {key: value for key, value in entry.options.items() if value != ""}
         assert policy_of(f"{name}:{given}").options == defaults

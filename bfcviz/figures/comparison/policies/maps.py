@@ -93,7 +93,9 @@ def maps_figure(heaps: Sequence[HeapAtStep], moment: str, look: Look | None = No
         for heap, model in zip(heaps, models, strict=True)
     ]
     picture = compose(panels, _places(panels, columns, height), look.paints, Margins(left=60, right=24))
-    return picture.with_table(pa.concat_tables(tables)).with_facts(harmless(moment))
+    return picture.with_table(pa.concat_tables(tables)).with_facts(
+        f"{harmless(moment)} · shades of a colour: parts of that holder"
+    )
 
 
 def _model_of(heap: HeapAtStep) -> Model:
