@@ -5,32 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common.reading import open_with_progress
+from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
 from bfcviz.cli.common.search_progress import search_control
-from bfcviz.cli.why import pool_of_failure
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
 from bfcviz.whatif.search.text import limit_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz fit`."""
-    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    add_request_arguments(parser)
     parser.add_argument(
         "--policy",
         default="bfc",
         metavar="NAME[:OPTION=VALUE,...]",
         help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc, whose growth is off); "
         "`bfcviz whatif --list` explains them",
-    )
-    parser.add_argument(
-        "--pool",
-        default=None,
-        metavar="NAME",
-        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
-        "the first)",
     )
     parser.add_argument(
         "--granule",
@@ -55,8 +46,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         TraceError: the file has no such allocator.
     """
     policy = policy_of(arguments.policy)  # before the file is read, which may take long
-    with open_with_progress(arguments.file) as trace:
-        stream = stream_of(trace, pool_of_failure(trace, arguments.pool))
+    stream = asked_requests(arguments)
     options = {"granule": arguments.granule, "at_most": arguments.at_most, "cache": arguments.cache}
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
         found = smallest_limit(stream, policy, control=control, **options)

@@ -81,7 +81,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     source: Any,
     policy: str | Policy = "bfc",
     *,
-    pool: int | str = 0,
+    pool: int | str | None = None,
     granule: int | str = GRANULE,
     at_most: int | str | None = None,
     control: SearchControl | None = None,
@@ -92,7 +92,8 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy.
-        pool: the heap: its index among `trace.origin.pools`, or its name.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
         at_most: the largest limit to try; None: 64 TiB.
         control: progress and stop.
