@@ -1,0 +1,2 @@
+cdef class UninterruptedCall:
+    cdef object _function
