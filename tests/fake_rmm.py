@@ -14,6 +14,9 @@ class Stream:
     def __cuda_stream__(self):
         return (0, self.handle)
 
+    def is_default(self):
+        return self.handle == 0
+
 
 class CallbackMemoryResource:
     """Errors pass through C++: of an allocation as MemoryError or RuntimeError; one of a free is found afterwards."""

@@ -34,7 +34,8 @@ class DeviceRequests:
         passage: reports the requests; None: nothing is observed now.
         failure: the numbers of the last failed request; None: none failed.
         lost: number of requests that could not be recorded.
-        error: why the first of them could not.
+        reason: why the first of them could not.
+        tells_streams: whether RMM tells the handles of streams, as it does from 25.12 on.
     """
 
     def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
@@ -42,7 +43,8 @@ class DeviceRequests:
         self.passage: Passage | None = None
         self.failure: OutOfMemory | None = None
         self.lost = 0
-        self.error: Exception | None = None
+        self.reason = ""
+        self.tells_streams = True
         self._capture = capture
         self._streams = {0: 0}
         self._next_stream = count(1)
@@ -88,7 +90,10 @@ class DeviceRequests:
             self.lose(error)
 
     def _number_of(self, stream: Any) -> int:
-        """A stream's number, in order of first use; 0: the default stream."""
+        """A stream's number, in order of first use; 0: the default stream. All others are 1 if RMM tells no handles."""
+        self.tells_streams = hasattr(stream, "__cuda_stream__")
+        if not self.tells_streams:
+            return 0 if stream.is_default() else 1
         handle = number_of(stream)
         if handle not in self._streams:
             self._streams[handle] = min(next(self._next_stream), 0xFFFF)
@@ -97,7 +102,7 @@ class DeviceRequests:
     def lose(self, error: Exception) -> None:
         """Count a request that could not be recorded."""
         self.lost += 1
-        self.error = self.error or error
+        self.reason = self.reason or f"{type(error).__name__}: {error}"
 
 
 class Passage:
@@ -106,13 +111,13 @@ class Passage:
     Args:
         rmm: RMM.
         device: number of the device.
-        requests: receives the reports while this is its passage.
+        requests: receives the reports while this is its passage. It is not kept alive, nor the heap with its log.
     """
 
     def __init__(self, rmm: Rmm, device: int, requests: DeviceRequests) -> None:
         self._rmm = rmm
         self._device = device
-        self._requests = requests
+        self._requests = ref(requests)
         self._resource: ref[Any] | None = None
         # By address: the resource and the one below, which so live as long as the memory; whether it was recorded.
         self._out: dict[int, tuple[Any, Any, bool]] = {}
@@ -129,15 +134,15 @@ class Passage:
     def allocate(self, num_bytes: int, stream: Any) -> int:
         """Allocate from RMM's own resource; what it raises is raised."""
         resource, upstream = self._in_use()
-        is_open = self._requests.passage is self
+        requests = self._open_requests()
         try:
             address = int(upstream.allocate(num_bytes, stream))
         except MemoryError:
-            if is_open:
-                self._requests.failed(num_bytes, stream)
+            if requests is not None:
+                requests.failed(num_bytes, stream)
             raise
         if address and num_bytes:
-            is_recorded = is_open and self._requests.allocated(address, num_bytes, stream)
+            is_recorded = requests is not None and requests.allocated(address, num_bytes, stream)
             self._out[address] = (resource, upstream, is_recorded)
         return address
 
@@ -146,12 +151,19 @@ class Passage:
         try:
             found = self._out.pop(address, None)
             _, upstream, is_recorded = (*self._in_use(), False) if found is None else found
-            # Report it first: once it is free, another thread may get the address. The heap counts unknown addresses.
-            if is_recorded or (found is None and self._requests.passage is self):
-                self._requests.freed(address)
+            # The heap counts an address that it does not know.
+            requests = self._requests() if is_recorded else self._open_requests() if found is None else None
+            if requests is not None:  # before it is free: another thread may get the address
+                requests.freed(address)
             upstream.deallocate(address, num_bytes, stream)
         except Exception as error:  # noqa: BLE001
-            self._requests.lose(error)
+            if (requests := self._requests()) is not None:
+                requests.lose(error)
+
+    def _open_requests(self) -> DeviceRequests | None:
+        """Where to report an allocation; None: nowhere."""
+        requests = self._requests()
+        return requests if requests is not None and requests.passage is self else None
 
     def _in_use(self) -> tuple[Any, Any]:
         """The resource and the one below. If RMM has dropped both, C++ still has a copy: then the device's own one."""
@@ -189,12 +201,14 @@ class RmmCallbacks:
 
     @property
     def problem(self) -> str:
-        """How many requests could not be recorded, and why; empty: none."""
-        lost = sum(each.lost for each in self.devices.values())
-        errors = [each.error for each in self.devices.values() if each.error is not None]
-        return (
-            f"Requests that could not be recorded: {lost}, the first because: {errors[0]}" if errors else ""
-        )
+        """How many requests could not be recorded, and why; whether streams are unknown; empty: nothing is missing."""
+        found, devices = [], self.devices.values()
+        if reasons := [each.reason for each in devices if each.lost]:
+            lost = sum(each.lost for each in devices)
+            found.append(f"Requests that could not be recorded: {lost}, the first because of {reasons[0]}")
+        if not all(each.tells_streams for each in devices):
+            found.append("RMM tells streams apart from 25.12 on: all but the default stream are stream 1")
+        return ". ".join(found)
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:

@@ -7,6 +7,7 @@ a handler can still run at the very start of a call.
 """
 
 import ctypes
+import sys
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable
@@ -24,17 +25,13 @@ class UninterruptedCall:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self._is_finalizing = sys.is_finalizing  # as modules lose their names when Python exits
 
     def __call__(self, *arguments: Any) -> Any:
         """What the function returns or raises."""
-        interrupt: type[BaseException] | None = None
-        is_blocked = False
-        while not is_blocked:
-            try:
-                _interrupts.block()
-                is_blocked = True
-            except BaseException as error:  # noqa: BLE001  of a handler
-                interrupt = type(error)
+        if self._is_finalizing():
+            return self._function(*arguments)
+        interrupt = _block()
         try:
             return self._function(*arguments)
         finally:
@@ -44,6 +41,18 @@ class UninterruptedCall:
                 interrupt = type(error)
             if interrupt is not None:
                 _raise_later(interrupt)
+
+
+def _block() -> type[BaseException] | None:
+    """Defer signals; returns the class of what a handler raised that had to run first, None: nothing."""
+    interrupt: type[BaseException] | None = None
+    while True:
+        try:
+            _interrupts.block()
+        except BaseException as error:  # noqa: BLE001  of a handler
+            interrupt = type(error)
+        else:
+            return interrupt
 
 
 def _raise_later(kind: type[BaseException]) -> None:

@@ -7,7 +7,7 @@ import threading
 import weakref
 
 import pytest
-from fake_rmm import CallbackMemoryResource, HostMemory
+from fake_rmm import CallbackMemoryResource, HostMemory, Stream
 from heaps import MIB, model_of
 from interrupts import until_ctrl_c
 
@@ -140,6 +140,27 @@ def test_a_pool_of_the_program_lives_as_long_as_its_memory_and_no_longer(rmm):
     del free
     gc.collect()
     assert gone() is None
+
+
+def test_a_buffer_keeps_neither_the_heap_nor_its_log_alive(rmm):
+    with observe_rmm() as source:
+        buffer = rmm.buffer(1000)
+    gone = weakref.ref(source.heaps[0])
+    del source
+    gc.collect()
+    assert gone() is None
+    rmm.drop(buffer)
+    assert rmm.memory[0].in_use == {}
+
+
+def test_an_rmm_whose_streams_have_no_handles_is_observed(rmm, monkeypatch):
+    monkeypatch.delattr(Stream, "__cuda_stream__")  # RMM 25.10 and before
+    with observe_rmm() as source:
+        buffers = [rmm.buffer(1000, stream) for stream in (0, 7, 9)]
+        assert events_of(source, Kind.ALLOCATE)["stream"].tolist() == [0, 1, 1]
+        assert "25.12" in source.description
+    for buffer in buffers:
+        rmm.drop(buffer)
 
 
 def test_requests_without_bytes_are_passed_and_not_recorded(rmm):

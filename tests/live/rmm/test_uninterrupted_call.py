@@ -3,12 +3,14 @@
 import ctypes
 import operator
 import signal
+import sys
 from functools import partial
 
 import pytest
 from interrupts import until_ctrl_c
 from processes import needs_compiled
 
+from bfcviz.live.rmm import uninterrupted_call
 from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 
 
@@ -30,6 +32,14 @@ def test_ctrl_c_in_cpp_before_the_call_comes_after_it():
     both = (kill, partial(UninterruptedCall(done.append), 21))
     until_ctrl_c(lambda: list(map(operator.call, both)))
     assert done == [21]
+
+
+def test_while_python_exits_and_modules_are_empty_the_call_is_made(monkeypatch):
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    call = UninterruptedCall(lambda number: 2 * number)
+    for name in ("_interrupts", "_block", "sys"):
+        monkeypatch.setattr(uninterrupted_call, name, None)
+    assert call(21) == 42
 
 
 def test_it_returns_and_raises_what_the_function_does():
