@@ -24,7 +24,7 @@ from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
 from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
-from bfcviz.live.rmm.rmm_api import Rmm, handle_of, number_of
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, handle_of, number_of
 
 
 class RmmHeap(ServedHeap):
@@ -269,4 +269,4 @@ def serve_rmm(
         return share.of(device, rmm.room(device), memory)
 
     make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
-    return RmmServed(rmm, make, Capture(table, capture, hide=("rmm", "cudf", "numpy")))
+    return RmmServed(rmm, make, Capture(table, capture, hide=HIDDEN))
