@@ -75,7 +75,7 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     limit: int | str | None = None,
     *,
     batch: int | None = None,
-    labels: Sequence[str] | None = None,
+    labels: str | Sequence[str] | None = None,
     pool: int | str | None = None,
     control: SearchControl | None = None,
     cache: ResultCache | str | os.PathLike[str] | None = None,

@@ -49,6 +49,7 @@ class SmallestLimit:
         tried: all trials, in order.
         complete: whether the search was not stopped.
         notes: of the stream: what is missing or assumed.
+        granule: only multiples of this were tried.
     """
 
     policy: str
@@ -65,6 +66,7 @@ class SmallestLimit:
     tried: tuple[Trial, ...] = field(repr=False)
     complete: bool = True
     notes: tuple[str, ...] = field(default=(), repr=False)
+    granule: int = 1
 
     def __str__(self) -> str:
         from bfcviz.whatif.search.text import limit_lines  # noqa: PLC0415  it needs this class
@@ -186,6 +188,7 @@ class LimitSearch:
             tried=tuple(self.tried.values()),
             complete=complete,
             notes=self.stream.notes,
+            granule=self.granule,
         )
 
     def _bracket(self) -> tuple[int, int]:
