@@ -100,3 +100,25 @@ def test_the_page_sends_no_traces_and_no_layout_back():
     for name in ("_sendTraceDeltas(", "_sendLayoutDelta("):
         parts = OneWayFigureWidget._esm.split(name)[1:]
         assert len([part for part in parts if "{return;" in part[:12]]) == 1
+
+
+def test_the_page_does_not_search_hidden_traces_for_arrays():
+    """Holds as long as plotly's script defines this function as it does now."""
+    body = OneWayFigureWidget._esm.split(".findArrayAttributes=function(")[1:]
+    assert [part.split("{")[1].split(";")[0] for part in body] == [
+        f"if({body[0][0]}.visible===false)return[]"
+    ]
+
+
+def test_only_traces_that_draw_something_or_have_a_legend_entry_are_visible():
+    """Plotly lays out each visible trace with each step: most rectangles of the map are empty while it is an image."""
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
+    of_map = [trace for trace in view.widget.data if trace.xaxis == "x"]
+    empty = [
+        trace for trace in of_map if trace.type == "scatter" and np.isnan(trace.x).all() and len(trace.x)
+    ]
+    assert len(empty) > 10
+    assert [trace.visible for trace in empty] == [trace.showlegend is not False for trace in empty]
+    assert all(trace.visible for trace in of_map if trace.type == "scatter" and not np.isnan(trace.x).any())
