@@ -80,10 +80,12 @@ class FigureView:
         self._page, self.stage = self._lay(layout, look, width)
         restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
         relayout = relayouting(before.layout, self._page.layout)
-        # plotly_update does not accept new axes and a template.
-        new_keys = {
-            key for key in relayout if key == "template" or (key not in before.layout and "." not in key)
-        }
+        # plotly_update does not accept new axes and a template, and forgets that a list became longer.
+        new_keys = [
+            key
+            for key, value in relayout.items()
+            if key == "template" or ("." not in key and (key not in before.layout or _dicts(value)))
+        ]
         for key in new_keys:  # not update_layout: it sends an axis and its parts separately
             self.widget.layout[key] = relayout[key]
         relayout = {key: value for key, value in relayout.items() if key not in new_keys}
@@ -140,12 +142,14 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     that new views start from loses its old value. That copy could even contain an empty `marker`, which plotly cannot
     handle: so the parts of such a container are sent, never the whole.
     """
-    pairs = [
-        (before, after) if before is after else (_flat(before), _flat(after)) for before, after in traces
-    ]
-    changes = [{} if before is after else difference(before, after) for before, after in pairs]
-    changed = [number for number, change in enumerate(changes) if change]
-    keys = sorted({key for change in changes for key in change})
+    pairs = {
+        number: (_flat(before), _flat(after))
+        for number, (before, after) in enumerate(traces)
+        if not _same(before, after)
+    }
+    changes = {number: difference(*pair) for number, pair in pairs.items()}
+    changed = [number for number, change in changes.items() if change]
+    keys = sorted({key for change in changes.values() for key in change})
     values = {key: [pairs[number][1].get(key, Undefined) for number in changed] for key in keys}
     return values, changed
 
@@ -167,15 +171,26 @@ def difference(before: Spec, after: Spec) -> dict[str, Any]:
 
 
 def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}."""
+    """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}.
+
+    Of a list of dicts, such as the annotations, it has the parts that differ: for a whole list, plotly draws all of
+    them once more.
+    """
     found: dict[str, Any] = {}
     for key, value in difference(before, after).items():
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             found |= relayouting(old, value, f"{path}{key}.")
+        elif _dicts(value) and _dicts(old) and len(value) == len(old):
+            for number, (one, other) in enumerate(zip(old, value, strict=True)):
+                found |= relayouting(one, other, f"{path}{key}[{number}].")
         else:
             found[path + key] = value
     return found
+
+
+def _dicts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -81,6 +81,30 @@ def test_only_what_differs_of_a_layout_is_sent():
     assert relayouting(before, after) == {"xaxis.title.text": "b", "xaxis2": {"range": [0, 1]}}
 
 
+def test_of_a_list_of_dicts_only_parts_are_sent():
+    one, two = {"text": "a", "x": 0}, {"text": "b", "x": 1}
+    before, after = {"annotations": [one, two]}, {"annotations": [one, two | {"text": "c"}]}
+    assert relayouting(before, after) == {"annotations[1].text": "c"}
+    longer = {"annotations": [one, two, one]}
+    assert relayouting(before, longer) == longer
+
+
+def test_a_step_sends_no_whole_list_of_titles(monkeypatch):
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("everything"), look), "everything", look)
+    sent = []
+    monkeypatch.setattr(view.widget, "_send_update_msg", lambda **parts: sent.append(parts["relayout_data"]))
+    panel_data.model.seek(400)
+    panels = panel_data.panels(names_in("everything"), look)
+    view.show(panels, "everything", look)
+    titles = {key: text for key, text in sent[0].items() if key.startswith("annotations")}
+    number = list(view.panels).index("ladder")
+    assert panels["ladder"].caption in titles[f"annotations[{number}].text"]
+    assert {key.split("].")[-1] for key in titles} == {"text"}
+    assert view.widget.layout.annotations[number].text == titles[f"annotations[{number}].text"]
+
+
 def test_a_zoom_does_not_change_the_drawn_ranges():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
