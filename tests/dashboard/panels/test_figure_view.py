@@ -119,6 +119,22 @@ def test_a_zoom_does_not_change_the_drawn_ranges():
     assert {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()} == drawn
 
 
+def test_a_step_is_one_message_to_the_figure(monkeypatch):
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
+    sent = []
+    monkeypatch.setattr(
+        view.widget, "send_state", lambda key=None: sent.append((key, view.widget.get_state(key)))
+    )
+    for step in (400, 500):
+        panel_data.model.seek(step)
+        view.show(panel_data.panels(names_in("memory"), look), "memory", look)
+    assert [key for key, _ in sent] == ["_py2js_update"] * 2
+    assert len({state["_py2js_update"]["trace_edit_id"] for _, state in sent}) == 2
+    assert view.widget._py2js_update is None  # a page loaded later does not draw it again
+
+
 def test_the_page_sends_no_traces_and_no_layout_back():
     """Holds as long as plotly's script defines these two functions as it does now."""
     for name in ("_sendTraceDeltas(", "_sendLayoutDelta("):
