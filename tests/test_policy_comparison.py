@@ -1,6 +1,7 @@
 """`bfcviz.compare_policies`: table, text, figures."""
 
 import pytest
+from shared import sample_trace
 from whatif.labelled_streams import MiB, stream_of
 
 import bfcviz
@@ -76,7 +77,7 @@ def test_a_wrong_limit_is_refused(limit):
 
 
 def test_a_heap_has_a_name_and_a_stream_has_one_only():
-    trace = bfcviz.open(bfcviz.sample("lstm"))
+    trace = sample_trace("lstm")
     name = trace.origin.pools[0].name
     by_name = bfcviz.compare_policies(trace, "torch", pool=name)
     assert by_name.table.equals(bfcviz.compare_policies(trace, "torch").table)

@@ -3,6 +3,7 @@
 import csv
 
 import pytest
+from shared import sample_file, sample_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -11,16 +12,14 @@ from bfcviz.figures import FIGURES
 from bfcviz.figures.style.colouring import COLOURINGS
 from bfcviz.model.browse.navigation import peak, worst_fragmentation
 
-SAMPLE = bfcviz.sample("lstm")
-
 
 @pytest.fixture(scope="module")
 def trace():
-    return bfcviz.open(SAMPLE)
+    return sample_trace("lstm")
 
 
 def export(*words):
-    return main(["export", str(SAMPLE), *map(str, words)])
+    return main(["export", str(sample_file("lstm")), *map(str, words)])
 
 
 def heap_in(path):
@@ -139,7 +138,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_file(words, fact, tmp_path, mo
 
 
 def test_a_trace_is_never_replaced_by_its_own_numbers(tmp_path, capsys):
-    packed = bfcviz.open(SAMPLE).save(tmp_path / "run.parquet")
+    packed = sample_trace("lstm").save(tmp_path / "run.parquet")
     (tmp_path / "link.parquet").symlink_to(packed)
     before = packed.read_bytes()
     for out in (packed, tmp_path / "link.parquet"):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -13,7 +14,7 @@ from bfcviz.whatif.replay import replay
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("fit") / "lstm.parquet"
-    bfcviz.open(bfcviz.sample("lstm")).save(path)
+    sample_trace("lstm").save(path)
     return str(path)
 
 

@@ -4,6 +4,7 @@ import json
 from itertools import cycle
 
 import pytest
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -12,7 +13,7 @@ from bfcviz.model.holders.grouping import UNNAMED
 
 @pytest.fixture(scope="module")
 def trace():
-    return bfcviz.open(bfcviz.sample("transformer"))
+    return sample_trace("transformer")
 
 
 @pytest.fixture(scope="module")

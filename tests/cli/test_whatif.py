@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from figures.synthetic import PlainHeap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli import main
@@ -23,7 +24,7 @@ MiB = 1 << 20
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("whatif") / "lstm.parquet"
-    bfcviz.open(bfcviz.sample("lstm")).save(path)
+    sample_trace("lstm").save(path)
     return str(path)
 
 

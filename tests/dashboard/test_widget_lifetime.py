@@ -94,7 +94,7 @@ def alive(references):
     return [each() for each in references if each() is not None]
 
 
-@pytest.mark.parametrize(("make", "times"), [(inspector, 30), (live, 30), (watched, 3)])
+@pytest.mark.parametrize(("make", "times"), [(inspector, 10), (live, 10), (watched, 3)])
 def test_any_number_that_were_closed_leave_nothing(make, times, trace):
     assert alive(used(make, trace)) == []  # the first one imports and fills caches
     there, objects, before = counted(), len(gc.get_objects()), memory()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from exporters.snapshots import chunks_at
 from figures.synthetic import busy_trace, trace_of
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import TraceError
@@ -19,7 +20,7 @@ FIELDS = ["address", "size", "requested", "label", "thread", "stream", "region",
 
 @pytest.fixture(scope="module")
 def sample():
-    return bfcviz.open(bfcviz.sample("lstm"))
+    return sample_trace("lstm")
 
 
 @pytest.mark.parametrize("steps", [(0, 500), (9000, 12000), (20000, 20000)])

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from exporters.snapshots import chunks_at, heap_with_everything, loaded
 from figures.synthetic import KiB, MiB, PlainHeap, busy_trace
-from shared import SHARED, needs_shared
+from shared import SHARED, needs_shared, sample_trace
 
 from bfcviz.events.schema import Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.exporters import torch_entries
 from bfcviz.exporters.convert import convert
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.samples import sample
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_our_importer_reads_the_same_chunks(start, written, tmp_path):
 
 def test_a_heap_with_other_rules_than_pytorch_comes_back_at_its_end(tmp_path):
     """Its chunks are multiples of 256 bytes: our importer rounds to 512 on the way, and corrects that at the end."""
-    trace = open_trace(sample("lstm"))
+    trace = sample_trace("lstm")
     convert(trace, tmp_path / "s.pickle")
     back = open_trace(tmp_path / "s.pickle")
     assert chunks_at(back, len(back)) == chunks_at(trace, len(trace))

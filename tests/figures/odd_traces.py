@@ -1,6 +1,7 @@
 """Odd traces: every figure must draw them, and none of their texts may change the page."""
 
 import math
+from functools import lru_cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -169,6 +170,11 @@ class _Tags(HTMLParser):
 
 def assert_harmless(text, allowed):
     """`text`, as HTML, has only allowed tags, all of them closed, and can be encoded."""
+    _assert_harmless(text, frozenset(allowed))
+
+
+@lru_cache(maxsize=1 << 16)  # most texts of a page stay from step to step
+def _assert_harmless(text, allowed):
     text.encode()
     assert not [
         letter for letter in text if not letter.isprintable() and letter not in "\n\u2068\u2069\u200b\ufeff"
@@ -176,7 +182,7 @@ def assert_harmless(text, allowed):
     _Tags(text, allowed)
 
 
-PLOTLY = {"b", "br", "span", "extra"}
+PLOTLY = frozenset(("b", "br", "span", "extra"))
 
 
 def assert_drawable(figure):
@@ -184,8 +190,10 @@ def assert_drawable(figure):
     if isinstance(figure, dict):
         for value in figure.values():
             assert_drawable(value)
-    elif isinstance(figure, list | tuple):
-        for value in figure:
+    elif isinstance(figure, np.ndarray) and figure.dtype.kind == "f":
+        assert np.isfinite(figure[~np.isnan(figure)]).all()
+    elif isinstance(figure, list | tuple | np.ndarray):
+        for value in figure if isinstance(figure, list | tuple) or figure.dtype.kind in "OU" else ():
             assert_drawable(value)
     elif isinstance(figure, str):
         if not figure.startswith("data:image/png;base64,"):

@@ -1,6 +1,7 @@
 """The line of facts: file, step and totals."""
 
-import bfcviz
+from shared import sample_trace
+
 from bfcviz.events.origin import Origin
 from bfcviz.events.trace import Trace
 from bfcviz.figures.facts import facts_of
@@ -9,7 +10,7 @@ from bfcviz.units import format_bytes
 
 
 def test_it_names_the_file_the_step_and_the_totals():
-    trace = bfcviz.open(bfcviz.sample("conv"))
+    trace = sample_trace("conv")
     model = Model(trace)
     model.seek(33_817)
     stats, facts = model.stats(), facts_of(model)
@@ -26,7 +27,7 @@ def test_it_names_the_file_the_step_and_the_totals():
 
 
 def test_a_hostile_name_is_escaped_and_unknown_numbers_are_left_out():
-    trace = bfcviz.open(bfcviz.sample("oom_log"))
+    trace = sample_trace("oom_log")
     origin = Origin(
         "other",
         "<img src=x onerror=alert(1)>\n",

@@ -11,9 +11,10 @@ from bfcviz.figures.style.view_options import Look, MapWindow, Selected
 from bfcviz.model import Model
 
 
-def pictures(trace, look, pool=0):
+def pictures(trace, look, pool=0, steps=()):
+    """Every figure at these steps, or at the end."""
     model = Model(trace, pool)
-    for step in sorted({0, len(trace) // 2, len(trace)}):
+    for step in steps or [len(trace)]:
         model.seek(step)
         for kind in FIGURES.values():
             yield kind.draw(model, last_event(model), look)
@@ -23,8 +24,9 @@ def pictures(trace, look, pool=0):
 @pytest.mark.parametrize("name", ODD)
 def test_every_figure_is_drawn(name, axis):
     trace = ODD[name]()
+    steps = sorted({0, len(trace) // 2, len(trace)})
     for pool in range(len(trace.origin.pools)):
-        for picture in pictures(trace, Look(axis=axis, wanted=1 << 20), pool):
+        for picture in pictures(trace, Look(axis=axis, wanted=1 << 20), pool, steps):
             assert_drawable(picture.to_dict())
             assert picture.table is not None
 

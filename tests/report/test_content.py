@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from figures.odd_traces import LABELS, ODD, many_regions
 from figures.synthetic import MiB, PlainHeap, busy_trace
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli.report import FORMATS, rendered
@@ -47,7 +48,7 @@ def test_it_shows_the_failure():
 
 
 def test_without_a_failure_it_shows_the_peak():
-    trace = bfcviz.open(bfcviz.sample("lstm"))
+    trace = sample_trace("lstm")
     report = report_of(trace)
     assert (report.has_failure, report.model.step) == (False, peak(trace))
     assert words.title(report) == "No request failed"

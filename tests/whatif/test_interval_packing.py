@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import sample_trace
 from whatif.test_policy import stream_of, streams
 
-import bfcviz
 from bfcviz.errors import BrokenInvariant
 from bfcviz.whatif import interval_packing
 from bfcviz.whatif.interval_packing import Lifetimes, PackingPlan, check_plan, pack
@@ -62,7 +62,7 @@ def test_a_plan_that_knows_the_future_beats_the_order_of_time():
 
 @pytest.mark.parametrize("name", ["conv", "lstm"])
 def test_samples_need_two_percent_more_than_their_live_bytes_at_most(name):
-    plan = pack(requests_of(bfcviz.open(bfcviz.sample(name))))
+    plan = pack(requests_of(sample_trace(name)))
     assert plan.height <= 1.02 * plan.lifetimes.live.max()
 
 

@@ -1,8 +1,8 @@
 import pytest
 from hypothesis import given, settings
+from shared import sample_trace
 from whatif.test_policy import LIMIT, stream_of, streams
 
-import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import lower_bounds
 from bfcviz.whatif.policy_table import policy_of
@@ -54,7 +54,7 @@ def test_what_exceeds_the_limit_alone_displaces_nothing():
 
 
 def test_bounds_stand_below_the_real_heap_of_a_sample():
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     live, packed, bfc = (
         policy_of(text).serve(stream, stream.limit).peak_reserved
         for text in ("live_bytes", "packed", "bfc:allow_growth=true")
@@ -86,7 +86,7 @@ def test_all_limits_of_a_stream_are_planned_once(monkeypatch):
     planned = []
     plain = lower_bounds.pack
     monkeypatch.setattr(lower_bounds, "pack", lambda stream: planned.append(stream) or plain(stream))
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     policy = policy_of("packed")
     peaks = {policy.serve(stream, limit).peak_reserved for limit in (None, 1 << 30, 1 << 28)}
     assert len(planned) <= 1  # none, if an earlier test planned these requests

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from shared import needs_shared
+from shared import needs_shared, sample_trace
 from whatif.golden import Golden, golden_files, shared_files
 
 import bfcviz
@@ -53,7 +53,7 @@ def test_all_golden_traces_recorded_and_served_again():
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_tensorflow_profiles_have_no_difference(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     outcome = served_again(trace)
     assert outcome.fits
     rows = outcome.stream.rows
@@ -66,7 +66,7 @@ def test_tensorflow_profiles_have_no_difference(name):
 
 
 def test_the_regions_of_a_profile_decide_ties_of_equal_chunks():
-    stream = requests_of(bfcviz.open(bfcviz.sample("conv")))
+    stream = requests_of(sample_trace("conv"))
     exact = own_settings(stream).policy.serve(stream, stream.limit)
     recorded = policy_of("bfc:allow_growth=true,regions=recorded").serve(stream, stream.limit)
     elsewhere = policy_of("bfc:allow_growth=true").serve(stream, stream.limit)
@@ -96,7 +96,7 @@ def test_a_heap_that_collects_and_fails_is_served_again_with_its_failures():
 
 
 def test_the_trace_of_an_outcome_has_its_settings():
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     first = policy_of("bfc:version=1.0,allow_growth=true").serve(stream, 64 * MiB, record=True)
     again = served_again(first.trace)
     assert (again.address == first.address).all()
@@ -105,7 +105,7 @@ def test_the_trace_of_an_outcome_has_its_settings():
 
 @pytest.mark.parametrize("name", ["oom_dump", "oom_log"])
 def test_a_dump_of_one_moment_takes_its_regions_by_size(name):
-    settings = own_settings(requests_of(bfcviz.open(bfcviz.sample(name))))
+    settings = own_settings(requests_of(sample_trace(name)))
     assert settings.policy.options["regions"] == "recorded"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import InvalidRequest
@@ -118,7 +119,7 @@ def test_an_impossible_limit_is_refused(name, limit):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_samples_are_served_within_the_limit_that_they_had(name):
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     outcome = policy_of(name).serve(stream, stream.limit)
     assert outcome.fits
     assert outcome.peak_in_use >= stream.live_bytes.max()

@@ -1,4 +1,5 @@
 import pytest
+from shared import sample_trace
 from whatif.streams import MiB, holes, stream_of
 
 import bfcviz
@@ -27,7 +28,7 @@ def test_options_limits_and_records_are_passed_on():
 @pytest.mark.parametrize("pool", [-1, 1])
 def test_a_heap_that_is_not_there_is_refused(pool):
     with pytest.raises(InvalidRequest, match=str(pool)):
-        replay(bfcviz.open(bfcviz.sample("lstm")), "bfc", "1GiB", pool=pool)
+        replay(sample_trace("lstm"), "bfc", "1GiB", pool=pool)
 
 
 def test_the_free_of_a_request_that_failed_in_the_trace_does_not_count():

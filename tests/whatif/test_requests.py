@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.events.labels import Labels
@@ -103,7 +104,7 @@ def test_an_empty_trace_asks_for_nothing():
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_the_samples_ask_for_what_their_models_hold(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     stream = requests_of(trace)
     events = trace.read(0, len(trace))
     assert stream.allocations == np.isin(events["kind"], (Kind.ALLOCATE, Kind.OOM)).sum()
@@ -228,6 +229,6 @@ def test_one_of_several_heaps_is_named():
 
 
 def test_it_says_in_a_line_what_it_is():
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     assert f"{len(stream):,} requests" in repr(stream)
     assert "\n" not in repr(stream)

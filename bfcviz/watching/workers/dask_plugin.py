@@ -16,7 +16,7 @@ from distributed import Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from bfcviz.events.storage.recording_copy import CopyPosition, Increment, read_increment
-from bfcviz.watching.workers.worker_recording import WorkerOrder, WorkerRecording
+from bfcviz.watching.workers.record_in_worker import WorkerOrder, WorkerRecording
 
 ABANDONED_S: Final = 300.0
 """Seconds without a call of the client after which a worker ends its recording: a killed client cannot end it."""

@@ -24,7 +24,7 @@ from bfcviz.errors import FileError, LiveError, MissingExtra
 from bfcviz.events.trace import Trace
 from bfcviz.units import parse_bytes
 from bfcviz.watching.chosen_frameworks import Asked, Capture
-from bfcviz.watching.workers.worker_recording import WorkerOrder, checked_order, machine_id
+from bfcviz.watching.workers.record_in_worker import WorkerOrder, checked_order, machine_id
 from bfcviz.watching.workers.worker_traces import WorkerTraces
 from bfcviz.watching.workers.workers_dashboard import WorkersDashboard
 

@@ -17,7 +17,7 @@ _STATES: Final = {Status.RECORDING: WorkerState.LIVE, Status.COMPLETE: WorkerSta
 
 
 class WorkerTrace:
-    """The recording of one worker.
+    """One worker that is followed: the trace of its recording, and its totals over time.
 
     Attributes:
         name: of its folder.

@@ -7,8 +7,8 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from model.holders.plain_holders import trace_of_heap
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.dashboard.side.holder_rows import MOST, RowOrder, holder_rows
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak
@@ -93,7 +93,7 @@ def test_the_rows_at_the_left_have_every_byte_once(steps, place, by):
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_at_the_peak_of_a_real_run_few_bytes_have_no_row(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     index, amounts = counted(trace, peak(trace))
     rows = holder_rows(index, amounts, RowOrder(amounts.bytes))
     top = sum(int(amounts.bytes[row.node]) for row in rows if row.depth == 0 and row.node >= 0)

@@ -6,8 +6,8 @@ from dashboard.pages import messages
 from dashboard.side.side_html import Side, cells
 from figures.odd_traces import assert_harmless
 from figures.synthetic import MiB, PlainHeap
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.dashboard.side.holders_pane import HoldersPane
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.style.colouring import colouring
@@ -232,7 +232,7 @@ def test_labels_cannot_inject():
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_a_real_run_needs_little_html(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     shown = Shown(trace, peak(trace))
     for kind in ("list", "icicle"):
         shown.pane.show_as(kind)

@@ -74,7 +74,7 @@ def test_a_step_leaves_weights_and_slots_and_nothing_else(model, release):
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_thousand_steps_leak_nothing(release):
+def test_many_steps_leak_nothing(release):
     heap = host_heap()
     training = Training(MLP(batch=4, classes=2, sizes=(3, 4)), heap, release=release)
     training.run(5)
@@ -82,7 +82,7 @@ def test_a_thousand_steps_leak_nothing(release):
     names = len(heap.labels)
     before, chunks = heap.stats(), heap.memory_map()["in_use"].sum()
     with MemoryLog() as log:
-        training.run(1000)
+        training.run(300)
         training.finish()
         assert log.alive == []
     after = heap.stats()
@@ -90,7 +90,7 @@ def test_a_thousand_steps_leak_nothing(release):
     assert (after.pool_bytes, after.peak_bytes_in_use) == (before.pool_bytes, before.peak_bytes_in_use)
     assert heap.memory_map()["in_use"].sum() == chunks
     assert len(heap.labels) == names
-    assert after.num_allocs - before.num_allocs > 20_000
+    assert after.num_allocs - before.num_allocs > 6_000
     heap.check_invariants()
 
 

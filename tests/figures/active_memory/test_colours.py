@@ -3,6 +3,7 @@
 import numpy as np
 from figures.active_memory.outlines import area
 from figures.synthetic import MiB, PlainHeap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.figures.active_memory.figure import active_memory, active_memory_panel, active_memory_window
@@ -53,7 +54,7 @@ def test_a_band_has_the_colour_of_its_chunk_in_the_map():
 
 
 def test_a_figure_with_a_step_has_the_colours_of_the_map_there():
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     step = bfcviz.peak(trace)
     model = Model(trace)
     model.seek(step)

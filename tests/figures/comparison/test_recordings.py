@@ -5,6 +5,7 @@ import pytest
 from figures.odd_traces import ODD, assert_drawable
 from figures.synthetic import MiB, busy_trace
 from model.comparison.programs import Training
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.figures.comparison.recordings import recordings_compared
@@ -77,7 +78,7 @@ def test_names_stand_on_the_other_side_of_their_bars():
 
 
 def test_files_of_one_moment_have_only_bars():
-    found, figure = picture(bfcviz.open(bfcviz.sample("oom_log")), BEFORE.trace())
+    found, figure = picture(sample_trace("oom_log"), BEFORE.trace())
     assert peaks_text(found) in figure.layout.annotations[0].text
     assert {trace.name for trace in figure.data} == {"change", "holders", "amounts"}
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.figures import draw
@@ -88,7 +89,7 @@ def test_a_holder_has_the_colour_that_most_of_its_bytes_have_in_the_map(theme, b
 
 @pytest.mark.parametrize("place", ["peak", "last"])
 def test_a_sample(place):
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     step = bfcviz.peak(trace) if place == "peak" else len(trace)
     figure = draw("holders", trace, step)
     model = Model(trace)

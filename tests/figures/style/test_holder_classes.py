@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.events.labels import Labels
@@ -156,7 +157,7 @@ def test_a_path_has_the_colour_of_its_chunks_or_none_if_they_have_several():
 @pytest.mark.parametrize("find", [bfcviz.peak, bfcviz.worst_fragmentation])
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_at_most_a_fifth_of_each_sample_is_other_at_its_peak_and_at_its_worst(name, find):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     model = Model(trace)
     model.seek(find(trace))
     chunks = model.chunks()
@@ -168,7 +169,7 @@ def test_at_most_a_fifth_of_each_sample_is_other_at_its_peak_and_at_its_worst(na
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_most_bytes_keep_their_hue_from_step_to_step(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     model, kept, before = Model(trace), [], None
     for step in range(len(trace) // 2, len(trace) // 2 + 100):
         model.seek(step)

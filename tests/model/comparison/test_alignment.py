@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from figures.odd_traces import empty
 from model.comparison.programs import Training, common
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.errors import TraceError
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import events_of
@@ -90,7 +90,7 @@ def test_a_way_can_be_asked_for_and_refused():
 
 
 def test_one_moment_cannot_be_aligned():
-    state = bfcviz.open(bfcviz.sample("oom_log"))
+    state = sample_trace("oom_log")
     found = aligned(state, Training().trace())
     assert (found.by, len(found.moments)) == (AlignedBy.STATE, 0)
     assert "A holds the state of one moment" in found.reason

@@ -10,7 +10,7 @@ from figures.odd_traces import ODD, empty
 from figures.synthetic import KiB, MiB, busy_trace
 from heaps import new_heap
 from model.comparison.programs import LEAK, Training
-from shared import ROOT, SHARED
+from shared import ROOT, SHARED, sample_trace
 
 import bfcviz
 from bfcviz.allocator.replay import Operations, Replay
@@ -75,7 +75,7 @@ def test_each_aligned_step_is_compared():
 
 @pytest.mark.parametrize("name", ["lstm", "oom_log", "oom_dump"])
 def test_a_recording_and_itself_differ_in_nothing(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     found = bfcviz.compare_recordings(trace, trace)
     assert same(found)
     assert set(found.holders["change"].to_pylist()) == {HolderVerdict.SAME}
@@ -85,7 +85,7 @@ def test_a_recording_and_itself_differ_in_nothing(name):
 
 
 def test_two_samples_are_compared_at_their_peaks():
-    a, b = (bfcviz.open(bfcviz.sample(name)) for name in ("lstm", "transformer"))
+    a, b = (sample_trace(name) for name in ("lstm", "transformer"))
     found = bfcviz.compare_recordings(a, b)
     for letter, trace in (("a", a), ("b", b)):
         row = found.moments.to_pylist()[0]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from figures.synthetic import busy_trace
 from model.comparison.programs import Training, sides
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.events.schema import Kind
 from bfcviz.model import Model
 from bfcviz.model.browse import navigation
@@ -70,8 +70,8 @@ def test_the_highest_use_between_moments_is_found_whatever_the_rows():
 
 
 def test_what_a_file_does_not_say_is_unknown():
-    dump = totals_of(bfcviz.open(bfcviz.sample("oom_dump")))
-    log = totals_of(bfcviz.open(bfcviz.sample("oom_log")))
+    dump = totals_of(sample_trace("oom_dump"))
+    log = totals_of(sample_trace("oom_log"))
     assert (len(dump.series), dump.values["splits"], dump.values["seconds"]) == (0, None, None)
     assert (log.values["requested_at_peak"], log.values["failures"]) == (None, 1)
     rows = {row["measure"]: row for row in totals_table(dump, log).to_pylist()}

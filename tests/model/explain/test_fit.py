@@ -2,8 +2,8 @@
 
 import pytest
 from figures.synthetic import KiB, MiB, PlainHeap
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
@@ -115,7 +115,7 @@ def test_the_failed_request_is_the_one_before_the_step(heap):
 
 
 def test_a_file_without_the_heap_gives_no_answer():
-    trace = bfcviz.open(bfcviz.sample("oom_log"))
+    trace = sample_trace("oom_log")
     fit = fit_of(at_end(trace), 1)
     assert fit.is_known
     unknown = {"facts": [{"free_bytes": None, "largest_free_chunk": None}], "history": "state"}

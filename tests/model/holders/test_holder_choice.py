@@ -1,15 +1,14 @@
 """HolderChoice: which chunks belong to a holder."""
 
 import numpy as np
+from shared import sample_trace
 
-from bfcviz import open as open_trace
 from bfcviz.model.holders.grouping import Grouping, grouping
 from bfcviz.model.holders.holder_choice import HolderChoice, members
-from bfcviz.samples import sample
 
 
 def _grouping() -> tuple[Grouping, np.ndarray]:
-    trace = open_trace(sample("conv"))
+    trace = sample_trace("conv")
     how = grouping(trace, 0, "op")
     records = np.zeros(len(trace.labels), [("label", "<u4")])
     records["label"] = np.arange(len(records))

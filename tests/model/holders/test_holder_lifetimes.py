@@ -8,6 +8,7 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from model.holders.plain_holders import trace_of_heap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import TraceError
@@ -54,7 +55,7 @@ def test_rows_are_the_plain_numbers_of_each_holder(steps, one, other, pool, by):
 
 
 def test_a_sample_and_its_table():
-    trace = bfcviz.open(bfcviz.sample("lstm"))
+    trace = sample_trace("lstm")
     found = holder_lifetimes(trace)
     table = found.to_arrow()
     assert table.num_rows == len(found.names) > 100

@@ -7,6 +7,7 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from model.holders.plain_holders import plain_sums, trace_of_heap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.errors import TraceError
@@ -81,7 +82,7 @@ def test_memory_without_a_label_is_not_that_of_a_label_with_this_name():
 
 
 def test_the_sample_at_its_peak():
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     model = Model(trace)
     model.seek(bfcviz.peak(trace))
     found = holders(model)

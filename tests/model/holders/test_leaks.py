@@ -7,8 +7,8 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from model.holders.plain_holders import STACK, trace_of_heap
+from shared import sample_trace
 
-import bfcviz
 from bfcviz.errors import TraceError
 from bfcviz.model import Model
 from bfcviz.model.holders.equal_steps import MOST, equal_steps
@@ -180,7 +180,7 @@ def test_leaks_are_the_chunks_in_use_at_the_end_that_the_range_allocated(steps, 
 
 
 def test_a_profile_of_tensorflow_compares_its_equal_steps():
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     steps = equal_steps(trace)
     assert (steps.found, steps.equal, steps.warm_up) == (319, 6, 1)
     assert (steps.numbers.tolist(), steps.reason) == ([315, 316, 317, 318, 319], "")

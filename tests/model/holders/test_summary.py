@@ -5,6 +5,7 @@ from heap_strategies import operations
 from hypothesis import given
 from hypothesis import strategies as st
 from model.holders.plain_holders import labels_of, trace_of_heap
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.model import Model
@@ -62,7 +63,7 @@ def test_a_holder_around_one_other_is_one_part_with_it():
 
 
 def test_a_sample():
-    trace = bfcviz.open(bfcviz.sample("transformer"))
+    trace = sample_trace("transformer")
     model = Model(trace)
     model.seek(bfcviz.peak(trace))
     parts = summary(holders(model), 150, 0.001)

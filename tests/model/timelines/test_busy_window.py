@@ -2,6 +2,7 @@
 
 import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
+from shared import sample_trace
 
 import bfcviz
 from bfcviz.model import Model
@@ -46,7 +47,7 @@ def test_events_of_one_moment_are_set_up():
 
 @pytest.mark.parametrize("name", ["conv", "lstm", "transformer"])
 def test_the_bundled_runs_begin_with_set_up(name):
-    trace = bfcviz.open(bfcviz.sample(name))
+    trace = sample_trace(name)
     first, last = busy_window(trace)
     model = Model(trace)
     model.seek(first)
@@ -61,4 +62,4 @@ def peak_of(trace):
 
 
 def test_a_file_of_states_has_no_history_to_leave_out():
-    assert busy_window(bfcviz.open(bfcviz.sample("oom_log"))) is None
+    assert busy_window(sample_trace("oom_log")) is None

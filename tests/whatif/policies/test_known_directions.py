@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 from bench.policy_speed import training_like
-from shared import SHARED, needs_shared
+from shared import SHARED, needs_shared, sample_trace
 
 import bfcviz
 from bfcviz.whatif.policy_table import policy_of
@@ -26,7 +26,7 @@ def recorded(name, device):
 
 @cache
 def sampled(name):
-    return requests_of(bfcviz.open(bfcviz.sample(name)))
+    return requests_of(sample_trace(name))
 
 
 def peak(stream, policy):

@@ -1,7 +1,7 @@
 import pytest
+from shared import sample_trace
 from whatif.streams import MiB, holes
 
-import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
@@ -45,7 +45,7 @@ def test_a_policy_that_refuses_is_a_row_with_its_message():
 
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_coordinate_search_finds_the_same_where_options_do_not_depend_on_each_other(goal, monkeypatch):
-    stream = stream_from(bfcviz.open(bfcviz.sample("lstm")))
+    stream = stream_from(sample_trace("lstm"))
     grid = best_options(stream, "bfc", "24MiB", goal=goal, cache=ResultCache())
     monkeypatch.setattr(module, "MOST_COMBINATIONS", 2)
     found = best_options(stream, "bfc", "24MiB", goal=goal, cache=ResultCache())
@@ -61,7 +61,7 @@ def test_options_that_are_given_stay():
 
 
 def test_the_smallest_limit_is_a_goal():
-    stream = stream_from(bfcviz.open(bfcviz.sample("lstm")))
+    stream = stream_from(sample_trace("lstm"))
     found = best_options(
         stream, "bfc", "24MiB", options=["allow_growth"], goal="smallest_limit", cache=ResultCache()
     )

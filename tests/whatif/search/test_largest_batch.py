@@ -1,7 +1,7 @@
 import pytest
+from shared import sample_trace
 from whatif.streams import MiB, stream_of
 
-import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
@@ -71,7 +71,7 @@ def test_a_stopped_search_returns_what_it_knows(after):
 
 
 def test_a_sample_grows_until_the_next_batch_fails():
-    stream, policy = stream_from(bfcviz.open(bfcviz.sample("lstm"))), policy_of("bfc:allow_growth=true")
+    stream, policy = stream_from(sample_trace("lstm")), policy_of("bfc:allow_growth=true")
     found = largest_batch(stream, policy, "24MiB", batch=32, cache=ResultCache())
     scaled = scaled_requests(stream)
     assert policy.serve(scaled.times(found.largest, 32), 24 * MiB).fits

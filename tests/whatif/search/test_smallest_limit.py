@@ -3,9 +3,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import sample_trace
 from whatif.streams import MiB, holes, stream_of
 
-import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.replay import stream_of as stream_from
@@ -126,7 +126,7 @@ def test_what_cannot_be_searched_is_refused(options, number):
 
 @pytest.mark.parametrize("name", ["conv", "lstm"])
 def test_the_samples_need_less_than_they_had(name):
-    stream = stream_from(bfcviz.open(bfcviz.sample(name)))
+    stream = stream_from(sample_trace(name))
     found = search(stream, "bfc")
     policy = policy_of("bfc")
     assert policy.serve(stream, found.limit_bytes).fits

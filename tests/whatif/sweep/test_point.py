@@ -2,9 +2,9 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from shared import sample_trace
 from whatif.sweep.streams import random_stream
 
-import bfcviz
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import requests_of
@@ -41,7 +41,7 @@ def test_a_sent_stream_arrives_whole():
 
 
 def test_a_sent_stream_has_the_regions_and_labels_that_policies_read():
-    stream = requests_of(bfcviz.open(bfcviz.sample("lstm")))
+    stream = requests_of(sample_trace("lstm"))
     found = pickle.loads(pickle.dumps(SentStream.of(stream))).stream()  # noqa: S301  our own
     assert found.digest == stream.digest
     assert replace(stream, regions=stream.regions[:0]).digest != stream.digest

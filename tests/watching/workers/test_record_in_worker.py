@@ -11,7 +11,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording_copy import CopyPosition
 from bfcviz.events.trace import Trace
-from bfcviz.watching.workers.worker_recording import WorkerOrder, WorkerRecording, checked_order, machine_id
+from bfcviz.watching.workers.record_in_worker import WorkerOrder, WorkerRecording, checked_order, machine_id
 
 pytestmark = needs_compiled
 
