@@ -187,10 +187,10 @@ def _role(result: PolicyResult) -> str:
 def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
     from bfcviz.figures.comparison.policies.compared_policy import ComparedPolicy  # noqa: PLC0415  needs plotly
 
-    outcome, kind = result.outcome, {"is_allocator": result.is_allocator, "role": _role(result)}
+    outcome = result.outcome
     if outcome is None:
         none = np.zeros(0, np.uint64)
-        return ComparedPolicy(result.name, none, none, message=result.message, **kind)
+        return ComparedPolicy(result.name, none, none, message=result.message, role=_role(result))
     stream, calls = comparison.stream, sum(outcome.driver_calls)
     at = int(outcome.in_use.argmax()) if outcome.served else None
     failed, free = result.failed_request, result.free_at_peak
@@ -204,5 +204,6 @@ def _compared(result: PolicyResult, comparison: Comparison) -> "ComparedPolicy":
         failed_size=0 if failed is None else int(stream.rows["size"][failed]),
         driver_calls=calls if result.is_allocator else None,
         stall_s=calls * comparison.call_cost_us / 1e6,
-        **kind,
+        role=_role(result),
+        is_allocator=result.is_allocator,
     )

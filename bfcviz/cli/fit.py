@@ -52,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int | None:
         raise InvalidRequest(
             f"--policy was given {len(arguments.policy)} times; a search is for one policy: run `bfcviz fit` for each"
         )
-    given = [policy_of(text) for text in arguments.policy or ()]  # before the file is read, which may take long
+    given = [
+        policy_of(text) for text in arguments.policy or ()
+    ]  # before the file is read, which may take long
     stream = asked_requests(arguments)
     rules = None if given else rules_to_fit(stream)
     policy = given[0] if rules is None else rules.policy

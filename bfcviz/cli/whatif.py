@@ -105,13 +105,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def comparison_json(found: PolicyComparison) -> dict[str, Any]:
     """The comparison as one object; sizes in bytes, null for what is not known."""
-    stream = found.comparison.stream
+    stream, own = found.comparison.stream, found.comparison.own
     return {
         "source": stream.source,
         "requests": len(stream),
         "limit_bytes": found.comparison.limit,
         "lower_bound_bytes": int(stream.live_bytes.max(initial=0)),
         "assumed_driver_call_us": found.comparison.call_cost_us,
+        "rules_of_the_job": None if own is None else {"policy": own.text, "role": own.role, "why": own.why},
         "policies": found.table.to_pylist(),
         "notes": list(stream.notes),
     }

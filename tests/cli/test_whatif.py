@@ -56,6 +56,8 @@ def test_the_usual_policies_and_the_limit_of_the_file_are_the_default(file, said
     found = said()
     own, *others = [row for row in found["policies"] if row["kind"] == "allocator"]
     assert own["role"] == AS_RECORDED
+    assert found["rules_of_the_job"]["policy"] == own["policy"]
+    assert said("--policy", "torch")["rules_of_the_job"] is None
     assert tuple(row["policy"] for row in others) == USUAL
     assert found["limit_bytes"] == bfcviz.requests_of(file).limit
 

@@ -194,10 +194,17 @@ def _larger_limit(found: Diagnosis) -> Advice | None:
     beyond = f" The device has {format_bytes(total)}: it cannot." if total and needed > total else ""
     return Advice(
         AdviceKind.LARGER_LIMIT,
-        f"With a limit of {format_bytes(needed)}, {format_bytes(needed - limit)} more than now, the pool could have "
-        f"grown by one region that holds the request{f': {how}' if how else ''}.{beyond}",
+        f"With a limit of {_rounded_up(needed)}, {_rounded_up(needed - limit)} more than now, the pool could have "
+        f"grown by one region that holds this request{f': {how}' if how else ''}.{beyond} That is what this request "
+        "lacked: under another limit earlier regions may have other sizes, and a later request may need more.",
         {"needed": needed, "limit": limit, "more": needed - limit},
     )
+
+
+def _rounded_up(num_bytes: int) -> str:
+    """A number of bytes as text that says no less."""
+    unit = 1024 ** max(0, (num_bytes.bit_length() - 1) // 10)
+    return format_bytes(ceil(10 * num_bytes / unit) * unit / 10) if unit > 1 else format_bytes(num_bytes)
 
 
 def _other_users(found: Diagnosis) -> Advice | None:

@@ -16,7 +16,8 @@ def batch_advice(found: Diagnosis) -> Advice | None:
 
     The upper bound takes all memory in use as proportional to the batch size, the lower one only this request. The true
     share lies between, because weights do not grow with the batch. If the free memory is not in one chunk, a request
-    must fit the largest free chunk.
+    must fit the largest free chunk; so it must if all memory in use would fit the capacity, for then only its places
+    are in the way.
     """
     if found.verdict in {Verdict.UNKNOWN, Verdict.NO_FAILURE, Verdict.REFUSED} or found.event is None:
         return None
@@ -25,7 +26,8 @@ def batch_advice(found: Diagnosis) -> Advice | None:
     if capacity <= 0 or fits <= 0:
         return None
     low = fits / found.rounded
-    high = max(low, min(1.0, capacity / total)) if found.verdict is not Verdict.FRAGMENTATION else low
+    is_scattered = found.verdict is Verdict.FRAGMENTATION or capacity >= total
+    high = low if is_scattered else max(low, capacity / total)
     return Advice(
         AdviceKind.BATCH_SIZE, _text(found, low, high, fits), {"least": low, "most": high, "fits": fits}
     )

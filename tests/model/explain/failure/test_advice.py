@@ -124,6 +124,13 @@ def test_a_larger_limit_and_a_device_that_is_too_small():
     assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.90" in share.text
 
 
+def test_a_larger_limit_is_never_printed_smaller_than_it_must_be():
+    found = advice(PINNED, 5.01, 13)["larger_limit"]
+    assert 18 * MIB < found.numbers["needed"] < 18.05 * MIB
+    assert "18.1 MiB" in found.text
+    assert "18.0 MiB" not in found.text
+
+
 def test_other_users_of_the_device():
     found = advice(PINNED, 5, 64, device_free=MIB, device_total=64 * MIB)["other_users"]
     assert found.numbers == {"others": 50 * MIB, "device_free": MIB, "missing": 4 * MIB}
@@ -137,6 +144,8 @@ def test_the_batch_size_is_an_estimate_between_two_bounds():
         assert fact in found.text
     split = advice(PINNED, 5, 13)["batch_size"]  # a request has to fit the largest free chunk
     assert (split.numbers["least"], split.numbers["most"]) == (0.4, 0.4)
+    grown = advice(GROWN, 6, 13)["batch_size"]  # all would fit the limit: only the places are in the way
+    assert grown.numbers["least"] == grown.numbers["most"] == pytest.approx(4 / 6)
 
 
 def test_what_is_missing_says_what_to_run_again():
