@@ -70,7 +70,14 @@ class PolicyComparison:
         return result.outcome
 
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
-        """The first request that two of the policies place differently; `print` it for the sentence."""
+        """The first request that two of the policies place differently; `print` it for the sentence.
+
+        A place is different if another block in use lies next below it, or if it is in another region (a segment of
+        the driver). As long as all blocks had the same sizes under both, another offset is different, too.
+
+        Raises:
+            InvalidRequest: where one of them places requests is not known; the message says why.
+        """
         return self.comparison.first_difference(one, other)
 
     def figure(self, theme: "ThemeName" = "light") -> "Picture":
