@@ -28,7 +28,8 @@ class PlacedRequest:
     """Where one outcome placed a request.
 
     Attributes:
-        region: number of the region in the order of grants, from 0, a segment that grows is one; -1: the request failed.
+        region: number of the region in the order of grants, from 0; a segment that grows is one region. -1: the request
+            failed.
         offset: in the region, in bytes.
         size: of the block, after rounding.
         below: number of the block in use that lies next below in the same region; -1: none.

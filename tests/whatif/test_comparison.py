@@ -94,7 +94,7 @@ class Unrecorded:
 
     name, options = "unrecorded", {}
 
-    def serve(self, stream, limit=None, *, record=False, stop_at_failure=False):  # noqa: ARG002
+    def serve(self, stream, limit=None, *, record=False, stop_at_failure=False):
         return policy_of("first_fit").serve(stream, limit, stop_at_failure=stop_at_failure)
 
 

@@ -80,7 +80,7 @@ class BuddyPool(SimulatedPool):
         self._largest = max(self._largest, mapped)
 
     def largest_free(self) -> int:
-        """Bytes of the largest hole, without what is not mapped; of two holes that touch, also if they are no buddies."""
+        """Bytes of the largest hole, without what is not mapped; holes that touch and are no buddies are two."""
         if not self._is_largest_known:
             holes = self._holes
             self._largest = holes.largest_before(self._end) if self._arena == 0 else holes.largest()

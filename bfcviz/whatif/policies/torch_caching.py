@@ -58,7 +58,7 @@ class TorchCachingPool(SimulatedPool):
         driver: grants the segments.
         expandable_segments: one segment per stream and kind that grows in place.
         max_split_size: blocks of at least so many bytes are not split; None: no such limit.
-        roundup_power2_divisions: steps between powers of two that sizes are rounded up to, a power of two; 0 or 1: none.
+        roundup_power2_divisions: steps between powers of two that sizes are rounded up to: 2, 4, 8 ...; 0 or 1: none.
         garbage_collection_threshold: share of the limit above which old segments are returned; 0: none.
     """
 

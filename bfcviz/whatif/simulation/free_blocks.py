@@ -9,7 +9,7 @@ class FreeBlocks:
     """Free blocks that do not overlap; sizes in bytes, addresses above 0.
 
     Args:
-        recent_from: `take_recent` finds blocks of so many bytes and more.
+        recent_from: `take_recent` finds blocks of so many bytes and more, in the order of addresses.
 
     Attributes:
         sizes: size of each block, by its address.
@@ -115,7 +115,7 @@ class FreeBlocks:
         return found
 
     def take_recent(self) -> list[int]:
-        """The blocks of at least `recent_from` bytes that were added since the last call and are still there, ascending."""
+        """The blocks of at least `recent_from` bytes that were added since the last call and are still there."""
         found = sorted(self._recent)
         self._recent.clear()
         return found
