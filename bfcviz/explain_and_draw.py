@@ -14,6 +14,7 @@ from bfcviz.model.comparison import recording_comparison
 from bfcviz.model.comparison.recording_comparison import RecordingComparison
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
+from bfcviz.model.explain.failure.opening import failing_pool
 from bfcviz.model.explain.text import event as event_text
 from bfcviz.model.holders import holders as holder_tree
 from bfcviz.model.holders import leaks as leak_search
@@ -165,7 +166,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
 def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     a: Any,
     b: Any,
-    pool: int | tuple[int, int] = 0,
+    pool: int | tuple[int, int] | None = None,
     *,
     by: str = "op",
     align: str | None = None,
@@ -176,7 +177,8 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     Args:
         a: as for `explain`: the recording before.
         b: the recording after.
-        pool: index of the heap among `trace.origin.pools`; or that of `a` and that of `b`.
+        pool: index of the heap among `trace.origin.pools`, or that of `a` and that of `b`; None: in each the one with a
+            failed request, else the first.
         by: as for `holders`.
         align: how steps of both are paired: by `marks` of the same name, by equal `steps` of the program, by `labels`
             of allocations, or by the `share` of all events. None: the first of these that works.
@@ -190,10 +192,12 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
         TraceError: a trace has no such heap, or the recordings cannot be aligned as asked.
         BfcvizError: `a` or `b` is no source, or cannot be read.
     """
-    first, second = pool if isinstance(pool, tuple) else (pool, pool)
-    return recording_comparison.compare_recordings(
-        (trace_from(a), first), (trace_from(b), second), by, align_by=align, mark=mark
+    pools = pool if isinstance(pool, tuple) else (pool, pool)
+    first, second = (
+        (trace, failing_pool(trace) if number is None else number)
+        for trace, number in zip((trace_from(a), trace_from(b)), pools, strict=True)
     )
+    return recording_comparison.compare_recordings(first, second, by, align_by=align, mark=mark)
 
 
 def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":

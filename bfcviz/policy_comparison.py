@@ -154,7 +154,7 @@ def compare_policies(
     policies: str | Policy | Iterable[str | Policy] | None = None,
     limit: int | str | None = None,
     *,
-    pool: int | str = 0,
+    pool: int | str | None = None,
     call_cost_us: float = CALL_COST_US,
 ) -> PolicyComparison:
     """Serve the requests of a trace under several policies, each up to its first failure.
@@ -163,7 +163,8 @@ def compare_policies(
         source: as for `bfcviz.explain`, or a `RequestStream`.
         policies: one or several names with options, such as `"torch:expandable_segments=true"`; None: `USUAL`.
         limit: memory limit, in bytes or as text such as `"64MiB"`; None: none.
-        pool: the heap: its index among `trace.origin.pools`, or its name; a `RequestStream` has one only.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first. A `RequestStream` has one only.
         call_cost_us: microseconds that a call to the driver is assumed to take.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import enum
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -13,8 +14,13 @@ class Stream:
     def __cuda_stream__(self):
         return (0, self.handle)
 
+    def is_default(self):
+        return self.handle == 0
+
 
 class CallbackMemoryResource:
+    """Errors pass through C++: of an allocation as MemoryError or RuntimeError; one of a free is found afterwards."""
+
     def __init__(self, allocate_func, deallocate_func):
         self.allocate_func, self.deallocate_func = allocate_func, deallocate_func
 
@@ -23,9 +29,34 @@ class CallbackMemoryResource:
             return self.allocate_func(nbytes, stream or Stream())
         except MemoryError as error:
             raise MemoryError(f"std::bad_alloc: out_of_memory: {error}") from None
+        except BaseException as error:  # noqa: BLE001
+            raise RuntimeError(str(error)) from None
 
     def deallocate(self, ptr, nbytes, stream=None):
-        self.deallocate_func(ptr, nbytes, stream or Stream())
+        try:
+            self.deallocate_func(ptr, nbytes, stream or Stream())
+        except BaseException as error:
+            raise SystemError("deallocate returned a result with an exception set") from error
+
+
+class HostMemory:
+    """The memory under a resource of its own: addresses from 2^40 up, each with its bytes."""
+
+    def __init__(self, limit=1 << 29):
+        self.limit, self.in_use, self.next, self.lock = limit, {}, 1 << 40, threading.Lock()
+        self.resource = CallbackMemoryResource(self.allocate, self.free)
+
+    def allocate(self, nbytes, stream):
+        with self.lock:
+            if sum(self.in_use.values()) + nbytes > self.limit:
+                raise MemoryError(f"{nbytes} bytes were requested")
+            address, self.next = self.next, self.next + -(-nbytes // 256) * 256
+            self.in_use[address] = nbytes
+            return address
+
+    def free(self, address, nbytes, stream):
+        with self.lock:
+            assert self.in_use.pop(address) == nbytes
 
 
 class LoggingResourceAdaptor:
@@ -76,7 +107,7 @@ class FakeRmm:
     """RMM's modules; `put` makes them what `import` finds.
 
     Attributes:
-        resources: by device.
+        resources: by device; `memory`: what lies under each.
         device: the current one.
         events: recorded ones, as [stream, whether it is done].
         gone: streams that are destroyed.
@@ -85,8 +116,8 @@ class FakeRmm:
 
     def __init__(self, devices=1):
         self.devices, self.device, self.events, self.gone, self.waited = devices, 0, [], set(), []
-        theirs = CallbackMemoryResource(lambda nbytes, stream: 1 << 40, lambda pointer, nbytes, stream: None)
-        self.resources = dict.fromkeys(range(9), theirs)
+        self.memory = [HostMemory() for _ in range(9)]
+        self.resources = {device: memory.resource for device, memory in enumerate(self.memory)}
         self.mr = types.ModuleType("rmm.mr")
         self.mr.CallbackMemoryResource = CallbackMemoryResource
         self.mr.LoggingResourceAdaptor = lambda upstream, path: LoggingResourceAdaptor(
@@ -125,6 +156,7 @@ class FakeRmm:
         }
         for name, module in found.items():
             monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(globals(), "__name__", "rmm.fake")  # RMM's own code is in no stack
 
     def buffer(self, nbytes, stream=0, device=0):
         """What a DeviceBuffer does: it keeps the resource that made it."""

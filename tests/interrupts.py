@@ -1,7 +1,10 @@
-"""KeyboardInterrupt at every instruction of some files, one after the other."""
+"""KeyboardInterrupt at every instruction of some files, one after the other; or soon after a call."""
 
 import dis
 import sys
+import time
+
+import pytest
 
 INTERRUPTIBLE = {"RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 """Instructions behind which Python runs signal handlers."""
@@ -47,3 +50,16 @@ def interrupted(at, do, *modules, guarded=()):
     finally:
         sys.settrace(before)
     return False
+
+
+def until_ctrl_c(do):
+    """Do it, and then nothing, until a KeyboardInterrupt is raised, which another thread may do."""
+
+    def program():
+        do()
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        program()

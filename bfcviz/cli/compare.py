@@ -4,12 +4,13 @@ import argparse
 from pathlib import Path
 
 from bfcviz.cli.common.reading import writable
+from bfcviz.explain_and_draw import compare_recordings
 from bfcviz.figures.comparison.recordings import recordings_compared
 from bfcviz.figures.export import FORMATS, export
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.comparison.alignment import AlignedBy
 from bfcviz.model.comparison.as_json import comparison_json
-from bfcviz.model.comparison.recording_comparison import RecordingComparison, compare_recordings
+from bfcviz.model.comparison.recording_comparison import RecordingComparison
 from bfcviz.model.comparison.text import comparison_lines
 from bfcviz.model.holders.grouping import UNNAMED
 from bfcviz.terminal import json_text, say
@@ -40,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pool",
         type=_pools,
-        default=(0, 0),
         metavar="N",
-        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B",
+        help="the number of the allocator in both files, from 0; N:M: N in A, and M in B (default: in each the one "
+        "with a failed request, else the first)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
@@ -66,8 +67,10 @@ def run(arguments: argparse.Namespace) -> None:
     if out is not None:
         same = [file for file in files if out.exists() and Path(file).exists() and out.samefile(file)]
         writable(out, same[0] if same else files[0], FORMATS, force=arguments.force)
-    a, b = ((open_trace(file), pool) for file, pool in zip(files, arguments.pool, strict=True))
-    found = compare_recordings(a, b, arguments.by, align_by=arguments.align, mark=arguments.mark)
+    a, b = map(open_trace, files)
+    found = compare_recordings(
+        a, b, arguments.pool, by=arguments.by, align=arguments.align, mark=arguments.mark
+    )
     _print(found, as_json=arguments.json)
     if out is not None:
         path = export(recordings_compared(found, arguments.theme), out)

@@ -5,32 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.cli.command import INTERRUPTED
-from bfcviz.cli.common.reading import open_with_progress
+from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
 from bfcviz.cli.common.search_progress import search_control
-from bfcviz.cli.why import pool_of_failure
+from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.replay import bytes_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
 from bfcviz.whatif.search.text import limit_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz fit`."""
-    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    add_request_arguments(parser)
     parser.add_argument(
         "--policy",
-        default="bfc",
+        action="append",
         metavar="NAME[:OPTION=VALUE,...]",
         help=f"the rules to serve by: one of {', '.join(POLICIES)} (default: bfc, whose growth is off); "
         "`bfcviz whatif --list` explains them",
-    )
-    parser.add_argument(
-        "--pool",
-        default=None,
-        metavar="NAME",
-        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
-        "the first)",
     )
     parser.add_argument(
         "--granule",
@@ -54,12 +47,17 @@ def run(arguments: argparse.Namespace) -> int | None:
         FileError: the file cannot be read.
         TraceError: the file has no such allocator.
     """
-    policy = policy_of(arguments.policy)  # before the file is read, which may take long
-    with open_with_progress(arguments.file) as trace:
-        stream = stream_of(trace, pool_of_failure(trace, arguments.pool))
-    options = {"granule": arguments.granule, "at_most": arguments.at_most, "cache": arguments.cache}
+    if len(arguments.policy or []) > 1:
+        raise InvalidRequest(
+            f"--policy was given {len(arguments.policy)} times; a search is for one policy: run `bfcviz fit` for each"
+        )
+    policy = policy_of((arguments.policy or ["bfc"])[0])  # before the file is read, which may take long
+    stream = asked_requests(arguments)
+    granule, at_most = bytes_of(arguments.granule, "--granule") or 1, bytes_of(arguments.at_most, "--at-most")
     with search_control(f"Searching the smallest limit of {policy.name}") as control:
-        found = smallest_limit(stream, policy, control=control, **options)
+        found = smallest_limit(
+            stream, policy, control=control, granule=granule, at_most=at_most, cache=arguments.cache
+        )
     if arguments.json:
         print(json_text(limit_json(found)))
     else:

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.cli.command import DONE, FAILED
-from bfcviz.cli.common.reading import open_with_progress, writable
-from bfcviz.cli.why import pool_of_failure
+from bfcviz.cli.common.asked_requests import add_request_arguments, asked_requests
+from bfcviz.cli.common.reading import writable
 from bfcviz.policy_comparison import USUAL, PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import checked_limit
 from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
-from bfcviz.whatif.replay import bytes_of, searchable, stream_of
+from bfcviz.whatif.replay import bytes_of
 
 FORMATS: Final = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `bfcviz whatif`."""
-    parser.add_argument("file", metavar="FILE", help="a trace or profile: anything that `bfcviz info` reads")
+    add_request_arguments(parser)
     parser.add_argument(
         "--policy",
         action="append",
@@ -32,13 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit",
         metavar="SIZE",
         help="the memory limit, such as 12GiB; `none`: no limit (default: that of the file)",
-    )
-    parser.add_argument(
-        "--pool",
-        default=None,
-        metavar="NAME",
-        help="the allocator: its name, or its number in the file, from 0 (default: the one with a failed request, else "
-        "the first)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object: sizes in bytes")
     parser.add_argument(
@@ -90,8 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.output
     if out is not None:
         out = writable(out, arguments.file, FORMATS, force=arguments.force)
-    with open_with_progress(arguments.file) as trace:
-        stream = searchable(stream_of(trace, pool_of_failure(trace, arguments.pool)))
+    stream = asked_requests(arguments)
     if arguments.limit is None:
         limit = stream.limit
     found = compare_policies(stream, arguments.policy, limit)

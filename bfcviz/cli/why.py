@@ -14,7 +14,7 @@ from bfcviz.model.explain.failure.diagnose import (
     would_fit,
 )
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.failure.opening import first_failure
+from bfcviz.model.explain.failure.opening import failing_pool
 from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
@@ -90,8 +90,7 @@ def pool_of_failure(trace: Trace, word: str | None) -> int:
     """
     if word is not None:
         return pool_number(trace, word)
-    found = first_failure(trace)
-    return 0 if found is None else found[0]
+    return failing_pool(trace)
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:

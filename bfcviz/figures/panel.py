@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 
@@ -231,9 +232,17 @@ def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]
     found = []
     for trace in panel.traces:
         legend = _legend_name(number, trace.get("legend", 0))
-        hidden = {} if visible else {"visible": False}
+        hidden = {} if visible and not _draws_nothing(trace, legend=panel.legend) else {"visible": False}
         found.append({"visible": True, **trace, **hidden, "xaxis": x, "yaxis": y, "legend": legend})
     return found
+
+
+def _draws_nothing(trace: Mapping[str, Any], *, legend: bool) -> bool:
+    """Whether the trace has one point that is not a number and no entry in a legend; plotly would lay it out."""
+    if legend and trace.get("showlegend", True):
+        return False
+    x = trace.get("x")
+    return isinstance(x, np.ndarray) and len(x) == 1 and x.dtype.kind == "f" and bool(np.isnan(x[0]))
 
 
 def _placed(panel: Panel, number: int, place: Place, size: _PageSize) -> dict[str, Any]:

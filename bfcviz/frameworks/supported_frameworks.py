@@ -212,7 +212,21 @@ _ALL: Final = (
         "rmm",
         "RMM",
         (
-            Way("observe", "the log of its resources", (_EVERY, _DEVICES, *_INTO)),
+            Way(
+                "observe",
+                "the requests to its resources",
+                (
+                    Option(
+                        "mechanism",
+                        one_of("callback", "log"),
+                        "callbacks, which name lines of code, or RMM's log, which names no caller and costs less",
+                    ),
+                    _CAPTURE,
+                    _EVERY,
+                    _DEVICES,
+                    *_INTO,
+                ),
+            ),
             Way(
                 "serve",
                 "buffers from a heap for each stream, and all else that allocates through RMM",

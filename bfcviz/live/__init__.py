@@ -7,6 +7,7 @@
     CuPy    -> cupy.hook -> cupy_functions.h ----> a heap for each stream -> regions of a GPU
     PyTorch -> torch_functions.h (torch.stream_table) -> (the same)
     RMM     -> rmm.serve ------------------------> (the same), with all that allocates through RMM
+            -> rmm.observe ------> RMM's own resources; each request is recorded by a callback, or read from RMM's log
 
 Enters: a limit, options, a log or recording. Leaves: the framework's arrays, and events in the heaps' logs.
 `<framework>/serve.py` has `serve_<framework>`, `<framework>/observe.py` has `observe_<framework>`; `providers` finds

@@ -48,7 +48,7 @@ def watch(  # noqa: PLR0913  the options, and every framework by its name
         limit: how large a heap that serves may grow, in bytes or as text; beyond it the framework is out of memory.
         capture: what is recorded with each allocation: `nothing`, the current `label`, the Python `stack` as well, or
             `Stacks`; `bfcviz.live.capture.stacks` states the cost. By default the stack, where it can be read: not
-            if bfcviz is not compiled, PyTorch is served, or RMM is observed.
+            if bfcviz is not compiled, PyTorch is served, or RMM is observed by its log.
         path: a new folder to record to, with a subfolder for each framework if there are several. By default, and for
             the heaps of further devices and streams, the newest events are kept in memory.
         dashboard: in a notebook: display the live view under the cell.

@@ -98,6 +98,15 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     return PoolPolicy(name, getattr(import_module(f"bfcviz.whatif.policies.{module}"), pool), chosen)
 
 
+def is_of_table(policy: Policy) -> bool:
+    """Whether the name and options of a policy say all of its rules: it is one of the table, and no class of a user."""
+    try:
+        same = policy_of(policy.name, **policy.options)
+    except InvalidRequest:
+        return False
+    return type(same) is type(policy) and getattr(same, "make", None) is getattr(policy, "make", None)
+
+
 def policy_key(policy: str | Policy) -> str:
     """The text of a policy, options in the order of their names: equal for equal rules.
 

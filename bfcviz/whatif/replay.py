@@ -2,16 +2,17 @@
 
 import operator
 import os
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.explain.failure.opening import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
+from bfcviz.whatif.failed_requests import are_failed, failed_note
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.policy_table import policy_of
@@ -23,7 +24,7 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
     policy: str | Policy,
     limit: int | str | None = None,
     *,
-    pool: int | str = 0,
+    pool: int | str | None = None,
     record: bool = False,
     stop_at_failure: bool = False,
     **options: Any,
@@ -34,7 +35,8 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `bfc:allow_growth=true`, or a Policy.
         limit: bytes, or text such as `12GiB`; None: no limit.
-        pool: the heap: its index among `trace.origin.pools`, or its name.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
         record: whether the outcome has a trace.
         stop_at_failure: whether to end after the first request that fails.
         options: of the policy, by name.
@@ -48,22 +50,29 @@ def replay(  # noqa: PLR0913  the source, the rules, the limit, and how to run
     return chosen.serve(stream, num_bytes, record=record, stop_at_failure=stop_at_failure)
 
 
-def stream_of(source: Any, pool: int | str = 0) -> RequestStream:
-    """The requests of one heap of a source, by index or name; those of a RequestStream itself.
+def stream_of(source: Any, pool: int | str | None = None) -> RequestStream:
+    """The requests of one heap of a source; those of a RequestStream itself.
+
+    Args:
+        source: as in `replay`.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
 
     Raises:
         InvalidRequest: the source has no such heap; a RequestStream has one only.
         BfcvizError: `source` is none of those of `replay`, or cannot be read.
     """
     if isinstance(source, RequestStream):
-        if pool not in {0, "0"}:
+        if pool not in {None, 0, "0"}:
             raise InvalidRequest(
                 f"pool={pool!r} was given with a stream of requests, which is of one heap; give the pool to "
                 "`requests_of`, or leave it out"
             )
         return source
     trace = _trace(source)
-    return requests_of(trace, _number_of(pool, trace))
+    stream = requests_of(trace, failing_pool(trace) if pool is None else _number_of(pool, trace))
+    note = failed_note(stream)
+    return replace(stream, notes=(*stream.notes, note)) if note else stream
 
 
 def _number_of(pool: int | str, trace: Trace) -> int:
@@ -94,21 +103,14 @@ def searchable(stream: RequestStream) -> RequestStream:
     """
     if not stream.allocations:
         raise InvalidRequest(f"{stream.source or 'the trace'} has no allocation: there is nothing to serve")
-    if not _frees(stream):
-        total = format_bytes(int(stream.live_bytes[-1]))
+    if not ((stream.rows["kind"] == FREE) & ~are_failed(stream.rows)).any():
+        total = format_bytes(int(stream.live_bytes.max()))
         raise InvalidRequest(
-            f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: any rules "
-            f"need their sum, {total}, and what they add by rounding; record a trace with frees to compare rules"
+            f"none of the {stream.allocations:,} allocations of {stream.source or 'the trace'} is freed: under any "
+            f"rules they need {total}, and what rounding adds, so that there is nothing to compare; record a "
+            "trace with frees (`bfcviz record`). `bfcviz why` says why a request failed, and what would have helped"
         )
     return stream
-
-
-def _frees(stream: RequestStream) -> int:
-    """Number of frees, without those of requests that failed in the trace."""
-    rows = stream.rows
-    frees = np.flatnonzero(rows["kind"] == FREE)
-    at_once = (rows["event"][frees] >= 0) & (rows["event"][frees] == rows["event"][frees - 1])
-    return len(frees) - int(np.count_nonzero(at_once))
 
 
 def bytes_of(limit: int | str | None, name: str = "limit") -> int | None:

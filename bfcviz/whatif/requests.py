@@ -86,6 +86,12 @@ class RequestStream:
         change[frees] = -self.block_sizes[blocks]
         return np.cumsum(change)
 
+    def without_failed(self) -> "RequestStream":
+        """The same without the requests that failed in the trace, for a job that went on without them."""
+        from bfcviz.whatif.failed_requests import without_failed  # noqa: PLC0415  which needs this class
+
+        return without_failed(self)
+
     @cached_property
     def digest(self) -> str:
         """A digest of all that a policy can see; equal for equal requests of different traces."""

@@ -104,3 +104,14 @@ def test_an_interrupted_search_prints_what_it_knows(file, monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["complete"], len(found["tried"])) == (False, 5)
     assert found["limit_bytes"] is None or found["limit_bytes"] > found["lower_bound_bytes"]
+
+
+def test_one_policy_is_searched_for(file, capsys):
+    assert main(["fit", file, "--policy", "bfc", "--policy", "torch"]) == 1
+    assert "2 times" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--at-most", "--granule"])
+def test_what_is_no_size_is_named_as_it_was_given(file, option, capsys):
+    assert main(["fit", file, option, "foo"]) == 1
+    assert option in capsys.readouterr().err

@@ -97,11 +97,12 @@ PROVIDERS = {
     "torch serve": _torch(partial(serve_torch, "16MiB")),
     "torch observe": _torch(partial(observe_torch, every_s=1000)),
     "rmm serve": _rmm(partial(serve_rmm, "16MiB")),
-    "rmm observe": _rmm(partial(observe_rmm, every_s=1000)),
+    "rmm observe": _rmm(observe_rmm),
+    "rmm observe log": _rmm(partial(observe_rmm, mechanism="log", every_s=1000)),
     "jax observe": _jax,
     "tensorflow observe": _tensorflow,
 }
-"""By framework and way, what puts a stand-in for it and returns what makes the provider."""
+"""By framework, way and mechanism, what puts a stand-in for it and returns what makes the provider."""
 
 if cupy is not None:
     PROVIDERS["cupy serve"] = _cupy(partial(serve_cupy, "16MiB"))

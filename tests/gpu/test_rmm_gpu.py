@@ -1,11 +1,14 @@
-"""RMM on a real GPU: buffers, CuPy and PyTorch through it, streams, out of memory; and its log observed."""
+"""RMM on a real GPU: served, with CuPy and streams, out of memory; and observed, by callbacks and by its log."""
 
 import numpy as np
 import pytest
-from heaps import MIB
+from heaps import MIB, model_of
+from processes import needs_compiled
 
+from bfcviz.events.schema import Kind
 from bfcviz.live.rmm.observe import observe_rmm
 from bfcviz.live.rmm.serve import serve_rmm
+from bfcviz.model.holders.holders import holders
 
 try:
     import rmm
@@ -73,8 +76,50 @@ def test_cupy_is_seen_through_it():
         cupy.cuda.set_allocator(before)
 
 
+def load_table():
+    return rmm.DeviceBuffer.to_device(bytes(range(256)) * 20)
+
+
+@needs_compiled
+def test_an_observed_pool_is_unchanged_and_its_holders_are_lines_of_code():
+    before = rmm.mr.get_current_device_resource()
+    pool = rmm.mr.PoolMemoryResource(
+        rmm.mr.CudaMemoryResource(), initial_pool_size=16 * MIB, maximum_pool_size=32 * MIB
+    )
+    rmm.mr.set_current_device_resource(pool)
+    try:
+        with observe_rmm() as source:
+            (heap,) = source.heaps[:1]
+            kept, gone = load_table(), rmm.DeviceBuffer(size=700)
+            del gone
+            with pytest.raises(MemoryError):
+                rmm.DeviceBuffer(size=64 * MIB)
+            assert (heap.stats().num_allocs, heap.stats().requested_bytes_in_use) == (2, kept.size)
+            assert source.out_of_memory.requested == 64 * MIB
+            (row,) = holders(model_of(heap)).to_arrow().to_pylist()[1:]
+            assert (row["name"].partition(" ")[2], row["bytes"]) == ("load_table", kept.size)
+        assert rmm.mr.get_current_device_resource() is pool
+        assert kept.tobytes() == bytes(range(256)) * 20
+        del kept  # its free reaches the pool: it has room for one buffer of all its memory
+        rmm.DeviceBuffer(size=15 * MIB)
+    finally:
+        rmm.mr.set_current_device_resource(before)
+
+
+def test_streams_are_observed_by_number():
+    from rmm.pylibrmm.stream import Stream  # noqa: PLC0415
+
+    streams = [Stream() for _ in range(3)]
+    with observe_rmm() as source:
+        buffers = [rmm.DeviceBuffer(size=1000, stream=stream) for stream in streams]
+        events = source.heaps[0].log.copy(0, source.heaps[0].log.head)
+        assert set(events["stream"][events["kind"] == Kind.ALLOCATE].tolist()) == {1, 2, 3}
+        del buffers
+    assert source.heaps[0].stats().chunks_in_use == 0
+
+
 def test_its_log_is_read_as_it_grows():
-    with observe_rmm(every_s=1000) as source:
+    with observe_rmm(mechanism="log", every_s=1000) as source:
         kept = rmm.DeviceBuffer(size=5000)
         del kept
         kept = rmm.DeviceBuffer(size=700)
@@ -82,4 +127,4 @@ def test_its_log_is_read_as_it_grows():
         (heap,) = source.heaps[:1]
         assert heap.stats().requested_bytes_in_use == kept.size == 700
         assert heap.stats().num_allocs == 2
-    assert source.files[0].unreadable == 0
+    assert source.mechanism.files[0].unreadable == 0

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from bfcviz.frameworks.option_types import one_of
 from bfcviz.frameworks.supported_frameworks import FRAMEWORKS, Framework, Option
 from bfcviz.frameworks.watch_request import resolve, takes
 
@@ -41,10 +42,13 @@ def add_framework_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(ways),
         help="serve the framework from bfcviz's own heap, or observe its own allocator (default: its first way)",
     )
-    for option, takers in _options():
-        text = f"{option.help} ({', '.join(takers)})".replace("%", "%%")
+    for option in _options():
         parser.add_argument(
-            option.flag, dest=option.name, type=_parser(option), metavar=option.type.metavar, help=text
+            option.flag,
+            dest=option.name,
+            type=_parser(option),
+            metavar=option.type.metavar,
+            help=option.help.replace("%", "%%"),
         )
 
 
@@ -54,7 +58,7 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     Raises:
         LiveError: the framework does not have this way or option; the message names the flags.
     """
-    names = [option.name for option, _ in _options()]
+    names = [option.name for option in _options()]
     options = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     wish = resolve(arguments.framework or _FALLBACK.name, arguments.way, options, for_command=True)
     if arguments.framework is not None:
@@ -79,16 +83,26 @@ def _help(framework: Framework) -> str:
     return f"{framework.title}{default}. {ways}" + (f" (needs {needs})" if needs else "")
 
 
-def _options() -> list[tuple[Option, list[str]]]:
-    """Every option of the command line, with the frameworks and ways that take it."""
-    found: dict[str, tuple[Option, list[str]]] = {}
+def _options() -> list[Option]:
+    """Every option of the command line; its help names the frameworks and ways that take it."""
+    found: dict[str, list[tuple[Option, str]]] = {}
     for framework in FRAMEWORKS.values():
         for way in framework.ways:
             for option in way.options:
                 if option.type.metavar:
-                    _, takers = found.setdefault(option.name, (option, []))
-                    takers.append(f"{framework.title} {way.name}")
-    return list(found.values())
+                    found.setdefault(option.name, []).append((option, f"{framework.title} {way.name}"))
+    return [_for_all(each) for each in found.values()]
+
+
+def _for_all(found: list[tuple[Option, str]]) -> Option:
+    """One option for all that take it, with the words of all of them; `resolve` checks the words of one way."""
+    takers: dict[str, list[str]] = {}
+    for option, taker in found:
+        takers.setdefault(option.help, []).append(taker)
+    text = "; ".join(f"{said} ({', '.join(names)})" for said, names in takers.items())
+    first = found[0][0]
+    words = dict.fromkeys(word for option, _ in found for word in option.type.words)
+    return Option(first.name, one_of(*words) if words else first.type, text)
 
 
 def _parser(option: Option) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from plotly.basedatatypes import Undefined
@@ -32,6 +32,13 @@ Spec = Mapping[str, Any]
 """A trace as plotly's dict."""
 
 _SEND_FUNCTIONS: Final = re.compile(r"(_send(?:TraceDeltas|LayoutDelta)\(\w+\)\{)(?!return)")
+_FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
+
+
+def _trimmed(script: str) -> str:
+    """Plotly's script without what a dashboard does not need; see `OneWayFigureWidget`."""
+    script = _SEND_FUNCTIONS.sub(r"\1return;", script)
+    return _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", script)
 
 
 class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
@@ -40,9 +47,34 @@ class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
     After each update plotly's page compares all traces with their defaults, and sends the result to Python (50 kB for
     a dashboard), where it is merged and echoed. Nothing here needs it, and it takes a third as long as the drawing,
     some of it in the kernel beside the workload.
+
+    With each update plotly also searches all possible attributes of each trace for arrays. Most traces of a dashboard
+    are hidden, and plotly uses no array of these: skipping them saves a fifth of the drawing.
     """
 
-    _esm = _SEND_FUNCTIONS.sub(r"\1return;", str(FigureWidget._esm))  # noqa: SLF001  anywidget's script
+    _esm = _trimmed(str(FigureWidget._esm))  # noqa: SLF001  anywidget's script
+    _updates = 0
+
+    def _send_update_msg(
+        self,
+        restyle_data: dict[str, Any],
+        relayout_data: dict[str, Any],
+        trace_indexes: Any = None,
+        source_view_id: str | None = None,
+    ) -> None:
+        """Send an update in one message; plotly sends four, with counters that only the page's answers need."""
+        self._updates += 1  # the page ignores an update that equals the last one
+        self._py2js_update = {
+            "style_data": restyle_data,
+            "layout_data": relayout_data,
+            "style_traces": self._normalize_trace_indexes(trace_indexes),
+            "trace_edit_id": self._updates,
+            "layout_edit_id": self._updates,
+            "source_view_id": source_view_id,
+        }
+        self._trait_values["_py2js_update"] = (
+            None  # not sent; a page that is loaded later starts with the new data
+        )
 
 
 class FigureView:
@@ -70,10 +102,12 @@ class FigureView:
         self._page, self.stage = self._lay(layout, look, width)
         restyle, changed = restyling(list(zip(before.data, self._page.data, strict=False)))
         relayout = relayouting(before.layout, self._page.layout)
-        # plotly_update does not accept new axes and a template.
-        new_keys = {
-            key for key in relayout if key == "template" or (key not in before.layout and "." not in key)
-        }
+        # plotly_update does not accept new axes and a template, and forgets that a list became longer.
+        new_keys = [
+            key
+            for key, value in relayout.items()
+            if key == "template" or ("." not in key and (key not in before.layout or _dicts(value)))
+        ]
         for key in new_keys:  # not update_layout: it sends an axis and its parts separately
             self.widget.layout[key] = relayout[key]
         relayout = {key: value for key, value in relayout.items() if key not in new_keys}
@@ -130,12 +164,14 @@ def restyling(traces: Sequence[tuple[Spec, Spec]]) -> tuple[dict[str, list[Any]]
     that new views start from loses its old value. That copy could even contain an empty `marker`, which plotly cannot
     handle: so the parts of such a container are sent, never the whole.
     """
-    pairs = [
-        (before, after) if before is after else (_flat(before), _flat(after)) for before, after in traces
-    ]
-    changes = [{} if before is after else difference(before, after) for before, after in pairs]
-    changed = [number for number, change in enumerate(changes) if change]
-    keys = sorted({key for change in changes for key in change})
+    pairs = {
+        number: (_flat(before), _flat(after))
+        for number, (before, after) in enumerate(traces)
+        if not _same(before, after)
+    }
+    changes = {number: difference(*pair) for number, pair in pairs.items()}
+    changed = [number for number, change in changes.items() if change]
+    keys = sorted({key for change in changes.values() for key in change})
     values = {key: [pairs[number][1].get(key, Undefined) for number in changed] for key in keys}
     return values, changed
 
@@ -157,15 +193,26 @@ def difference(before: Spec, after: Spec) -> dict[str, Any]:
 
 
 def relayouting(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}."""
+    """The argument of `plotly_update` that turns `before` into `after`: {"xaxis.title.text": ..., "xaxis9": {...}}.
+
+    Of a list of dicts, such as the annotations, it has the parts that differ: for a whole list, plotly draws all of
+    them once more.
+    """
     found: dict[str, Any] = {}
     for key, value in difference(before, after).items():
         old = before.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
             found |= relayouting(old, value, f"{path}{key}.")
+        elif _dicts(value) and _dicts(old) and len(value) == len(old):
+            for number, (one, other) in enumerate(zip(old, value, strict=True)):
+                found |= relayouting(one, other, f"{path}{key}[{number}].")
         else:
             found[path + key] = value
     return found
+
+
+def _dicts(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -175,5 +222,7 @@ def _same(one: Any, other: Any) -> bool:
         # Compare bytes: a tenth of the cost of array_equal, and NaN equals NaN.
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(
+            value is other[key] or _same(value, other[key]) for key, value in one.items()
+        )
     return bool(type(one) is type(other) and one == other)

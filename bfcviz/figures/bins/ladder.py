@@ -117,23 +117,30 @@ def _bars(
             "color": paint.fill,
             "line": {"color": paint.line, "width": 1 if len(mine) < STEPS / 4 else 0},
         },
-        "hovertext": [_text(found, step) for step in mine],
+        "hovertext": _texts(found, mine),
         "hoverinfo": "text",
     }
 
 
-def _text(found: Ladder, step: np.void) -> str:
-    first, count = int(step["first"]), int(step["count"])
-    largest = found.chunks[first]
-    if count == 1:
-        what = f"<b>free chunk {first + 1:,} of {len(found.chunks):,}</b>: {exact_bytes(int(step['size']))}"
-        where = f"at {int(largest['address']):#x}, region {int(largest['region'])}"
-    else:
-        what = f"<b>{count:,} free chunks</b>: {exact_bytes(int(step['bytes']))}"
-        least = int(found.chunks["size"][first + count - 1])
-        where = f"each {format_bytes(least)} to {format_bytes(int(step['size']))}"
-    share = (int(step["left"]) + int(step["bytes"])) / max(found.total, 1)
-    return f"{what}<br>{where}<br>{share:.1%} of the free memory is in chunks of this size and larger ones"
+def _texts(found: Ladder, steps: NDArray[np.void]) -> list[str]:
+    """The hover text of each step."""
+    largest = found.chunks[steps["first"]]
+    least = found.chunks["size"][steps["first"] + steps["count"] - 1].tolist()
+    places = zip(largest["address"].tolist(), largest["region"].tolist(), least, strict=True)
+    chunks, total = len(found.chunks), max(found.total, 1)
+    texts = []
+    for (first, count, left, held, size, _), (address, region, smallest) in zip(
+        steps.tolist(), places, strict=True
+    ):
+        if count == 1:
+            what = f"<b>free chunk {first + 1:,} of {chunks:,}</b>: {exact_bytes(size)}"
+            where = f"at {address:#x}, region {region}"
+        else:
+            what = f"<b>{count:,} free chunks</b>: {exact_bytes(held)}"
+            where = f"each {format_bytes(smallest)} to {format_bytes(size)}"
+        share = f"{(left + held) / total:.1%} of the free memory is in chunks of this size and larger ones"
+        texts.append(f"{what}<br>{where}<br>{share}")
+    return texts
 
 
 def _selected(found: Ladder, look: Look, divisor: int) -> dict[str, Any]:

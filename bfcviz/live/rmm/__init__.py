@@ -1,1 +1,1 @@
-"""RMM: served from instrumented heaps, or observed through its log."""
+"""RMM: served from instrumented heaps, or observed by callbacks or by its log."""

@@ -1,32 +1,61 @@
-"""observe_rmm: RMM keeps its own resources; read the log of its logging adaptor as it grows."""
+"""observe_rmm: RMM keeps its own resources; record the requests to them, by callbacks or by RMM's log."""
 
-import tempfile
-import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
-from bfcviz.errors import InvalidRequest, OutOfMemory
+from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
+from bfcviz.live.capture.stacks import Capture, Captured
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
-from bfcviz.live.common.polling import Polling
-from bfcviz.live.rmm.log_file import LogFile
 from bfcviz.live.rmm.log_lines import UNIT
-from bfcviz.live.rmm.rmm_api import Rmm
+from bfcviz.live.rmm.observe_by_callback import RmmCallbacks
+from bfcviz.live.rmm.observe_by_log import RmmLogs
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm
+
+EVERY_S = 0.1
+"""Seconds between two readings of the log."""
+
+
+class ObservationMechanism(Protocol):
+    """Records the requests to a resource by a resource of its own around it."""
+
+    @property
+    def description(self) -> str:
+        """How it records, as the second half of a sentence about RMM."""
+
+    @property
+    def problem(self) -> str:
+        """What is not recorded and why, as a sentence without a full stop; empty: nothing is missing."""
+
+    @property
+    def out_of_memory(self) -> OutOfMemory | None:
+        """The numbers of the last failure, of the first device that had one; None: no failure."""
+
+    def around(self, device: int, upstream: Any, heap: ObservedHeap) -> Any:
+        """Make the resource that takes the place of `upstream`; a heap receives its requests."""
+
+    def begin(self) -> None:
+        """Record from now on: all resources are in their places."""
+
+    def settle(self) -> None:
+        """Record what is deferred."""
+
+    def end(self, error: BaseException | None) -> None:
+        """Record no more; the devices have their own resources again. `error` ends the `with`."""
 
 
 class RmmObserved(HeapProvider):
     """What `observe_rmm` returns; observes devices within a `with`.
 
-    An adaptor is made with its device current, which creates a context there (some 400 MiB). So it observes only the
-    devices that were given, or else those that the process uses already.
+    The memory of a device is asked for with the device current, which creates a context there (some 400 MiB). So it
+    observes only the devices that were given, or else those that the process uses already.
 
     Attributes:
         way: `observe`.
-        files: the log file of each device.
+        mechanism: records the requests.
     """
 
     way = "observe"
@@ -35,73 +64,68 @@ class RmmObserved(HeapProvider):
     def __init__(
         self,
         rmm: Rmm,
+        mechanism: ObservationMechanism,
         make: Callable[[int], ObservedHeap],
-        every_s: float,
         devices: Iterable[int] | None = None,
     ) -> None:
-        self.files: dict[int, LogFile] = {}
-        self._devices = None if devices is None else list(devices)
-        self._unused: list[int] = []
+        self.mechanism = mechanism
         self._rmm = rmm
         self._make = make
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._devices = None if devices is None else list(devices)
+        self._unused: list[int] = []
+        self._heaps: dict[int, ObservedHeap] = {}
         self._before: dict[int, Any] = {}
-        self._adaptors: dict[int, Any] = {}
-        self._polling = Polling(self._read, every_s, "bfcviz-rmm")
+        self._placed: dict[int, Any] = {}
 
     @property
     def description(self) -> str:
         """The way, and what it means."""
         text = (
-            "RMM is observed: its resources stay, and a log of every request is read at intervals. It does not contain "
-            "what RMM's pools allocate from CUDA, so regions are the addresses seen in use"
+            f"RMM is observed: its resources stay, and {self.mechanism.description}. What RMM's pools allocate from "
+            "CUDA is not recorded, so regions are the addresses seen in use"
         )
         if self._unused:
             text += (
                 f". Device {', '.join(map(str, self._unused))} was not in use and is not observed: give devices to "
                 "observe it from the start"
             )
-        if words := "; ".join(
-            filter(None, (log.heap.inconsistencies.words() for log in self.files.values()))
-        ):
+        if words := "; ".join(filter(None, (heap.inconsistencies.words() for heap in self.heaps))):
             text += f". {words}"
-        if self._polling.error is not None:
-            text += f". It ended early: {self._polling.error}"
+        if problem := self.mechanism.problem:
+            text += f". {problem}"
         return text
 
     @property
     def heaps(self) -> list[ObservedHeap]:
         """A heap for each device. The current device writes to the log that was given."""
-        return [log.heap for log in self.files.values()]
+        return list(self._heaps.values())
 
     @property
     def out_of_memory(self) -> OutOfMemory | None:
         """The numbers of the last failure, of the first device that had one; None: no failure."""
-        return next((log.out_of_memory for log in self.files.values() if log.out_of_memory is not None), None)
+        return self.mechanism.out_of_memory
 
     def settle(self) -> None:
-        """Read the logs now."""
-        self._polling.now()
+        """Record what is deferred: the log is read now."""
+        self.mechanism.settle()
 
     def _start(self) -> None:
-        chosen = self._choose()
-        self._folder = tempfile.TemporaryDirectory(prefix="bfcviz-rmm-")
         try:
-            for device in chosen:
-                self._begin(device, Path(self._folder.name))
-        except BaseException:
+            for device in self._choose():
+                self._before[device] = before = self._rmm.mr.get_per_device_resource(device)
+                heap = self._heaps.get(device) or self._heaps.setdefault(device, self._make(device))
+                self._placed[device] = self.mechanism.around(device, before, heap)
+            for device, placed in self._placed.items():
+                self._rmm.mr.set_per_device_resource(device, placed)
+            self.mechanism.begin()
+        except BaseException as error:
             self._put_back()
-            self._forget()
+            self.mechanism.end(error)
             raise
-        self._polling.start()
 
     def _stop(self, error: BaseException | None) -> None:
-        self._polling.stop()
         self._put_back()
-        try:
-            self._polling.last(error)
-        finally:
-            self._forget()
+        self.mechanism.end(error)
 
     def _choose(self) -> list[int]:
         """Devices to observe, the current one first."""
@@ -113,59 +137,47 @@ class RmmObserved(HeapProvider):
 
     def _put_back(self) -> None:
         """Restore each device's resource, unless other code has changed it since."""
-        for device, before in self._before.items():
-            if self._rmm.mr.get_per_device_resource(device) is self._adaptors[device]:
-                self._rmm.mr.set_per_device_resource(device, before)
-
-    def _forget(self) -> None:
-        """Drop the adaptors and delete their logs."""
+        for device, placed in self._placed.items():
+            if self._rmm.mr.get_per_device_resource(device) is placed:
+                self._rmm.mr.set_per_device_resource(device, self._before[device])
         self._before.clear()
-        self._adaptors.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def _begin(self, device: int, folder: Path) -> None:
-        before = self._rmm.mr.get_per_device_resource(device)
-        with self._rmm.on(device):
-            adaptor = self._rmm.mr.LoggingResourceAdaptor(before, str(folder / "rmm.csv"))
-        heap = self.files[device].heap if device in self.files else self._make(device)
-        path = Path(adaptor.get_file_name())
-        self.files[device] = LogFile(path, heap, _now_of(heap) - _time_of_day_ns())
-        self._before[device], self._adaptors[device] = before, adaptor
-        self._rmm.mr.set_per_device_resource(device, adaptor)
-
-    def _read(self) -> None:
-        for device, adaptor in self._adaptors.items():
-            adaptor.flush()
-            self.files[device].read()
+        self._placed.clear()
 
 
 def observe_rmm(
     *,
     log: EventLog | Recording | None = None,
     labels: Labels | None = None,
-    every_s: float = 0.1,
+    mechanism: Literal["callback", "log"] = "callback",
+    capture: Captured = None,
+    every_s: float | None = None,
     devices: Iterable[int] | None = None,
 ) -> RmmObserved:
-    """Record the requests to RMM's own resources within a `with`, by a logging adaptor around them.
+    """Record the requests to RMM's own resources within a `with`, by a resource around them.
 
-    A thread reads the log every `every_s` seconds. Memory allocated before is unknown; if it is freed, that is counted,
-    and `description` says so.
+    `callback`: RMM calls Python for each request (CallbackMemoryResource), which records it at once, with its line of
+    code; that takes Python's lock, and about 15 us for an allocation and its free. `log`: RMM writes a log
+    (LoggingResourceAdaptor), which a thread reads; that costs about 2 us, and nothing has a name. Memory allocated
+    before is unknown; if it is freed, that is counted, and `description` says so.
 
     Args:
-        log: receives the events of the current device; a recording includes its labels. Further devices get rings in
+        log: receives the events of the current device; a recording includes its labels. Other devices get rings in
             memory.
-        labels: the table of labels; RMM's log names no caller.
-        every_s: seconds between two readings.
-        devices: numbers of the devices to observe; each gets a CUDA context. Default: the current one and those that
-            this process uses already.
+        labels: interns the names of `labels.label`.
+        mechanism: `callback` or `log`; see above.
+        capture: `nothing`, `label`, `stack` or `Stacks` with options; default: the stack, or the label if uncompiled.
+            A log has none.
+        every_s: seconds between two readings of the log; default: 0.1.
+        devices: numbers of the devices to observe, such as `[rank]`; a context is created on each of them. Default: the
+            devices in use when the `with` begins.
 
     Raises:
-        LiveError: RMM is not installed or sees no GPU; on entering: it is observed already.
-        InvalidRequest: the time is out of range; on entering: there is no such device.
+        LiveError: RMM is not installed or sees no GPU, `capture` is none of these, or a stack where bfcviz is not
+            compiled; on entering: it is observed already.
+        InvalidRequest: the mechanism is unknown, the time is out of range, or an option of the other mechanism is
+            given; on entering: there is no such device.
     """
-    if not 0 < every_s < 1 << 31:
-        raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")
+    _check(mechanism, capture, every_s)
     rmm = Rmm("observed")
     first: EventLog | None
     first, table = log_and_labels(log, labels)
@@ -175,17 +187,22 @@ def observe_rmm(
         given, first = first, None
         return ObservedHeap(given, table, name=f"rmm:{device}", limit=rmm.total_memory(device), unit=UNIT)
 
-    return RmmObserved(rmm, make, every_s, devices)
+    if mechanism == "log":
+        return RmmObserved(rmm, RmmLogs(rmm, EVERY_S if every_s is None else every_s), make, devices)
+    return RmmObserved(rmm, RmmCallbacks(rmm, Capture(table, capture, hide=HIDDEN)), make, devices)
 
 
-def _now_of(heap: ObservedHeap) -> int:
-    """The heap's clock now, in nanoseconds."""
-    heap.mark("RMM is observed from here")
-    heap.settle()
-    return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
-
-
-def _time_of_day_ns() -> int:
-    now = time.time_ns()
-    local = time.localtime(now // 1_000_000_000)
-    return ((local.tm_hour * 60 + local.tm_min) * 60 + local.tm_sec) * 1_000_000_000 + now % 1_000_000_000
+def _check(mechanism: str, capture: Captured, every_s: float | None) -> None:
+    if mechanism not in ("callback", "log"):
+        raise InvalidRequest(f"mechanism={mechanism!r} was given to observe RMM; give 'callback' or 'log'")
+    if mechanism == "callback" and every_s is not None:
+        raise InvalidRequest(
+            f"every_s={every_s} was given, and callbacks record each request at once: remove it, or give "
+            "mechanism='log', which is read at intervals"
+        )
+    if mechanism == "log" and capture not in (None, "nothing"):
+        raise LiveError(
+            f"capture={capture!r} was given, and RMM's log names no caller: remove it, or give mechanism='callback'"
+        )
+    if every_s is not None and not 0 < every_s < 1 << 31:
+        raise InvalidRequest(f"every_s={every_s} was given; give a time above 0, in seconds")

@@ -9,6 +9,9 @@ from bfcviz.errors import DeviceError, LiveError
 from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
+HIDDEN: Final = ("rmm", "cudf", "numpy")
+"""Modules that recorded stacks leave out."""
+
 PER_THREAD: Final = 2
 """cudaStreamPerThread: a handle that means another stream in each thread."""
 

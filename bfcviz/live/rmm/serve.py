@@ -24,7 +24,8 @@ from bfcviz.live.common.headroom import Share
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import log_and_labels
 from bfcviz.live.common.served_heap import OPTIONS, HeapFactory, ServedHeap
-from bfcviz.live.rmm.rmm_api import Rmm, handle_of, number_of
+from bfcviz.live.rmm.rmm_api import HIDDEN, Rmm, handle_of, number_of
+from bfcviz.live.rmm.uninterrupted_call import UninterruptedCall
 
 
 class RmmHeap(ServedHeap):
@@ -180,7 +181,9 @@ class RmmServed(HeapProvider):
         current = rmm.device()
         for number in sorted(range(rmm.devices), key=lambda number: number != current):
             device = self.devices[number] = RmmDevice(number, rmm, partial(make, number), capture)
-            self._resources[number] = rmm.mr.CallbackMemoryResource(device.allocate, device.free)
+            self._resources[number] = rmm.mr.CallbackMemoryResource(
+                UninterruptedCall(device.allocate), UninterruptedCall(device.free)
+            )
             _kept.append((device, self._resources[number]))
         self.devices[current].heap_of(0)
 
@@ -269,4 +272,4 @@ def serve_rmm(
         return share.of(device, rmm.room(device), memory)
 
     make = HeapFactory(RmmHeap, "rmm", source, limit_of, logs, table, options)
-    return RmmServed(rmm, make, Capture(table, capture, hide=("rmm", "cudf", "numpy")))
+    return RmmServed(rmm, make, Capture(table, capture, hide=HIDDEN))

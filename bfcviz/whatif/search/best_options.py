@@ -107,7 +107,7 @@ def best_options(  # noqa: PLR0913  the question, and how to search
     *,
     options: Mapping[str, Iterable[Any]] | Iterable[str] | None = None,
     goal: str = "reserved",
-    pool: int | str = 0,
+    pool: int | str | None = None,
     control: SearchControl | None = None,
     cache: ResultCache | str | os.PathLike[str] | None = None,
 ) -> BestOptions:
@@ -119,7 +119,8 @@ def best_options(  # noqa: PLR0913  the question, and how to search
         limit: bytes, or text such as `12GiB`; None: the limit that the trace had, or none.
         options: the names of those to vary, or names with their values; None: all that a user can choose.
         goal: what to make small: a name of `GOALS`, or `smallest_limit`, which takes about 20 times as long.
-        pool: the heap: its index among `trace.origin.pools`, or its name.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 

@@ -75,8 +75,8 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
     limit: int | str | None = None,
     *,
     batch: int | None = None,
-    labels: Sequence[str] | None = None,
-    pool: int | str = 0,
+    labels: str | Sequence[str] | None = None,
+    pool: int | str | None = None,
     control: SearchControl | None = None,
     cache: ResultCache | str | os.PathLike[str] | None = None,
 ) -> LargestBatch:
@@ -88,7 +88,8 @@ def largest_batch(  # noqa: PLR0913  the question, and how to search
         limit: bytes, or text such as `12GiB`; None: the limit that the trace had.
         batch: size of the recorded batch: whole batches are tried. None: factors in steps of 1/100.
         labels: names or patterns of the blocks that grow; None: see `scaled_requests`.
-        pool: the heap: its index among `trace.origin.pools`, or its name.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
         control: progress and stop.
         cache: of results; or a folder for one on disk. None: the shared one in memory.
 

@@ -17,7 +17,6 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
     "torch": {
         "max_split_size": (32 << 20, 64 << 20, 128 << 20, 512 << 20),
         "roundup_power2_divisions": (1, 2, 4, 8, 16),
-        "garbage_collection_threshold": (0.6, 0.8),
     },
     "stream_ordered": {"release_threshold": (0, 64 << 20, 1 << 30)},
 }
@@ -26,10 +25,11 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
     "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region"}),
     "xla": frozenset({"lower_alignment", "upper_alignment"}),
+    "torch": frozenset({"garbage_collection_threshold"}),  # works only with set_per_process_memory_fraction
     "live_bytes": frozenset({"unit"}),
     "stream_ordered": frozenset({"segment"}),
 }
-"""Options that say what the device, its driver or a version is like: a user cannot choose them."""
+"""Options that say what the device, its driver, a version or the program is like: no setting alone changes them."""
 
 _FACTORS: Final = (0.25, 0.5, 1, 2, 4)
 _LEAST_SIZE: Final = 512

@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bfcviz.errors import FileError, InvalidRequest
+from bfcviz.errors import FileError
 from bfcviz.events.storage.files import read_small, replacing
 from bfcviz.events.storage.strict_json import loads
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import POLICIES, policy_of
+from bfcviz.whatif.policy_table import POLICIES, is_of_table
 
 MOST_KEPT: Final = 20_000
 """Results in memory; the oldest one is dropped."""
@@ -114,16 +114,9 @@ def cache_of(cache: ResultCache | str | os.PathLike[str] | None) -> ResultCache:
 
 def table_options(policy: Policy) -> str | None:
     """All options of a policy as JSON; None: it is not one of the table, so its name does not say its rules."""
-    entry = POLICIES.get(policy.name)
-    if entry is None:
+    if not is_of_table(policy):
         return None
-    try:
-        same = policy_of(policy.name, **policy.options)
-    except InvalidRequest:
-        return None
-    if type(same) is not type(policy) or getattr(same, "make", None) is not getattr(policy, "make", None):
-        return None
-    return json.dumps({**entry.options, **policy.options}, sort_keys=True, default=str)
+    return json.dumps({**POLICIES[policy.name].options, **policy.options}, sort_keys=True, default=str)
 
 
 def _key_json(key: CacheKey) -> list[Any]:

@@ -55,21 +55,21 @@ class ScaledRequests:
         return int(_only(self.stream, self.grows).live_bytes.max(initial=0))
 
 
-def scaled_requests(stream: RequestStream, labels: Sequence[str] | None = None) -> ScaledRequests:
+def scaled_requests(stream: RequestStream, labels: str | Sequence[str] | None = None) -> ScaledRequests:
     """Choose the blocks that grow with the batch.
 
     Args:
         stream: the requests.
-        labels: names, or patterns such as `*/activation*`, of the blocks that grow. None: all but those allocated
-            before the first step, and those allocated before the last step and never freed: weights and the state of
-            an optimizer. Without marks of steps: all that are freed.
+        labels: one or more names, or patterns such as `*/activation*`, of the blocks that grow. None: all but those
+            allocated before the first step, and those allocated before the last step and never freed: weights and the
+            state of an optimizer. Without marks of steps: all that are freed.
 
     Raises:
         InvalidRequest: no block has such a label, or none would grow.
     """
     made = stream.rows["kind"] == ALLOCATE
     if labels is not None:
-        return _labelled(stream, made, labels)
+        return _labelled(stream, made, [labels] if isinstance(labels, str) else labels)
     steps = _step_marks(stream)
     never_freed = np.ones(stream.blocks, bool)
     blocks: NDArray[np.int64] = stream.rows["block"]

@@ -49,6 +49,7 @@ class SmallestLimit:
         tried: all trials, in order.
         complete: whether the search was not stopped.
         notes: of the stream: what is missing or assumed.
+        granule: only multiples of this were tried.
     """
 
     policy: str
@@ -65,6 +66,7 @@ class SmallestLimit:
     tried: tuple[Trial, ...] = field(repr=False)
     complete: bool = True
     notes: tuple[str, ...] = field(default=(), repr=False)
+    granule: int = 1
 
     def __str__(self) -> str:
         from bfcviz.whatif.search.text import limit_lines  # noqa: PLC0415  it needs this class
@@ -81,7 +83,7 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     source: Any,
     policy: str | Policy = "bfc",
     *,
-    pool: int | str = 0,
+    pool: int | str | None = None,
     granule: int | str = GRANULE,
     at_most: int | str | None = None,
     control: SearchControl | None = None,
@@ -92,7 +94,8 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
         policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy.
-        pool: the heap: its index among `trace.origin.pools`, or its name.
+        pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
+            the first.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
         at_most: the largest limit to try; None: 64 TiB.
         control: progress and stop.
@@ -185,6 +188,7 @@ class LimitSearch:
             tried=tuple(self.tried.values()),
             complete=complete,
             notes=self.stream.notes,
+            granule=self.granule,
         )
 
     def _bracket(self) -> tuple[int, int]:

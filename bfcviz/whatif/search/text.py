@@ -106,7 +106,8 @@ def _added(found: SmallestLimit) -> str:
         return ""
     share = found.added / found.lower_bound if found.lower_bound else 0
     return (
-        f"; these rules add {format_bytes(found.added)} ({100 * share:.1f} %) for rounding and fragmentation"
+        f"; these rules add {format_bytes(found.added)} ({100 * share:.1f} %) for rounding, fragmentation "
+        f"and limits in multiples of {format_bytes(found.granule)}"
     )
 
 

@@ -7,6 +7,7 @@ served, and the others go on.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from typing import Final
 
+from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint
 from bfcviz.whatif.sweep.serve_point import serve_point
 
@@ -35,7 +37,12 @@ _NOT_STARTED: Final = (
 def in_processes(
     points: Sequence[SweepPoint], streams: Mapping[str, SentStream], stop: threading.Event, processes: int
 ) -> Iterator[tuple[int, PointResult]]:
-    """Index and result of each point as it arrives; see `in_process`. At its end all processes are ended."""
+    """Index and result of each point as it arrives; see `in_process`. At its end all processes are ended.
+
+    Raises:
+        InvalidRequest: a policy is a class of a notebook, which other processes cannot import.
+    """
+    _check_can_be_sent(points)
     waiting, deaths, failed_starts = deque(points), Counter[int](), 0
     lanes = [_Lane(streams) for _ in range(min(processes, len(points)))]
     try:
@@ -62,6 +69,20 @@ def in_processes(
     finally:
         for lane in lanes:
             lane.end()
+
+
+def _check_can_be_sent(points: Sequence[SweepPoint]) -> None:
+    """Raise InvalidRequest, if a policy is of a class that only this process knows."""
+    main = sys.modules["__main__"]
+    if getattr(main, "__file__", None) is not None:  # a script: the processes import it
+        return
+    for policy in {id(point.policy): point.policy for point in points}.values():
+        if type(policy).__module__ == "__main__":
+            name = type(policy).__qualname__
+            raise InvalidRequest(
+                f"the policy {name} is defined in a notebook or in code without a file, which other processes cannot "
+                f"import: put {name} into a .py file and import it, or leave out `processes`"
+            )
 
 
 class _Lane:

@@ -23,14 +23,14 @@ class TraceSource(NamedTuple):
         key: identifies the source in the caches of workers; no other sweep uses it.
         name: of the trace, in results.
         path: a path or URL that the worker reads; empty: the requests are sent to it.
-        pool: index of the heap.
+        pool: index or name of the heap; None: the one with a failed request, else the first.
         version: what changes with the content, as text; empty: not known.
     """
 
     key: str
     name: str
     path: str
-    pool: int
+    pool: int | str | None
     version: str
 
 
@@ -130,7 +130,7 @@ class SweepPoint:
         return PointKey(
             self.source.name,
             self.source.version,
-            self.source.pool,
+            "" if self.source.pool is None else str(self.source.pool),
             policy_key(self.policy),
             self.limit.text,
             self.stop_at_failure,
@@ -146,7 +146,7 @@ class PointKey(NamedTuple):
 
     trace: str
     version: str
-    pool: int
+    pool: str
     policy: str
     limit: str
     stop_at_failure: bool
@@ -159,7 +159,7 @@ class PointResult:
     Attributes:
         trace: name of the trace: its path, or its source.
         version: what changes with the content of the trace; empty: not known.
-        pool: index of the heap in the trace.
+        pool: the heap, as it was given; empty: the one with a failed request, else the first.
         policy: name and options.
         limit: as it was given: `none`, bytes, or a percentage.
         stop_at_failure: whether it ended after the first failure.
@@ -185,7 +185,7 @@ class PointResult:
 
     trace: str
     version: str
-    pool: int
+    pool: str
     policy: str
     limit: str
     stop_at_failure: bool

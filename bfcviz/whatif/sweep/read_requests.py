@@ -11,13 +11,13 @@ from bfcviz.whatif.replay import stream_of
 from bfcviz.whatif.requests import RequestStream
 
 
-def read_requests(path: str, pool: int = 0) -> RequestStream:
+def read_requests(path: str, pool: int | str | None = None) -> RequestStream:
     """The requests of one heap of a trace.
 
     Args:
         path: of a file or folder that `bfcviz.open` reads, or its URL, of any protocol that fsspec knows:
             `s3://`, `gs://`, `memory://`, `https://`, ... A URL is copied into a temporary file meanwhile.
-        pool: index of the heap.
+        pool: as in `stream_of`.
 
     Raises:
         InvalidRequest: the trace has no such heap.

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ _SCHEMA: Final = pa.schema(
         (each.name, _TYPES[str(getattr(each.type, "__name__", each.type)).split(" ")[0]])
         for each in fields(PointResult)
     ],
-    metadata={"bfcviz.sweep": "1"},
+    metadata={"bfcviz.sweep": "1", "bfcviz.version": version("bfcviz")},
 )
 _MOST_ROWS: Final = 60
 """Lines of the text of results."""
@@ -40,6 +41,7 @@ class SweepResults:
         seconds: how long it took.
         resumed: the number of points that an earlier sweep had served.
         reason: why it is not complete; empty otherwise.
+        made_by: the version of bfcviz that served the points.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class SweepResults:
         self.seconds = seconds
         self.resumed = resumed
         self.reason = reason
+        self.made_by = version("bfcviz")
 
     @property
     def complete(self) -> bool:
@@ -123,9 +126,12 @@ class SweepResults:
         if b"bfcviz.sweep" not in (table.schema.metadata or {}) or table.schema.names != _SCHEMA.names:
             raise FileError(path, "", "holds no results of a sweep by this version; choose another name")
         try:
-            return cls([PointResult(**row) for row in table.cast(_SCHEMA).to_pylist()])
+            points = [PointResult(**row) for row in table.cast(_SCHEMA).to_pylist()]
         except (pa.ArrowException, TypeError) as error:
             raise FileError(path, "", f"cannot be read as results of a sweep: {error}") from error
+        found = cls(points)
+        found.made_by = table.schema.metadata.get(b"bfcviz.version", b"").decode(errors="replace")
+        return found
 
     def __len__(self) -> int:
         return len(self.points)

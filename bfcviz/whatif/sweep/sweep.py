@@ -11,6 +11,7 @@
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from threading import Event
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final, SupportsIndex
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import policy_key
+from bfcviz.whatif.policy_table import is_of_table, policy_key, policy_of
 from bfcviz.whatif.sweep.dask_cluster import connected, on_dask
 from bfcviz.whatif.sweep.in_process import in_process
 from bfcviz.whatif.sweep.local_processes import in_processes
@@ -73,7 +74,7 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
     *,
     client: "Client | str | None" = None,
     processes: int | None = None,
-    pool: int = 0,
+    pool: int | str | None = None,
     stop_at_failure: bool = False,
     results: str | os.PathLike[str] | None = None,
     progress: Callable[[SweepProgress], object] | None = None,
@@ -90,15 +91,16 @@ def sweep(  # noqa: PLR0913  what, where, and how to run
         limits: bytes, `"8GiB"`, `"110%"` of the most bytes that a trace requests at once, or None for no limit.
         client: of a Dask cluster, or the address of its scheduler; bfcviz must be installed in its workers.
         processes: the number of processes of this machine; by default the points are served in this one.
-        pool: index of the heap in each trace.
+        pool: the heap in each trace: its index or name; None: the one with a failed request, else the first.
         stop_at_failure: whether a point ends after its first request that fails.
-        results: a Parquet file: points that have numbers in it are not served again, and all results are written to
-            it, every few seconds and at the end.
+        results: a Parquet file: points that have numbers in it, made by this version under a policy of the table, are
+            not served again; all results are written to it, every few seconds and at the end.
         progress: called at the start and after each point, in the thread of the sweep.
         stop: set it, from any thread, to end the sweep.
 
     Raises:
-        InvalidRequest: there is no such policy or option, an argument is no limit, or no scheduler answers.
+        InvalidRequest: there is no such policy or option, two policies have one name, an argument is no limit, a policy
+            cannot be sent to a process, or no scheduler answers.
         MissingExtra: `client` is an address, and Dask is not installed.
         FileError: the file of results cannot be read or written.
     """
@@ -144,10 +146,16 @@ def _points(
 ) -> list[SweepPoint]:
     """All points, those of a trace together, without those given twice."""
     given = [policies] if isinstance(policies, str) or not isinstance(policies, Iterable) else list(policies)
-    chosen = list({policy_key(policy): policy for policy in given}.values())  # a wrong name is told at once
+    chosen: dict[str, str | Policy] = {}
+    for policy in given:
+        known = chosen.setdefault(policy_key(policy), policy)  # a wrong name is told at once
+        if policy_of(known) != policy_of(policy):
+            raise InvalidRequest(
+                f"two policies have the name and options {policy_key(policy)}; give one of them another name"
+            )
     sizes = [limits] if limits is None or isinstance(limits, str | SupportsIndex) else list(limits)
     tried = list(dict.fromkeys(SweepLimit.of(each) for each in sizes))
-    asked = product(sources, chosen, tried)
+    asked = product(sources, chosen.values(), tried)
     return [
         SweepPoint(index, source, policy, limit, stop_at_failure)
         for index, (source, policy, limit) in enumerate(asked)
@@ -163,9 +171,15 @@ class _Collected:
         path: str | os.PathLike[str] | None,
         progress: Callable[[SweepProgress], object] | None,
     ) -> None:
-        earlier = SweepResults.load(path).points if path is not None and Path(path).exists() else ()
-        known = {result.key: result for result in earlier if not result.error}
-        self.found = {point.index: known[point.key] for point in points if point.key in known}
+        loaded = SweepResults.load(path) if path is not None and Path(path).exists() else SweepResults(())
+        earlier = loaded.points
+        is_current = loaded.made_by == version("bfcviz")  # other versions may have other rules
+        known = {result.key: result for result in earlier if is_current and not result.error}
+        self.found = {
+            point.index: known[point.key]
+            for point in points
+            if point.key in known and is_of_table(policy_of(point.policy))
+        }
         self.reason = ""
         asked = {point.key for point in points}
         self._others = [result for result in earlier if result.key not in asked]

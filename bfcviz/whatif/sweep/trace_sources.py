@@ -20,7 +20,7 @@ TraceLike = str | os.PathLike[str] | Trace | RequestStream
 
 
 def sources_of(
-    traces: TraceLike | Iterable[TraceLike], pool: int
+    traces: TraceLike | Iterable[TraceLike], pool: int | str | None
 ) -> tuple[str, list[TraceSource], dict[str, SentStream]]:
     """The traces of a sweep.
 
@@ -32,7 +32,7 @@ def sources_of(
         InvalidRequest: no trace can have such a heap, or a trace that is sent has none.
         BfcvizError: one of `traces` is no trace.
     """
-    if not 0 <= pool < MAX_POOLS:
+    if isinstance(pool, int) and not 0 <= pool < MAX_POOLS:
         raise InvalidRequest(f"pool={pool}: heaps are numbered from 0 to {MAX_POOLS - 1}")
     given = [traces] if isinstance(traces, str) or not isinstance(traces, Iterable) else list(traces)
     prefix = f"{token_hex(8)}/"

@@ -81,6 +81,30 @@ def test_only_what_differs_of_a_layout_is_sent():
     assert relayouting(before, after) == {"xaxis.title.text": "b", "xaxis2": {"range": [0, 1]}}
 
 
+def test_of_a_list_of_dicts_only_parts_are_sent():
+    one, two = {"text": "a", "x": 0}, {"text": "b", "x": 1}
+    before, after = {"annotations": [one, two]}, {"annotations": [one, two | {"text": "c"}]}
+    assert relayouting(before, after) == {"annotations[1].text": "c"}
+    longer = {"annotations": [one, two, one]}
+    assert relayouting(before, longer) == longer
+
+
+def test_a_step_sends_no_whole_list_of_titles(monkeypatch):
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("everything"), look), "everything", look)
+    sent = []
+    monkeypatch.setattr(view.widget, "_send_update_msg", lambda **parts: sent.append(parts["relayout_data"]))
+    panel_data.model.seek(400)
+    panels = panel_data.panels(names_in("everything"), look)
+    view.show(panels, "everything", look)
+    titles = {key: text for key, text in sent[0].items() if key.startswith("annotations")}
+    number = list(view.panels).index("ladder")
+    assert panels["ladder"].caption in titles[f"annotations[{number}].text"]
+    assert {key.split("].")[-1] for key in titles} == {"text"}
+    assert view.widget.layout.annotations[number].text == titles[f"annotations[{number}].text"]
+
+
 def test_a_zoom_does_not_change_the_drawn_ranges():
     panel_data = PanelData(busy_trace(), 0)
     panel_data.model.seek(300)
@@ -95,8 +119,46 @@ def test_a_zoom_does_not_change_the_drawn_ranges():
     assert {name: list(panel.yaxis["range"]) for name, panel in view.panels.items()} == drawn
 
 
+def test_a_step_is_one_message_to_the_figure(monkeypatch):
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
+    sent = []
+    monkeypatch.setattr(
+        view.widget, "send_state", lambda key=None: sent.append((key, view.widget.get_state(key)))
+    )
+    for step in (400, 500):
+        panel_data.model.seek(step)
+        view.show(panel_data.panels(names_in("memory"), look), "memory", look)
+    assert [key for key, _ in sent] == ["_py2js_update"] * 2
+    assert len({state["_py2js_update"]["trace_edit_id"] for _, state in sent}) == 2
+    assert view.widget._py2js_update is None  # a page loaded later does not draw it again
+
+
 def test_the_page_sends_no_traces_and_no_layout_back():
     """Holds as long as plotly's script defines these two functions as it does now."""
     for name in ("_sendTraceDeltas(", "_sendLayoutDelta("):
         parts = OneWayFigureWidget._esm.split(name)[1:]
         assert len([part for part in parts if "{return;" in part[:12]]) == 1
+
+
+def test_the_page_does_not_search_hidden_traces_for_arrays():
+    """Holds as long as plotly's script defines this function as it does now."""
+    body = OneWayFigureWidget._esm.split(".findArrayAttributes=function(")[1:]
+    assert [part.split("{")[1].split(";")[0] for part in body] == [
+        f"if({body[0][0]}.visible===false)return[]"
+    ]
+
+
+def test_only_traces_that_draw_something_or_have_a_legend_entry_are_visible():
+    """Plotly lays out each visible trace with each step: most rectangles of the map are empty while it is an image."""
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
+    of_map = [trace for trace in view.widget.data if trace.xaxis == "x"]
+    empty = [
+        trace for trace in of_map if trace.type == "scatter" and np.isnan(trace.x).all() and len(trace.x)
+    ]
+    assert len(empty) > 10
+    assert [trace.visible for trace in empty] == [trace.showlegend is not False for trace in empty]
+    assert all(trace.visible for trace in of_map if trace.type == "scatter" and not np.isnan(trace.x).any())

@@ -1,68 +1,44 @@
-"""RMM observed: its log is read as it grows; with a stand-in for RMM."""
+"""RMM observed, by either mechanism: devices, refusals, and the holders of a recording; with a stand-in for RMM."""
 
 import pytest
 from fake_cuda import FakeCuda
-from fake_rmm import CallbackMemoryResource, LoggingResourceAdaptor
+from fake_rmm import CallbackMemoryResource
+from processes import needs_compiled
 
+import bfcviz
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
-from bfcviz.errors import InvalidRequest, LiveError
-from bfcviz.events.log import EventLog
-from bfcviz.events.schema import Kind
+from bfcviz.errors import BfcvizError, InvalidRequest, LiveError
+from bfcviz.live.capture.stacks import Stacks
 from bfcviz.live.rmm.observe import observe_rmm
 
+MECHANISMS = pytest.mark.parametrize("mechanism", ["callback", "log"])
 
-def test_the_log_is_read_as_it_grows(rmm):
-    before = rmm.resources[0]
-    with observe_rmm(log=EventLog(1 << 10), every_s=1000) as source:
-        assert isinstance(rmm.resources[0], LoggingResourceAdaptor)
-        (heap,) = source.heaps
-        assert (source.way, heap.name, heap.limit) == ("observe", "rmm:0", 1 << 30)
-        buffer = rmm.buffer(1000, 7)
-        source.settle()
-        assert heap.stats().bytes_in_use == 1024
+
+def load_table(rmm):
+    return rmm.buffer(3000), rmm.buffer(5000)
+
+
+def join_tables(rmm):
+    return rmm.buffer(70_000)
+
+
+@needs_compiled
+def test_a_default_recording_names_its_holders_by_line_of_code(rmm, tmp_path):
+    path = tmp_path / "run"
+    with bfcviz.watch(rmm=True, path=path, dashboard=False):
+        table, joined = load_table(rmm), join_tables(rmm)
+        with bfcviz.label("cache"):
+            kept = rmm.buffer(256)
+    found = bfcviz.holders(path, "peak").to_arrow().to_pylist()
+    lines = {function: function.__code__.co_firstlineno + 1 for function in (load_table, join_tables)}
+    assert {row["name"]: (row["bytes"], row["chunks"]) for row in found[1:]} == {
+        f"test_observe.py:{lines[load_table]} load_table": (3072 + 5120, 2),
+        f"test_observe.py:{lines[join_tables]} join_tables": (70_144, 1),
+        "cache": (256, 1),
+    }
+    for buffer in (*table, joined, kept):
         rmm.drop(buffer)
-    assert rmm.resources[0] is before
-    assert heap.stats().bytes_in_use == 0
-    events = heap.log.copy(0, heap.log.head)
-    (event,) = events[events["kind"] == Kind.ALLOCATE]
-    assert (event["requested"], event["stream"]) == (1000, 1)
-    assert "RMM is observed" in source.description
-    assert source.out_of_memory is None
-
-
-def test_a_failed_request_is_an_event(rmm):
-    rmm.resources[0] = CallbackMemoryResource(
-        lambda n, s: (_ for _ in ()).throw(MemoryError(n)), lambda *a: None
-    )
-    with observe_rmm(every_s=1000) as source, pytest.raises(MemoryError):
-        rmm.buffer(5000)
-    assert (source.out_of_memory.requested, source.out_of_memory.rounded) == (5000, 5120)
-
-
-def test_what_was_there_before_is_said(rmm):
-    old = rmm.buffer(1000)
-    with observe_rmm(every_s=1000) as source:
-        rmm.drop((rmm.resources[0], *old[1:]))
-    found = source.heaps[0].inconsistencies
-    assert (found.unknown_frees, found.left_out) == (1, 1)
-    assert found.words() in source.description
-    with source:  # it goes on with the same heap
-        rmm.buffer(1000)
-    assert source.heaps[0].stats().num_allocs == 1
-
-
-def test_where_one_device_cannot_be_observed_none_is(rmm):
-    rmm.devices, before = 2, dict(rmm.resources)
-    make = rmm.mr.LoggingResourceAdaptor
-    rmm.mr.LoggingResourceAdaptor = lambda *arguments: make(*arguments) if rmm.device == 0 else 1 // 0
-    source = observe_rmm(devices=[0, 1])
-    with pytest.raises(ZeroDivisionError):
-        source.__enter__()
-    assert rmm.resources == before
-    rmm.mr.LoggingResourceAdaptor = make
-    with source:
-        rmm.buffer(1000)
 
 
 @pytest.fixture
@@ -76,32 +52,73 @@ def driver(monkeypatch):
     return made
 
 
-def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, driver):
+@MECHANISMS
+def test_devices_in_use_are_observed_and_no_context_is_created_on_others(rmm, driver, mechanism):
     rmm.devices = 4
     with driver.on(2):
         pass
-    with observe_rmm(every_s=1000) as source:
+    with observe_rmm(mechanism=mechanism) as source:
         assert [heap.name for heap in source.heaps] == ["rmm:0", "rmm:2"]
         assert "Device 1, 3 was not in use" in source.description
+        rmm.buffer(1000, device=2)
+    assert [heap.stats().num_allocs for heap in source.heaps] == [0, 1]
     assert rmm.contexts == {0, 2}
 
 
-def test_the_devices_that_are_named_are_observed(rmm, driver):
+@MECHANISMS
+def test_the_devices_that_are_named_are_observed(rmm, driver, mechanism):
     rmm.devices = 4
-    with observe_rmm(every_s=1000, devices=[3]) as source:
+    with observe_rmm(mechanism=mechanism, devices=[3]) as source:
         assert [heap.name for heap in source.heaps] == ["rmm:3"]
         assert "not in use" not in source.description
     assert rmm.contexts == {0, 3}
     with pytest.raises(InvalidRequest, match=r"device 4 .* 4, counted from 0"):
-        observe_rmm(devices=[4]).__enter__()
+        observe_rmm(mechanism=mechanism, devices=[4]).__enter__()
 
 
-def test_observing_twice_is_refused(rmm):
-    with observe_rmm(), pytest.raises(LiveError, match="RMM is observed already"):
-        observe_rmm().__enter__()
+@pytest.mark.parametrize(("mechanism", "made"), [("callback", "Callback"), ("log", "Logging")])
+def test_where_one_device_cannot_be_observed_none_is(rmm, monkeypatch, mechanism, made):
+    rmm.devices, before, resource_at = 2, dict(rmm.resources), rmm.mr.get_per_device_resource
+    source = observe_rmm(mechanism=mechanism, devices=[0, 1])
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            rmm.mr, "get_per_device_resource", lambda device: resource_at(device) if device == 0 else 1 // 0
+        )
+        with pytest.raises(ZeroDivisionError):
+            source.__enter__()
+    assert rmm.resources == before
+    with source:
+        assert made in str(rmm.resources[1].__class__.__mro__)
+        rmm.buffer(1000)
+    assert source.heaps[0].stats().num_allocs == 1
 
 
-def test_an_impossible_interval_is_refused(rmm):
-    for every_s in (0, float("nan")):
-        with pytest.raises(InvalidRequest):
-            observe_rmm(every_s=every_s)
+@MECHANISMS
+def test_a_resource_that_other_code_puts_in_place_stays(rmm, mechanism):
+    with observe_rmm(mechanism=mechanism):
+        rmm.resources[0] = theirs = CallbackMemoryResource(None, None)
+    assert rmm.resources[0] is theirs
+
+
+def test_observing_twice_is_refused_whatever_the_mechanism(rmm):
+    for first, second in (("callback", "log"), ("log", "callback")):
+        with observe_rmm(mechanism=first), pytest.raises(LiveError, match="RMM is observed already"):
+            observe_rmm(mechanism=second).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"mechanism": "both"}, ["mechanism='both'", "'callback'", "'log'"]),
+        ({"mechanism": "log", "every_s": 0}, ["every_s=0"]),
+        ({"mechanism": "log", "every_s": float("nan")}, ["every_s=nan"]),
+        ({"every_s": 1}, ["every_s=1", "mechanism='log'"]),
+        ({"mechanism": "log", "capture": "stack"}, ["capture='stack'", "mechanism='callback'"]),
+        ({"mechanism": "log", "capture": Stacks()}, ["mechanism='callback'"]),
+        ({"capture": "all"}, ["capture='all'"]),
+    ],
+)
+def test_options_that_cannot_be_are_refused(rmm, options, named):
+    with pytest.raises(BfcvizError) as caught:
+        observe_rmm(**options)
+    assert [word for word in named if word not in str(caught.value)] == []

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import signal
 import threading
 import weakref
 
@@ -9,12 +10,14 @@ import pytest
 from fake_cuda import GLOBAL, RELAXED
 from fake_rmm import CallbackMemoryResource, Status
 from heaps import KIB, assert_model_agrees, assert_survives_growth
+from interrupts import until_ctrl_c
 from processes import needs_compiled
 
 from bfcviz.errors import AllocatorError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.labels import label
+from bfcviz.live.capture.stacks import Capture
 from bfcviz.live.rmm.serve import serve_rmm
 
 
@@ -40,6 +43,23 @@ def test_buffers_are_chunks_of_our_heap(rmm):
 
 
 @needs_compiled
+def test_ctrl_c_during_a_request_loses_no_memory(rmm, monkeypatch):
+    number, buffers = Capture.number, []
+
+    def interrupted(capture):
+        signal.raise_signal(signal.SIGINT)
+        return number(capture)
+
+    with serve_rmm(log=EventLog(1 << 10)) as served:
+        (heap,) = served.heaps
+        with monkeypatch.context() as patch:
+            patch.setattr(Capture, "number", interrupted)
+            until_ctrl_c(lambda: buffers.append(rmm.buffer(1000)))
+        assert heap.stats().chunks_in_use == len(buffers) == 1
+        rmm.drop(buffers[0])
+        assert heap.stats().chunks_in_use == 0
+
+
 def test_stacks_are_recorded_if_wanted(rmm):
     with serve_rmm(log=EventLog(1 << 10), capture="stack") as served, label("join"):
         rmm.buffer(1000)

@@ -13,7 +13,7 @@ from bfcviz.whatif.sweep.results import SweepResults
 
 def point(trace="a/one.parquet", policy="bfc", limit=8 * MiB, **numbers):
     known = {"limit_bytes": limit, "requests": 10, "served": 10, "failures": 0, "peak_reserved": 4 * MiB}
-    return PointResult(trace, "v", 0, policy, str(limit), stop_at_failure=False, **{**known, **numbers})
+    return PointResult(trace, "v", "0", policy, str(limit), stop_at_failure=False, **{**known, **numbers})
 
 
 def failed(**numbers):
@@ -22,7 +22,7 @@ def failed(**numbers):
 
 def results():
     error = PointResult(
-        "a/two.parquet", "", 0, "bfc", "none", stop_at_failure=False, error="there is no file"
+        "a/two.parquet", "", "", "bfc", "none", stop_at_failure=False, error="there is no file"
     )
     return SweepResults([failed(limit=2 * MiB), point(limit=8 * MiB), point(limit=4 * MiB), error], asked=5)
 

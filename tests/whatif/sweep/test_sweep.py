@@ -1,4 +1,5 @@
 import os
+import sys
 from threading import Event
 
 import pytest
@@ -8,7 +9,8 @@ import bfcviz
 from bfcviz.errors import BfcvizError, FileError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.whatif.policy_table import POLICIES, policy_of
-from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream, requests_of
+from bfcviz.whatif.replay import stream_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, RequestStream
 from bfcviz.whatif.sweep.results import SweepResults
 from bfcviz.whatif.sweep.stream_cache import STREAMS
 from bfcviz.whatif.sweep.sweep import sweep
@@ -48,9 +50,9 @@ def test_a_limit_is_also_a_part_of_what_each_trace_needs():
 def test_paths_give_the_numbers_of_their_traces_and_are_read_once(monkeypatch, tmp_path):
     path, reads = record(tmp_path / "run"), []
 
-    def counted(path, pool=0):
+    def counted(path, pool):
         reads.append(path)
-        return requests_of(bfcviz.open(path), pool)
+        return stream_of(path, pool)
 
     monkeypatch.setattr("bfcviz.whatif.sweep.serve_point.read_requests", counted)
     by_path = sweep(path, ["bfc", "first_fit"], ["8MiB", "16MiB"])
@@ -209,3 +211,40 @@ def test_a_path_that_is_not_unicode_keeps_its_results(tmp_path):
 def test_a_number_that_no_heap_has_is_told_at_once(pool):
     with pytest.raises(InvalidRequest):
         sweep("run.parquet", "bfc", pool=pool)
+
+
+class Own:
+    """A policy of a user."""
+
+    name, options = "own", {}
+
+    def __init__(self, inner):
+        self.serve = inner.serve
+
+
+def test_two_policies_of_one_name_are_refused():
+    with pytest.raises(InvalidRequest, match="own"):
+        sweep(random_stream(1), [Own(policy_of("first_fit")), Own(policy_of("buddy"))])
+
+
+def test_only_points_of_the_table_of_policies_are_resumed(tmp_path):
+    arguments, saved = (
+        ([random_stream(1)], [Own(policy_of("first_fit")), "buddy"]),
+        tmp_path / "results.parquet",
+    )
+    assert sweep(*arguments, results=saved).resumed == 0
+    assert sweep(*arguments, results=saved).resumed == 1
+
+
+def test_results_of_another_version_are_not_resumed(tmp_path, monkeypatch):
+    saved = tmp_path / "results.parquet"
+    sweep(random_stream(1), "buddy", results=saved)
+    monkeypatch.setattr("bfcviz.whatif.sweep.sweep.version", lambda _: "99")
+    assert sweep(random_stream(1), "buddy", results=saved).resumed == 0
+
+
+def test_a_class_of_a_notebook_is_refused_by_processes(monkeypatch):
+    monkeypatch.setattr(Own, "__module__", "__main__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with pytest.raises(InvalidRequest, match="Own"):
+        sweep(random_stream(1), Own(policy_of("buddy")), processes=2)

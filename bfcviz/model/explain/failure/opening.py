@@ -18,6 +18,12 @@ def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
     return first_failure(trace, pool) or (pool or 0, peak(trace, pool or 0))
 
 
+def failing_pool(trace: Trace) -> int:
+    """The index of the heap whose request failed first; of the first heap where none failed."""
+    found = first_failure(trace)
+    return 0 if found is None else found[0]
+
+
 def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
     """The pool and the step of the first failed request; None where none failed. As `opening`, which may read more."""
     steps = failed_steps(trace, pool)
