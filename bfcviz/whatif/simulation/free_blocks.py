@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 
 NO_SIZE = 1 << 62
+"""In bytes: larger than every block."""
 
 
 class FreeBlocks:
