@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import ipywidgets as widgets
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 from bfcviz.dashboard import notebook
 
@@ -42,13 +43,16 @@ def test_one_without_does_not_and_the_description_says_what_to_do(run_in, attrib
 def test_clicks_are_handled_on_the_subshell_the_page_chose():
     inner, outer = widgets.Button(), widgets.Button()
     box = widgets.VBox([widgets.HBox([inner]), outer])
-    for widget in (inner, outer, box):
+    own = {widget: widget.comm for widget in (inner, outer, box)}
+    for widget in own:
         widget.comm = SimpleNamespace(
             _reply_subshell_for=None, on_msg=lambda _: None, comm_id="1", close=lambda: None
         )
     notebook.route([box])
-    for widget in (inner, outer, box):
+    for widget, comm in own.items():
         assert widget.comm._reply_subshell_for("data", "theirs") == "theirs"
+        widget.comm = comm
+    _instances.pop("1")  # else it stays in the state of all later pages
 
 
 def test_other_kernels_are_not_changed():
