@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.explain_and_draw import trace_from
-from bfcviz.whatif.comparison import CALL_COST_US, Comparison, PolicyResult, compare
-from bfcviz.whatif.comparison_text import comparison_html, comparison_text, verdict_text
+from bfcviz.whatif.comparison.comparison import CALL_COST_US, Comparison, PolicyResult, compare
+from bfcviz.whatif.comparison.comparison_text import comparison_html, comparison_text, verdict_text
 from bfcviz.whatif.first_difference import FirstDifference
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
@@ -61,7 +61,14 @@ class PolicyComparison:
         return result.outcome
 
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
-        """The first request that two of the policies place differently; `print` it for the sentence."""
+        """The first request that two of the policies place differently; `print` it for the sentence.
+
+        A place is different if another block in use lies next below it, or if it is in another region (a segment of
+        the driver). As long as all blocks had the same sizes under both, another offset is different, too.
+
+        Raises:
+            InvalidRequest: where one of them places requests is not known; the message says why.
+        """
         return self.comparison.first_difference(one, other)
 
     def figure(self, theme: "ThemeName" = "light") -> "Picture":

@@ -11,7 +11,7 @@ from bfcviz.cli.common.reading import writable
 from bfcviz.policy_comparison import PolicyComparison, compare_policies
 from bfcviz.terminal import json_text, say
 from bfcviz.units import format_bytes
-from bfcviz.whatif.option_meanings import meaning_of
+from bfcviz.whatif.policies.option_meanings import meaning_of
 from bfcviz.whatif.policy import checked_limit
 from bfcviz.whatif.policy_table import POLICIES, option_text, policy_of
 from bfcviz.whatif.replay import bytes_of

@@ -152,6 +152,8 @@ class Comparison:
     def first_difference(self, one: str, other: str) -> FirstDifference | None:
         """The first request that the policies of these names place differently; None: there is none.
 
+        What counts as different: see `bfcviz.whatif.first_difference.first_difference`.
+
         Raises:
             InvalidRequest: one was not compared, cannot serve the stream, is no allocator, or was not recorded.
         """
@@ -160,11 +162,19 @@ class Comparison:
             recorded = self[name].recorded
             if recorded is None:
                 raise InvalidRequest(
-                    f"where {name!r} places requests is not known: it is no allocator, cannot serve the requests, or "
-                    f"there are more than {MOST_RECORDED:,}"
+                    f"where {name!r} places requests is not known: {self._why_not_recorded(self[name])}"
                 )
             found.append(recorded)
         return first_difference(found[0], found[1], (one, other))
+
+    def _why_not_recorded(self, result: PolicyResult) -> str:
+        if not result.is_allocator:
+            return f"it is a {result.kind}, not an allocator"
+        if result.outcome is None:
+            return f"it cannot serve them: {result.message}"
+        if len(self.stream) > MOST_RECORDED:
+            return f"there are {len(self.stream):,} requests, and events of at most {MOST_RECORDED:,} are recorded"
+        return "its outcome has no trace; let the `serve` of this policy return one if it is called with record=True"
 
     def is_above_limit(self, result: PolicyResult) -> bool:
         """Whether this is a plan or a bound that needs more than the limit.

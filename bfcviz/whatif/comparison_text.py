@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
-from bfcviz.whatif.comparison import MEASURES, MOST_RECORDED, Comparison, PolicyResult
-from bfcviz.whatif.failure_text import failure_text
+from bfcviz.whatif.comparison.comparison import MEASURES, MOST_RECORDED, Comparison, PolicyResult
+from bfcviz.whatif.comparison.failure_text import failure_text
 from bfcviz.whatif.usual_policies import GROWING_BFC
 
 _WIDTH: Final = 110

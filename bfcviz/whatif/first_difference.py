@@ -3,6 +3,9 @@
 Addresses of two allocators cannot be compared, nor can offsets: each rounds sizes in its own way. What can be compared
 is the order: the block in use that lies next below in the same region. Two outcomes are the same as long as each
 request gets the same neighbour below, or is the lowest in a region of the same number in the order of grants.
+
+Offsets can be compared as long as all blocks had the same sizes in both: until then, another offset is a difference,
+too, such as the other end of an empty region.
 """
 
 from bisect import bisect_left, insort
@@ -25,7 +28,8 @@ class PlacedRequest:
     """Where one outcome placed a request.
 
     Attributes:
-        region: number of the region in the order of grants, from 0; -1: the request failed.
+        region: number of the region in the order of grants, from 0; a segment that grows is one region. -1: the request
+            failed.
         offset: in the region, in bytes.
         size: of the block, after rounding.
         below: number of the block in use that lies next below in the same region; -1: none.
@@ -84,6 +88,10 @@ def first_difference(
 ) -> FirstDifference | None:
     """The first allocation that the outcomes place differently, or that only one of them serves; None: there is none.
 
+    A place is different if another block lies next below it, or if it is in another region. As long as all blocks had
+    the same sizes in both outcomes, another offset in the region is different, too; after that, sizes and offsets are
+    not compared.
+
     Args:
         one: an outcome.
         other: an outcome of the same stream.
@@ -99,14 +107,16 @@ def first_difference(
         )
     orders = (_BlockOrder(one), _BlockOrder(other))
     served = min(one.outcome.served, other.outcome.served)
-    rows = stream.rows[:served]
+    rows, same_sizes = stream.rows[:served], True
     for i, (kind, block, size) in enumerate(rows[["kind", "block", "size"]].tolist()):
         if kind == FREE:
             for order in orders:
                 order.free(i)
         elif kind == ALLOCATE and size > 0:
             places = (orders[0].place(i, block), orders[1].place(i, block))
-            if places[0].order != places[1].order:
+            same_sizes = same_sizes and places[0].size == places[1].size
+            moved = same_sizes and places[0].offset != places[1].offset
+            if moved or places[0].order != places[1].order:
                 return FirstDifference(
                     request=i,
                     event=int(rows["event"][i]),

@@ -44,8 +44,10 @@ class Outcome:
         in_use: bytes of all blocks in use after each request.
         reserved: bytes that the driver granted, after each request.
         driver_calls: number of calls.
-        largest_free: of the free chunks after each request; None: not known.
+        largest_free: bytes of the largest free chunk after each request; None: not known.
         trace: the events, if they were recorded.
+        ranges: the first address of each range of addresses that the driver reserved, ascending: a segment, or the
+            addresses that it grows in. None: the regions of the trace.
     """
 
     policy: str
@@ -59,6 +61,7 @@ class Outcome:
     driver_calls: DriverCalls
     largest_free: NDArray[np.uint64] | None = field(default=None, repr=False)
     trace: Trace | None = field(default=None, repr=False)
+    ranges: NDArray[np.uint64] | None = field(default=None, repr=False)
 
     @property
     def served(self) -> int:

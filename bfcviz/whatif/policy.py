@@ -102,6 +102,8 @@ class PoolPolicy:
             in_use=columns.in_use[:stop].view(np.uint64),
             reserved=columns.reserved[:stop].view(np.uint64),
             driver_calls=DriverCalls(driver.grants, driver.refusals, driver.releases),
+            largest_free=columns.largest_free[:stop].view(np.uint64),
+            ranges=np.array(driver.ranges, np.uint64),
             trace=trace,
         )
 
@@ -127,19 +129,21 @@ class _RequestColumns:
     block_size: NDArray[np.int64]
     in_use: NDArray[np.int64]
     reserved: NDArray[np.int64]
+    largest_free: NDArray[np.int64]
 
     @classmethod
     def of(cls, stream: RequestStream) -> "_RequestColumns":
         rows, n = stream.rows, len(stream)
         kind, slot, size, number = (rows[name].copy() for name in ("kind", "block", "size", "stream"))
-        results = (np.zeros(n, np.int64) for _ in range(4))
+        results = (np.zeros(n, np.int64) for _ in range(5))
         return cls(kind, slot, size, number, np.zeros(stream.blocks, np.int64), *results)
 
     @property
     def views(self) -> tuple[memoryview, ...]:
         """The arrays as `serve_requests` takes them; their items are ints, also where it is not compiled."""
         arguments = (self.kind, self.slot, self.size, self.stream, self.live)
-        return tuple(map(memoryview, (*arguments, self.address, self.block_size, self.in_use, self.reserved)))
+        results = (self.address, self.block_size, self.in_use, self.reserved, self.largest_free)
+        return tuple(map(memoryview, (*arguments, *results)))
 
 
 def _served(pool: SimulatedPool, columns: _RequestColumns, *, stop_at_failure: bool, keep_calls: bool) -> int:

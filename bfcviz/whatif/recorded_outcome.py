@@ -90,20 +90,33 @@ class RecordedOutcome:
         return np.concatenate([[0], np.cumsum(change)])
 
     def free_memory(self, request: int) -> FreeMemory:
-        """The free memory after a request."""
+        """The free memory after a request, as its allocator counts it; else as the trace has it."""
+        outcome = self.outcome
+        if outcome.largest_free is not None:
+            free = int(outcome.reserved[request]) - int(outcome.in_use[request])
+            return FreeMemory(free, int(outcome.largest_free[request]))
         model = Model(self.trace)
         model.seek(self.step_after(request))
         return FreeMemory(int(model.table.free_bytes), int(model.table.largest_free_chunk))
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Number of events of each kind, by its name in lower case."""
+        """Number of events of each kind, by its name in lower case; "extend" and "release" are calls to the driver.
+
+        A driver that takes back a part of what it granted has more regions in the trace than calls (`region_pieces`).
+        Then "split" and "merge" count those within the trace's regions.
+        """
         found = np.bincount(self._events["kind"], minlength=len(Kind) + 1)
-        return {kind.name.lower(): int(found[kind]) for kind in Kind}
+        calls = self.outcome.driver_calls
+        events = {kind.name.lower(): int(found[kind]) for kind in Kind}
+        return events | {"extend": calls.grants, "release": calls.releases}
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
-        """The region of the block of each request, counted from 0 in the order of grants; -1 without one."""
+        """The region of the block of each request, counted from 0 in the order of grants; -1 without one.
+
+        A segment that grows in reserved addresses is one region, in the order of its reservation.
+        """
         return self._places[0]
 
     @cached_property
@@ -131,6 +144,8 @@ class RecordedOutcome:
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Region and offset of each request."""
+        if self.outcome.ranges is not None:
+            return _places_in(self.outcome.ranges, self.outcome.address)
         events, served = self._events, self.outcome.served
         granted = np.flatnonzero((events["kind"] == Kind.EXTEND) & (events["flags"] & Flag.GREW == 0))
         keys = events["region"][granted].astype(np.int64) * (len(events) + 1) + granted
@@ -146,3 +161,13 @@ class RecordedOutcome:
         base = events["address"][granted[order]] if len(order) else np.zeros(0, np.uint64)
         offsets[requests] = (events["address"][at] - base).astype(np.int64)
         return regions, offsets
+
+
+def _places_in(
+    ranges: NDArray[np.uint64], address: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number of the range, and offset in it, of each address; -1 where the address is 0."""
+    at = np.searchsorted(ranges, address, "right") - 1
+    base = ranges[at] if len(ranges) else address
+    offsets = (address - base).astype(np.int64)
+    return np.where(address != 0, at, -1), np.where(address != 0, offsets, -1)

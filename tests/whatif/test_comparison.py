@@ -5,7 +5,7 @@ from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.errors import InvalidRequest
 from bfcviz.whatif import comparison as comparison_module
-from bfcviz.whatif.comparison import BOUNDS, MEASURES, PLANS, compare
+from bfcviz.whatif.comparison.comparison import BOUNDS, MEASURES, PLANS, compare
 from bfcviz.whatif.policy_table import policy_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 from bfcviz.whatif.usual_policies import AS_RECORDED, OwnRules
@@ -99,10 +99,29 @@ def test_a_stream_too_long_to_record_has_only_what_needs_no_events(monkeypatch):
     monkeypatch.setattr(comparison_module, "MOST_RECORDED", 2)
     found = compare(stream_of(REQUESTS), NAMES, 64 * MiB, bounds=False)
     rows = rows_of(found)
-    assert (rows["first_fit"]["splits"], rows["first_fit"]["external_fragmentation"]) == (None, None)
+    assert (rows["first_fit"]["splits"], rows["first_fit"]["external_fragmentation"]) == (None, 1 - 3 / 4)
     assert rows["bfc"]["external_fragmentation"] == 1 - 53 / 56  # the heap itself says it
     with pytest.raises(InvalidRequest, match="not known"):
         found.first_difference("bfc", "first_fit")
+
+
+class Unrecorded:
+    """A user's policy that never makes a trace."""
+
+    name, options = "unrecorded", {}
+
+    def serve(self, stream, limit=None, *, record=False, stop_at_failure=False):
+        return policy_of("first_fit").serve(stream, limit, stop_at_failure=stop_at_failure)
+
+
+def test_the_reason_why_places_are_not_known_is_the_one_that_is_true():
+    found = compare(stream_of(REQUESTS), ["first_fit", "bfc", Unrecorded()])
+    for name, true in (("unrecorded", "record=True"), ("packed", "lower bound"), ("bfc", "allow_growth")):
+        with pytest.raises(InvalidRequest) as raised:
+            found.first_difference("first_fit", name)
+        others = {"record=True", "lower bound", "allow_growth"} - {true}
+        assert true in str(raised.value)
+        assert not any(other in str(raised.value) for other in others)
 
 
 def test_results_are_found_by_name():

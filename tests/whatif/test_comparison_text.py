@@ -1,12 +1,19 @@
 """The comparison as text."""
 
 import pytest
+from bfcviz.whatif.comparison.comparison import MEASURES, compare
+from bfcviz.whatif.comparison.comparison_text import (
+    COLUMNS,
+    comparison_text,
+    failures,
+    notes,
+    table_rows,
+    verdict_text,
+)
 from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.whatif import comparison
 from bfcviz.whatif import comparison_text as comparison_text_module
-from bfcviz.whatif.comparison import MEASURES, compare
-from bfcviz.whatif.comparison_text import COLUMNS, comparison_text, failures, notes, table_rows, verdict_text
 from bfcviz.whatif.requests import ALLOCATE, FREE
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]

@@ -71,6 +71,29 @@ def test_a_new_region_is_a_difference():
     assert found.places[1].below == -1
 
 
+def test_regions_that_differ_only_by_what_is_unmapped_later_are_no_difference():
+    blocks = [(ALLOCATE, 0, 40), (ALLOCATE, 1, 60), (FREE, 0, 0), (ALLOCATE, 2, 10)]
+    stream = stream_of([(kind, block, size * MiB) for kind, block, size in [*blocks, (ALLOCATE, 3, 120)]])
+    unmaps, whole = (served(stream, "torch:expandable_segments=true", limit * MiB) for limit in (130, 400))
+    assert unmaps.outcome.driver_calls.releases == 1
+    found = first_difference(unmaps, whole)
+    assert (found.request, [place.region for place in found.places]) == (4, [-1, 0])
+
+
+def test_the_other_end_of_an_empty_region_is_a_difference():
+    stream = stream_of([(ALLOCATE, 0, MiB), (ALLOCATE, 1, 2 * MiB)])
+    found = first_difference(served(stream, "xla"), served(stream, "xla:upper_from=1"))
+    assert found.request == 0
+    assert [place.offset for place in found.places] == [0, LIMIT - MiB]
+
+
+def test_another_offset_above_blocks_of_other_sizes_is_no_difference():
+    stream = stream_of([(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 2 * MiB)])
+    buddy, fitted = served(stream, "buddy"), served(stream, "first_fit")
+    assert [recorded.offsets[1] for recorded in (buddy, fitted)] == [4 * MiB, 3 * MiB]
+    assert first_difference(buddy, fitted) is None
+
+
 def test_outcomes_of_different_streams_are_refused():
     with pytest.raises(InvalidRequest, match="different streams"):
         first_difference(served(stream_of(TWO_HOLES), "bfc"), served(stream_of(TWO_HOLES), "bfc"))

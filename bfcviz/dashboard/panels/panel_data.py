@@ -21,7 +21,7 @@ from bfcviz.figures.active_memory.figure import (
 from bfcviz.figures.address_time.figure import address_time_panel, address_time_window
 from bfcviz.figures.address_time.window import AddressTimeWindow, chunk_at_time
 from bfcviz.figures.bins.histogram import bin_panels
-from bfcviz.figures.bins.ladder import ladder_panel
+from bfcviz.figures.bins.ladder import free_chunk_at, ladder_panel
 from bfcviz.figures.panel import Panel
 from bfcviz.figures.region_map.figure import chunk_at, live_map_panel, region_panel
 from bfcviz.figures.region_map.highlights import last_event
@@ -177,10 +177,9 @@ class PanelData:
     def chosen_at(self, panel: str, x: float, y: float, look: Look) -> tuple[Selected | None, int | None]:
         """What a click on a panel's axes selects: the chunk there, and the step to go to (None: stay)."""
         if panel == "region_map":
-            chunk = chunk_at(self.model, x, y, look)
-            if chunk is None:
-                return None, None
-            return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None), None
+            return self._chunk_on_map(x, y, look), None
+        if panel == "ladder":
+            return free_chunk_at(self.model, x, look), None
         if panel not in TIMELINES | {"strip"}:
             return look.selected, None
         step = self.clock(look).step_at(x)
@@ -189,6 +188,12 @@ class PanelData:
         if panel == "lifetimes":
             return allocation_at(self.lives(look), x, y), step
         return look.selected, step
+
+    def _chunk_on_map(self, x: float, y: float, look: Look) -> Selected | None:
+        chunk = chunk_at(self.model, x, y, look)
+        if chunk is None:
+            return None
+        return Selected(int(chunk["address"]), int(chunk["born"]) if chunk["in_use"] else None)
 
     def handle_and_label(self, chosen: Selected) -> tuple[int | None, int | None]:
         """Handle and label of a selected chunk. None: it does not exist at this step, or has no label."""

@@ -23,7 +23,7 @@ from bfcviz.figures.panel import Panel, Picture, single
 from bfcviz.figures.style.colour_math import mixed
 from bfcviz.figures.style.text import axis_unit, exact_bytes, harmless
 from bfcviz.figures.style.theme import TAKER, Paint, Theme
-from bfcviz.figures.style.view_options import PLAIN, Look
+from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 from bfcviz.model.explain.text.short_names import counted
 from bfcviz.units import format_bytes
@@ -50,6 +50,16 @@ def ladder(model: Model, highlight: Events | None = None, look: Look = PLAIN) ->
     """
     del highlight
     return single(ladder_panel(model, look), _HEIGHT, look.paints).with_table(ladder_table(model, look))
+
+
+def free_chunk_at(model: Model, x: float, look: Look = PLAIN) -> Selected | None:
+    """The free chunk whose step of the ladder is at `x`, in the unit of the axis; None: `x` is beside all steps."""
+    found = ladder_of(model, look)
+    divisor, _ = axis_unit(max(found.total, found.rounded, 1))
+    if not 0 <= x * divisor < found.total:
+        return None
+    at = int(np.searchsorted(found.ends, x * divisor, side="right"))
+    return Selected(int(found.chunks["address"][min(at, len(found.chunks) - 1)]), None)
 
 
 def ladder_panel(model: Model, look: Look) -> Panel:

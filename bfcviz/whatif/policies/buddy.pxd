@@ -14,11 +14,15 @@ cdef class BuddyPool(SimulatedPool):
     cdef dict _sizes
     cdef i64 _end
     cdef i64 _stop
+    cdef i64 _largest
+    cdef bint _is_largest_known
 
     @cython.locals(rounded=i64, address=i64, whole=i64)
     cpdef i64 allocate(self, i64 size, int stream) except -1
-    @cython.locals(size=i64, base=i64, whole=i64, buddy=i64)
+    @cython.locals(size=i64, base=i64, whole=i64, buddy=i64, mapped=i64)
     cpdef object free(self, i64 address)
+    @cython.locals(holes=FreeBlocks)
+    cdef i64 largest_free(self) except -1
     @cython.locals(power=i64)
     cdef i64 _power(self, i64 size) noexcept
     @cython.locals(size=i64, address=i64)

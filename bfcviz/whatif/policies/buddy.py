@@ -36,6 +36,8 @@ class BuddyPool(SimulatedPool):
         self._sizes: dict[int, int] = {}  # of the arenas, by base
         self._end = 0
         self._stop = 1 << 62
+        self._largest = 0
+        self._is_largest_known = True
         if arena > 0:
             self._arena = self._power(arena)
         else:
@@ -52,6 +54,8 @@ class BuddyPool(SimulatedPool):
         if address == 0 or (self._arena == 0 and not self._map_to(address + rounded)):
             return 0
         whole = self._holes.remove(address)
+        if whole >= self._largest:
+            self._is_largest_known = False
         while whole > rounded:
             whole //= 2
             self._holes.add(address + whole, whole)
@@ -72,6 +76,16 @@ class BuddyPool(SimulatedPool):
                 address = buddy
             size *= 2
         self._holes.add(address, size)
+        mapped = min(size, self._end - address) if self._arena == 0 else size
+        self._largest = max(self._largest, mapped)
+
+    def largest_free(self) -> int:
+        """Bytes of the largest hole, without what is not mapped; holes that touch and are no buddies are two."""
+        if not self._is_largest_known:
+            holes = self._holes
+            self._largest = holes.largest_before(self._end) if self._arena == 0 else holes.largest()
+            self._is_largest_known = True
+        return self._largest
 
     def _power(self, size: int) -> int:
         """The power of two that is `size` or the next above."""
@@ -120,4 +134,5 @@ class BuddyPool(SimulatedPool):
         if more < end - self._end or not self.driver.map(self._end, more):
             return False
         self._end += more
+        self._is_largest_known = False
         return True

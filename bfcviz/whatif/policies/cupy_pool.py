@@ -6,7 +6,7 @@ CuPy returns cached chunks before it fails. (A limit of its own, `set_limit`, fa
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.segment_cache import SegmentCache
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
 CUPY_UNIT = 512
@@ -21,21 +21,20 @@ class CupyPool(SimulatedPool):
 
     def __init__(self, driver: DriverMemory) -> None:
         SimulatedPool.__init__(self, driver)
-        self._arenas: dict[int, FreeBlocks] = {}
-        self._segments: dict[int, int] = {}
-        self._owners: dict[int, FreeBlocks] = {}
+        self._arenas: dict[int, SegmentCache] = {}
+        self._owners: dict[int, SegmentCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a chunk; 0 if the memory does not suffice after all whole segments were returned."""
         rounded = (size + CUPY_UNIT - 1) // CUPY_UNIT * CUPY_UNIT
         arena = self._arenas.get(stream)
         if arena is None:
-            arena = self._arenas[stream] = FreeBlocks()
-        address = arena.best_fit(rounded)
+            arena = self._arenas[stream] = SegmentCache(self.new_free_blocks())
+        address = arena.free.best_fit(rounded)
         if address:
             arena.take_front(address, rounded)
         else:
-            address = self._grant(rounded)
+            address = self._grant(arena, rounded)
             if address == 0:
                 return 0
         self._owners[address] = arena
@@ -45,22 +44,19 @@ class CupyPool(SimulatedPool):
     def free(self, address: int) -> None:
         """Free the chunk at `address`: it stays in the arena of its stream."""
         arena = self._owners.pop(address)
-        arena.add_merged(address, self.vacate(address))
+        arena.put(address, self.vacate(address))
 
-    def _grant(self, rounded: int) -> int:
+    def _grant(self, arena: SegmentCache, rounded: int) -> int:
         """A new segment; if it is refused, all whole segments are returned first (`free_all_blocks`)."""
         address = self.driver.grant(rounded)
         if address == 0:
             self._free_all_blocks()
             address = self.driver.grant(rounded)
         if address:
-            self._segments[address] = rounded
+            arena.add_segment(address, rounded)
         return address
 
     def _free_all_blocks(self) -> None:
         for arena in self._arenas.values():
-            for address, size in sorted(arena.sizes.items()):
-                if self._segments.get(address) == size:
-                    arena.remove(address)
-                    del self._segments[address]
-                    self.driver.release(address, size)
+            if arena.whole:
+                arena.release_whole(self.driver)

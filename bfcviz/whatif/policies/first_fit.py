@@ -5,7 +5,6 @@ pool is one segment of reserved addresses; memory is mapped to its end in whole 
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
 FIRST_FIT_UNIT = 256
@@ -23,7 +22,7 @@ class FirstFitPool(SimulatedPool):
     def __init__(self, driver: DriverMemory, granule: int = 2097152) -> None:
         SimulatedPool.__init__(self, driver)
         self._granule = granule
-        self._free = FreeBlocks()
+        self._free = self.new_free_blocks()
         self._end = driver.reserve(1 << 44)
 
     def allocate(self, size: int, stream: int) -> int:  # noqa: ARG002  one pool serves all streams

@@ -15,7 +15,7 @@ Not public, and assumed here:
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.segment_cache import SegmentCache
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
 STREAM_ORDERED_UNIT = 512
@@ -43,39 +43,34 @@ class StreamOrderedPool(SimulatedPool):
         self._keep = driver.limit if release_threshold is None else release_threshold
         self._shared = reuse_across_streams
         self._segment = segment
-        self._segments: dict[int, int] = {}
-        self._free: dict[int, FreeBlocks] = {}
-        self._owners: dict[int, FreeBlocks] = {}
+        self._caches: dict[int, SegmentCache] = {}
+        self._owners: dict[int, SegmentCache] = {}
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block; 0 if the memory does not suffice after all free segments were returned."""
         rounded = (size + STREAM_ORDERED_UNIT - 1) // STREAM_ORDERED_UNIT * STREAM_ORDERED_UNIT
         key = 0 if self._shared else stream
-        blocks = self._free.get(key)
-        if blocks is None:
-            blocks = self._free[key] = FreeBlocks()
-        address = blocks.best_fit(rounded)
+        cache = self._caches.get(key)
+        if cache is None:
+            cache = self._caches[key] = SegmentCache(self.new_free_blocks())
+        address = cache.free.best_fit(rounded)
         if address == 0:
-            address = self._grow(blocks, rounded)
+            address = self._grow(cache, rounded)
             if address == 0:
                 return 0
-        blocks.take_front(address, rounded)
-        self._owners[address] = blocks
+        cache.take_front(address, rounded)
+        self._owners[address] = cache
         self.occupy(address, rounded)
         return address
 
     def free(self, address: int) -> None:
         """Free the block at `address`; free segments beyond the release threshold are returned."""
-        size = self.vacate(address)
-        blocks = self._owners.pop(address)
-        start, whole = blocks.merge_around(address, size)
-        if self.driver.reserved > self._keep and self._segments.get(start) == whole:
-            del self._segments[start]
-            self.driver.release(start, whole)
-        else:
-            blocks.add(start, whole)
+        cache = self._owners.pop(address)
+        start = cache.put(address, self.vacate(address))
+        if self.driver.reserved > self._keep and start in cache.whole:
+            cache.release(self.driver, start)
 
-    def _grow(self, blocks: FreeBlocks, rounded: int) -> int:
+    def _grow(self, cache: SegmentCache, rounded: int) -> int:
         """A new segment; if it is refused, all free segments are returned first."""
         size = (rounded + self._segment - 1) // self._segment * self._segment
         address = self.driver.grant(size)
@@ -83,14 +78,11 @@ class StreamOrderedPool(SimulatedPool):
             self._trim()
             address = self.driver.grant(size)
         if address:
-            self._segments[address] = size
-            blocks.add(address, size)
+            cache.add_segment(address, size)
+            cache.free.add(address, size)
         return address
 
     def _trim(self) -> None:
-        for blocks in self._free.values():
-            for address, size in sorted(blocks.sizes.items()):
-                if self._segments.get(address) == size:
-                    blocks.remove(address)
-                    del self._segments[address]
-                    self.driver.release(address, size)
+        for cache in self._caches.values():
+            if cache.whole:
+                cache.release_whole(self.driver)

@@ -5,16 +5,16 @@ from bfcviz.native cimport i64
 from bfcviz.whatif.policies.torch_expandable cimport ExpandableRange
 from bfcviz.whatif.simulation.driver_memory cimport DriverMemory
 from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
+from bfcviz.whatif.simulation.segment_cache cimport SegmentCache
 from bfcviz.whatif.simulation.simulated_pool cimport SimulatedPool
 
 
+@cython.final
 cdef class TorchCache:
+    cdef public SegmentCache blocks
     cdef public FreeBlocks free
-    cdef public dict segments
     cdef public ExpandableRange expandable
     cdef public dict used_at
-
-    cpdef list whole_segments(self)
 
 
 cdef class TorchCachingPool(SimulatedPool):
@@ -30,7 +30,7 @@ cdef class TorchCachingPool(SimulatedPool):
     cpdef i64 allocate(self, i64 size, int stream) except -1
     @cython.locals(start=i64, cache=TorchCache)
     cpdef object free(self, i64 address)
-    @cython.locals(cache=TorchCache, address=i64)
+    @cython.locals(cache=TorchCache)
     cpdef object release_cached(self)
     @cython.locals(step=i64)
     cdef i64 _round_up(self, i64 size)
@@ -42,8 +42,6 @@ cdef class TorchCachingPool(SimulatedPool):
     cdef i64 _extend(self, TorchCache cache, i64 rounded)
     @cython.locals(whole=i64, rest=i64, splits=bint)
     cdef i64 _cut(self, TorchCache cache, i64 address, i64 rounded)
-    @cython.locals(size=i64)
-    cdef i64 _release(self, TorchCache cache, i64 address)
     @cython.locals(wanted=i64, address=i64, released=i64)
     cdef bint _release_oversize(self, TorchCache cache, i64 rounded)
     @cython.locals(target=i64, address=i64, age=i64, average=double, cache=TorchCache)

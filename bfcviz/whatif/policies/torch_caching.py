@@ -16,6 +16,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.whatif.policies.torch_expandable import ExpandableRange
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
 from bfcviz.whatif.simulation.free_blocks import FreeBlocks
+from bfcviz.whatif.simulation.segment_cache import SegmentCache
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
 TORCH_UNIT = 512
@@ -30,27 +31,24 @@ NEVER_SPLIT = 1 << 62
 
 
 class TorchCache:
-    """The free blocks of one stream, of small or of large requests.
+    """The free blocks of one stream, of small or of large requests; those of expandable segments, too.
+
+    Args:
+        expandable: where its segments grow; None: they do not.
+        free: the blocks.
 
     Attributes:
-        free: the blocks; those of expandable segments, too.
-        segments: bytes of each segment, by its address.
-        expandable: where its segments grow; None: they do not.
+        blocks: the same, with the segments that do not grow.
+        free: the argument.
+        expandable: the argument.
         used_at: number of the search after which a block became free, by address; only for garbage collection.
     """
 
     def __init__(self, expandable: ExpandableRange | None, free: FreeBlocks) -> None:
+        self.blocks = SegmentCache(free)
         self.free = free
-        self.segments: dict[int, int] = {}
         self.expandable = expandable
         self.used_at: dict[int, int] = {}
-
-    def whole_segments(self) -> list[int]:
-        """The addresses of the segments that are wholly free, by size, then address."""
-        found = [
-            (size, address) for address, size in self.free.sizes.items() if self.segments.get(address) == size
-        ]
-        return [address for _, address in sorted(found)]
 
 
 class TorchCachingPool(SimulatedPool):
@@ -60,7 +58,7 @@ class TorchCachingPool(SimulatedPool):
         driver: grants the segments.
         expandable_segments: one segment per stream and kind that grows in place.
         max_split_size: blocks of at least so many bytes are not split; None: no such limit.
-        roundup_power2_divisions: steps between powers of two that sizes are rounded up to; 0 or 1: none.
+        roundup_power2_divisions: steps between powers of two that sizes are rounded up to: 2, 4, 8 ...; 0 or 1: none.
         garbage_collection_threshold: share of the limit above which old segments are returned; 0: none.
     """
 
@@ -80,6 +78,11 @@ class TorchCachingPool(SimulatedPool):
             raise InvalidRequest(
                 f"garbage_collection_threshold is {garbage_collection_threshold}; "
                 "it is a share of the limit: give a number from 0 to 1"
+            )
+        if roundup_power2_divisions < 0 or roundup_power2_divisions & (roundup_power2_divisions - 1):
+            raise InvalidRequest(
+                f"roundup_power2_divisions is {roundup_power2_divisions}; "
+                "PyTorch takes powers of two, such as 4, and 0 for none"
             )
         self._expandable = expandable_segments
         self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
@@ -115,7 +118,7 @@ class TorchCachingPool(SimulatedPool):
     def free(self, address: int) -> None:
         """Free the block at `address`: it stays in the cache of its stream."""
         cache = self._owners.pop(address)
-        start = cache.free.add_merged(address, self.vacate(address))
+        start = cache.blocks.put(address, self.vacate(address))
         if self._collect_above:
             cache.used_at[start] = self._searches
 
@@ -124,8 +127,8 @@ class TorchCachingPool(SimulatedPool):
         for cache in self._caches.values():
             if cache.expandable is not None:
                 cache.expandable.unmap_free()
-            for address in cache.whole_segments():
-                self._release(cache, address)
+            if cache.blocks.whole:
+                cache.blocks.release_whole(self.driver)
 
     def _round_up(self, size: int) -> int:
         if size <= TORCH_UNIT:
@@ -141,8 +144,8 @@ class TorchCachingPool(SimulatedPool):
         key = stream * 2 + small
         cache = self._caches.get(key)
         if cache is None:
-            free = FreeBlocks()
             granule = TORCH_SMALL_SEGMENT if small else TORCH_LARGE_SEGMENT
+            free = self.new_free_blocks(granule) if self._expandable else self.new_free_blocks()
             expandable = ExpandableRange(self.driver, free, granule) if self._expandable else None
             cache = self._caches[key] = TorchCache(expandable, free)
         return cache
@@ -170,13 +173,13 @@ class TorchCachingPool(SimulatedPool):
             size = TORCH_LARGE_SEGMENT
         address = self.driver.grant(size)
         if address:
-            cache.segments[address] = size
+            cache.blocks.add_segment(address, size)
             cache.free.add(address, size)
         return address
 
     def _cut(self, cache: TorchCache, address: int, rounded: int) -> int:
         """Take a free block, without what is split off; returns its size."""
-        whole = cache.free.remove(address)
+        whole = cache.blocks.take(address)
         rest = whole - rounded
         if rounded <= TORCH_SMALL or cache.expandable is not None:
             splits = rest >= TORCH_UNIT
@@ -189,13 +192,6 @@ class TorchCachingPool(SimulatedPool):
             cache.used_at[address + rounded] = self._searches
         return rounded
 
-    def _release(self, cache: TorchCache, address: int) -> int:
-        """Return a segment that is wholly free; returns its size."""
-        size = cache.segments.pop(address)
-        cache.free.remove(address)
-        self.driver.release(address, size)
-        return size
-
     def _release_oversize(self, cache: TorchCache, rounded: int) -> bool:
         """Return segments that must not be split: one that is large enough, or the largest until it is enough."""
         if self._max_split == NEVER_SPLIT or cache.expandable is not None:
@@ -203,11 +199,11 @@ class TorchCachingPool(SimulatedPool):
         wanted = max(rounded, self._max_split)
         address = cache.free.best_fit(wanted)
         if address:
-            self._release(cache, address)
+            cache.blocks.release(self.driver, address)
             return True
         released = 0
         while released < wanted and cache.free.largest() >= self._max_split:
-            released += self._release(cache, cache.free.best_fit(cache.free.largest()))
+            released += cache.blocks.release(self.driver, cache.free.best_fit(cache.free.largest()))
         return released >= wanted
 
     def _collect_garbage(self) -> None:
@@ -220,11 +216,11 @@ class TorchCachingPool(SimulatedPool):
             if key % 2 == 0:
                 ages += [
                     (self._searches - cache.used_at.get(address, 0), address, cache)
-                    for address in cache.whole_segments()
+                    for address in sorted(cache.blocks.whole)
                 ]
         while ages and target > 0:
             average = sum([age for age, _, _ in ages]) / len(ages)
             for age, address, cache in ages:
                 if age >= average:
-                    target -= self._release(cache, address)
+                    target -= cache.blocks.release(self.driver, address)
             ages = [entry for entry in ages if entry[0] < average]

@@ -5,6 +5,7 @@ from bfcviz.whatif.simulation.driver_memory cimport DriverMemory
 from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
 
 
+@cython.final
 cdef class ExpandableRange:
     cdef DriverMemory _driver
     cdef FreeBlocks _free

@@ -20,7 +20,7 @@ class ExpandableRange:
 
     Args:
         driver: maps the memory.
-        free: the mapped free blocks; this changes them.
+        free: the mapped free blocks, recent from one granule on; this changes them.
         granule: bytes that are mapped and unmapped as one.
     """
 
@@ -54,8 +54,9 @@ class ExpandableRange:
         return address
 
     def unmap_free(self) -> None:
-        """Unmap each granule that is wholly free."""
-        for address, size in sorted(self._free.sizes.items()):
+        """Unmap each granule that is wholly free: only blocks that were added since the last call can have one."""
+        for address in self._free.take_recent():
+            size = self._free.sizes[address]
             low = self._base + (address - self._base + self._granule - 1) // self._granule * self._granule
             high = self._base + (address + size - self._base) // self._granule * self._granule
             if low < high:

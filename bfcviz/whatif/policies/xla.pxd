@@ -24,6 +24,7 @@ cdef class XLAPool(SimulatedPool):
     cpdef i64 allocate(self, i64 size, int stream) except -1
     @cython.locals(lower=cython.bint, size=i64, end=i64, is_border=cython.bint, holes=FreeBlocks, start=i64, whole=i64)
     cpdef object free(self, i64 address)
+    cdef i64 largest_free(self) except -1
     @cython.locals(room=i64)
     cdef object _grant(self, i64 rounded)
     @cython.locals(padding=i64, address=i64)

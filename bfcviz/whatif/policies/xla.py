@@ -15,7 +15,6 @@ address range that begins at a multiple of 2 MiB.
 """
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import FreeBlocks
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
 XLA_UNIT = 256
@@ -61,8 +60,8 @@ class XLAPool(SimulatedPool):
         self._alignment = (max(lower_alignment, XLA_UNIT), max(upper_alignment, XLA_UNIT))
         wasted = int(fragmentation_fraction * driver.limit)
         self._waste = max(wasted, 1) if fragmentation_fraction > 0 else XLA_WASTE
-        self._lower_holes = FreeBlocks()
-        self._upper_holes = FreeBlocks()
+        self._lower_holes = self.new_free_blocks()
+        self._upper_holes = self.new_free_blocks()
         self._lower: set[int] = set()  # addresses of the blocks in use
         self._upper_starts: dict[int, int] = {}  # the same of the upper end, by the end of the block
         self._gap = 0
@@ -105,13 +104,18 @@ class XLAPool(SimulatedPool):
             del self._upper_starts[end]
             is_border = address not in self._upper_starts and address not in self._upper_holes.starts
             holes = self._upper_holes
-        start, whole = holes.merge_around(address, size)
+        start = holes.merge_around(address, size)
+        whole = holes.merged
         if not is_border:
             holes.add(start, whole)
             return
         if self._gap_size == 0 or lower:
             self._gap = start
         self._gap_size += whole
+
+    def largest_free(self) -> int:
+        """Bytes of the largest hole, or of the central gap."""
+        return max(self._gap_size, self._lower_holes.largest(), self._upper_holes.largest())
 
     def _grant(self, rounded: int) -> None:
         """Get the whole limit, if it suffices for the first request."""

@@ -1,14 +1,18 @@
+cimport cython
+
 from bfcviz cimport native
 from bfcviz.native cimport i64
 
 
 
+@cython.final
 cdef class DriverMemory:
     cdef readonly i64 limit
     cdef readonly i64 reserved
     cdef readonly i64 grants
     cdef readonly i64 refusals
     cdef readonly i64 releases
+    cdef readonly list ranges
     cdef public list calls
     cdef i64 _top
 

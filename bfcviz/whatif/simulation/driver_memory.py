@@ -36,6 +36,7 @@ class DriverMemory:
         limit: the argument.
         reserved: bytes granted now.
         grants, refusals, releases: number of calls.
+        ranges: the first address of each range of addresses that was reserved, ascending; segments have one each.
         calls: granted and released segments in order; who reads them may clear the list.
     """
 
@@ -45,12 +46,14 @@ class DriverMemory:
         self.grants = 0
         self.refusals = 0
         self.releases = 0
+        self.ranges: list[int] = []
         self.calls: list[DriverCall] = []
         self._top = FIRST_SEGMENT
 
     def reserve(self, num_bytes: int) -> int:
         """Addresses for `num_bytes` without memory."""
         address = self._top
+        self.ranges.append(address)
         self._top = (
             address
             + (num_bytes + SEGMENT_ALIGNMENT - 1) // SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT

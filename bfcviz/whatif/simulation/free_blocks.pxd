@@ -3,12 +3,16 @@ cimport cython
 from bfcviz.native cimport i64
 
 
+@cython.final
 cdef class FreeBlocks:
     cdef public dict sizes
     cdef public dict starts
     cdef public i64 total
+    cdef public i64 merged
     cdef list _distinct
     cdef dict _by_size
+    cdef i64 _recent_from
+    cdef set _recent
 
     @cython.locals(same=list)
     cpdef object add(self, i64 address, i64 size)
@@ -23,7 +27,10 @@ cdef class FreeBlocks:
     @cython.locals(at=Py_ssize_t, same=list)
     cpdef i64 next_larger(self, i64 address)
     cpdef i64 largest(self)
+    @cython.locals(found=i64, at=Py_ssize_t, size=i64, room=i64)
+    cpdef i64 largest_before(self, i64 end)
+    cpdef list take_recent(self)
     @cython.locals(whole=i64)
     cpdef object take_front(self, i64 address, i64 size)
     cpdef i64 add_merged(self, i64 address, i64 size)
-    cpdef tuple merge_around(self, i64 address, i64 size)
+    cpdef i64 merge_around(self, i64 address, i64 size)

@@ -4,6 +4,9 @@ A region of a trace is released as a whole. So memory that is granted at once an
 several regions::
 
     map [0, 100), release [40, 60), map [40, 60)     regions: [0, 40)  [40, 60)  [60, 100)  and [40, 60) again
+
+So the regions of a moment depend on what is released later, and one free block of the pool can be two chunks of the
+trace, also in a map. Measures of a moment come from the pool (`Outcome.largest_free`), never from these regions.
 """
 
 from bisect import bisect_left, insort

@@ -2,6 +2,7 @@ cimport cython
 
 from bfcviz.native cimport i64, u8, u16
 from bfcviz.whatif.simulation.driver_memory cimport DriverMemory
+from bfcviz.whatif.simulation.free_blocks cimport FreeBlocks
 
 
 cdef class SimulatedPool:
@@ -9,9 +10,14 @@ cdef class SimulatedPool:
     cdef public i64 in_use
     cdef public i64 block_size
     cdef dict _used
+    cdef list _free_lists
 
     cpdef i64 allocate(self, i64 size, int stream) except -1
     cpdef object free(self, i64 address)
+    @cython.locals(found=i64, blocks=FreeBlocks, largest=i64)
+    cdef i64 largest_free(self) except -1
+    @cython.locals(blocks=FreeBlocks)
+    cpdef FreeBlocks new_free_blocks(self, i64 recent_from=*)
     cdef object occupy(self, i64 address, i64 size)
     @cython.locals(size=i64)
     cdef i64 vacate(self, i64 address) except -1
@@ -21,5 +27,5 @@ cdef class SimulatedPool:
 cpdef i64 serve_requests(
     SimulatedPool pool, i64 start, i64 stop, bint stop_at_failure, const u8[::1] kind, const i64[::1] slot,
     const i64[::1] size, const u16[::1] stream, i64[::1] live, i64[::1] address_out, i64[::1] size_out,
-    i64[::1] in_use_out, i64[::1] reserved_out,
+    i64[::1] in_use_out, i64[::1] reserved_out, i64[::1] largest_free_out,
 ) except -1

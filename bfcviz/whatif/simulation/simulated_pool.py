@@ -3,6 +3,7 @@
 from typing import Any
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
+from bfcviz.whatif.simulation.free_blocks import NO_SIZE, FreeBlocks
 
 
 class SimulatedPool:
@@ -22,6 +23,7 @@ class SimulatedPool:
         self.in_use = 0
         self.block_size = 0
         self._used: dict[int, int] = {}
+        self._free_lists: list[FreeBlocks] = []
 
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block of at least `size` bytes (1 or more); 0 if the memory does not suffice."""
@@ -30,6 +32,23 @@ class SimulatedPool:
     def free(self, address: int) -> None:
         """Free the block at `address`."""
         raise NotImplementedError
+
+    def largest_free(self) -> int:
+        """Bytes of the largest free block that has memory; 0 if there is none.
+
+        Free blocks that touch are two if the pool keeps them so, for one request cannot get both.
+        """
+        found = 0
+        for blocks in self._free_lists:
+            largest = blocks.largest()
+            found = max(found, largest)
+        return found
+
+    def new_free_blocks(self, recent_from: int = NO_SIZE) -> FreeBlocks:
+        """A list of free blocks with memory; a subclass makes each of its own with this, or replaces `largest_free`."""
+        blocks = FreeBlocks(recent_from)
+        self._free_lists.append(blocks)
+        return blocks
 
     def occupy(self, address: int, size: int) -> None:
         """Count a block as in use; a subclass calls this for each that it allocates."""
@@ -47,7 +66,7 @@ class SimulatedPool:
 
 def serve_requests(
     pool: SimulatedPool, start: int, stop: int, stop_at_failure: bool, kind: Any, slot: Any, size: Any, stream: Any,
-    live: Any, address_out: Any, size_out: Any, in_use_out: Any, reserved_out: Any,
+    live: Any, address_out: Any, size_out: Any, in_use_out: Any, reserved_out: Any, largest_free_out: Any,
 ) -> int:  # fmt: skip
     """Serve requests [start, stop); returns the index after the last one that was served.
 
@@ -65,6 +84,7 @@ def serve_requests(
         size_out: i8[n]; receives its size after rounding.
         in_use_out: i8[n]; receives the bytes in use after each request.
         reserved_out: i8[n]; receives the bytes of all segments after each request.
+        largest_free_out: i8[n]; receives the bytes of the largest free block after each request.
     """
     for i in range(start, stop):
         address = 0
@@ -81,6 +101,7 @@ def serve_requests(
         size_out[i] = pool.block_size if address != 0 else 0
         in_use_out[i] = pool.in_use
         reserved_out[i] = pool.driver.reserved
+        largest_free_out[i] = pool.largest_free()
         if stop_at_failure and address == 0 and kind[i] == 0 and size[i] > 0:
             return i + 1
     return stop

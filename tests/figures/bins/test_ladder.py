@@ -5,8 +5,8 @@ import pytest
 from figures.synthetic import MiB, PlainHeap, busy_trace
 from heaps import GIB, model_of, new_heap
 
-from bfcviz.figures.bins.free_chunks import STEPS
-from bfcviz.figures.bins.ladder import ladder, ladder_panel
+from bfcviz.figures.bins.free_chunks import STEPS, ladder_of
+from bfcviz.figures.bins.ladder import free_chunk_at, ladder, ladder_panel
 from bfcviz.figures.style.view_options import PLAIN, Look, Selected
 from bfcviz.model import Model
 
@@ -61,6 +61,15 @@ def test_a_failed_request_is_a_line_above_the_first_step(heap):
     assert line["line"]["color"] == PLAIN.paints.oom
     assert bars(panel, "would take it") == [[], [], []]
     assert panel.yaxis["range"][1] * panel.y_unit > 24 * MiB
+
+
+def test_each_place_of_the_ladder_is_a_free_chunk(heap):
+    model = at_end(heap.trace())
+    by_size = [chunk["address"] for chunk in ladder_of(model, PLAIN).chunks]
+    places = [free_chunk_at(model, x, PLAIN) for x in (0.0, 17.9, 18.1, 33.9, 34.1, 42.9)]
+    assert places == [Selected(int(by_size[at]), None) for at in (0, 0, 1, 1, 2, 2)]
+    beside = [free_chunk_at(model, x, PLAIN) for x in (-0.1, 1e9, float("nan"))]
+    assert beside == [None, None, None]
 
 
 def test_the_table_has_every_free_chunk_by_size(model):

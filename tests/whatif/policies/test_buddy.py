@@ -1,7 +1,11 @@
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bfcviz.events.labels import Labels
 from bfcviz.whatif.policies.buddy import BuddyPool
+from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.requests import ALLOCATE, FREE, STREAM_ROW, RequestStream
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -39,21 +43,30 @@ class NaiveBuddies:
 )
 def test_it_places_every_block_as_a_set_of_buddies_does(steps, limit):
     pool, naive, live = BuddyPool(DriverMemory(limit), granule=KiB), NaiveBuddies(limit, 256), []
-    base = None
-    for frees, pick, size in steps:
+    base, rows, largest = None, [], []
+    for number, (frees, pick, size) in enumerate(steps):
         if frees and live:
-            address, low, whole = live.pop(pick % len(live))
+            address, low, whole, block = live.pop(pick % len(live))
+            rows.append((FREE, block, 0, 0, 0, 0, 0, number))
             pool.free(address)
             naive.release(low, whole)
         elif not frees:
+            rows.append((ALLOCATE, number, size, 0, 0, 0, 0, number))
             address, found = pool.allocate(size, 0), naive.allocate(size)
             assert (address == 0) == (found is None)
             if found is not None:
                 base = address - found[0] if base is None else base
                 assert (address - base, pool.block_size) == found
-                live.append((address, *found))
+                live.append((address, *found, number))
                 assert found[0] + found[1] <= pool.driver.reserved <= limit
-    assert pool.in_use == sum(whole for _, _, whole in live)
+        else:
+            continue
+        mapped = pool.driver.reserved
+        largest.append(max([0, *(min(whole, mapped - low) for low, whole in naive.free_ones)]))
+    assert pool.in_use == sum(whole for _, _, whole, _ in live)
+    stream = RequestStream(np.array(rows, STREAM_ROW), Labels(), "test")
+    served = policy_of("buddy", granule=KiB).serve(stream, limit)
+    assert served.largest_free.tolist() == largest
 
 
 def test_sizes_are_powers_of_two_and_no_less_than_the_smallest():

@@ -138,6 +138,8 @@ def test_garbage_collection_returns_the_segments_that_waited_longest():
         {"max_split_size": 8 << 20},
         {"garbage_collection_threshold": 1e18},
         {"garbage_collection_threshold": -0.5},
+        {"roundup_power2_divisions": 3},
+        {"roundup_power2_divisions": 12},
     ],
 )
 def test_options_that_pytorch_refuses(option):

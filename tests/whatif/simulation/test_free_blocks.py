@@ -23,13 +23,31 @@ def test_it_finds_what_a_search_of_all_blocks_finds(places, wanted):
         assert (blocks.total, blocks.sizes) == (sum(plain.values()), plain)
 
 
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.booleans()), max_size=40))
+def test_recent_blocks_are_those_added_since_the_last_call(steps):
+    blocks, recent = FreeBlocks(recent_from=5), set()
+    for place, size, ask in steps:
+        if place * 100 in blocks.sizes:
+            blocks.remove(place * 100)
+            recent.discard(place * 100)
+        else:
+            blocks.add(place * 100, size)
+            recent |= {place * 100} if size >= 5 else set()
+        end = place * 100 + 3
+        parts = [min(size, end - address) for address, size in blocks.sizes.items()]
+        assert blocks.largest_before(end) == max([0, *parts])
+        if ask:
+            assert blocks.take_recent() == sorted(recent)
+            recent = set()
+
+
 def test_it_merges_with_what_touches():
     blocks = FreeBlocks()
     for address, size in ((100, 10), (120, 5), (140, 7)):
         blocks.add(address, size)
-    assert blocks.merge_around(110, 10) == (100, 25)
+    assert (blocks.merge_around(110, 10), blocks.merged) == (100, 25)
     assert blocks.sizes == {140: 7}
-    assert blocks.merge_around(10, 10) == (10, 10)
+    assert (blocks.merge_around(10, 10), blocks.merged) == (10, 10)
     assert blocks.add_merged(147, 3) == 140
     blocks.take_front(140, 4)
     assert blocks.sizes == {144: 6}

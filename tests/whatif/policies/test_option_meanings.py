@@ -2,8 +2,8 @@
 
 import pytest
 
-from bfcviz.whatif.option_meanings import MEANINGS, XLA_MEANINGS, meaning_of
 from bfcviz.whatif.policies.bfc import VERSIONS
+from bfcviz.whatif.policies.option_meanings import MEANINGS, XLA_MEANINGS, meaning_of
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 
 
