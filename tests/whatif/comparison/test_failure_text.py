@@ -1,11 +1,11 @@
 """The first failure of a policy as a sentence."""
 
 import pytest
-from bfcviz.whatif.comparison.comparison import compare
-from bfcviz.whatif.comparison.failure_text import HISTORY_BEGINS, MOST_COUNT, failure_text
 from whatif.labelled_streams import MiB, stream_of
 
 from bfcviz.importers.torch.device_replay import BEGIN
+from bfcviz.whatif.comparison.comparison import compare
+from bfcviz.whatif.comparison.failure_text import HISTORY_BEGINS, MOST_COUNT, failure_text
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
