@@ -70,9 +70,9 @@ class CurvePanels:
         traces = [
             _reserved(policy, axis, theme),
             *_in_use(policy, axis, theme),
-            _line(axis.least_possible(job, theme), job),
-            _line(axis.limit_line(theme), job),
-            _failure(policy, axis, theme) | {"showlegend": self.failures},
+            _line(axis.least_possible(job, theme), job) | {"legend": 1},
+            _line(axis.limit_line(theme), job) | {"legend": 1},
+            _failure(policy, axis, theme) | {"showlegend": self.failures, "legend": 1},
             _message(policy, job, axis, theme),
         ]
         across = [0, max(job.requests, 1)]

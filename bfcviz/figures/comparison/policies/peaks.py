@@ -88,7 +88,7 @@ def peaks_panel(job: ComparedJob, policies: Sequence[ComparedPolicy], theme: The
     return Panel(
         name="peaks",
         title=f"Peak pool ({axis.unit})",
-        caption="all memory granted by the driver, at its peak; hatched: out of memory",
+        caption="memory granted by the driver; hatched: out of memory",
         definition=_PEAK_DEFINITION,
         traces=[*(trace | _hatched(trace, failed) for trace in traces[:3]), *traces[3:]],
         xaxis={
@@ -213,7 +213,7 @@ def _end(policy: ComparedPolicy) -> str:
         return f"cannot serve: {harmless(policy.message, _LONGEST)}"
     if policy.failed is not None:
         asked = format_bytes(policy.failed_size)
-        return f"<b>out of memory</b>: {asked} asked<br>at request {policy.failed:,}"
+        return f"<b>out of memory</b><br>{asked} at request {policy.failed:,}"
     peak = f"<b>{format_bytes(policy.peak_reserved)}</b>"
     if policy.driver_calls is None:
         return peak
