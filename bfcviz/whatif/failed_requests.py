@@ -47,7 +47,7 @@ def without_failed(stream: RequestStream) -> RequestStream:
     place = np.maximum(np.cumsum(~failed) - 1, 0)
     at: NDArray[np.int64] = np.minimum(regions["request"], len(place) - 1)
     regions["request"] = place[at]
-    left_out = f"{_count(failed):,} requests that failed in the trace are left out"
+    left_out = f"requests that failed in the trace, left out: {_count(failed):,}"
     notes = (*(note for note in stream.notes if note != failed_note(stream)), left_out)
     return replace(stream, rows=rows, regions=regions, notes=notes)
 
@@ -64,7 +64,7 @@ def failed_note(stream: RequestStream) -> str:
     change[frees] = -stream.block_sizes[blocks]
     most = int(np.cumsum(change).max(initial=0))
     return (
-        f"{_count(failed):,} requests failed in the trace; they are served like all others, and freed at once. Without "
+        f"requests that failed in the trace: {_count(failed):,}; served like all others, and freed at once. Without "
         f"them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"
     )
 

@@ -42,13 +42,14 @@ def test_the_text_has_the_same_numbers_and_a_cache_remembers_them(file, tmp_path
     text = capsys.readouterr().out
     for name in ("limit_bytes", "next_smaller_bytes", "next_smaller_fails_at_event"):
         assert f"{found[name]:,}" in text
-    bfcviz.smallest_limit(file, cache=tmp_path / "cache", granule="64KiB")
+    bfcviz.smallest_limit(file, "bfc", cache=tmp_path / "cache", granule="64KiB")
     assert len(list((tmp_path / "cache").iterdir())) == found["replays"]
 
 
 def test_the_rules_of_the_job_are_the_default_and_are_said(file, capsys):
     assert main(["fit", file, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert bfcviz.smallest_limit(file).limit_bytes == found["limit_bytes"]
     assert (found["policy"], found["options"]["allow_growth"]) == ("bfc", True)
     assert found["policy_chosen_because"]
     assert main(["fit", file]) == 0

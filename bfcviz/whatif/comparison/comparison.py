@@ -316,6 +316,8 @@ def _result(asked: _Asked, stream: RequestStream) -> PolicyResult:
         return PolicyResult(asked.name, outcome, kind=kind, role=asked.role)
     except BfcvizError as error:
         return PolicyResult(asked.name, None, str(error), kind, asked.role)
+    except Exception as error:  # noqa: BLE001  policies of users may raise anything
+        return PolicyResult(asked.name, None, f"{type(error).__name__}: {error}", kind, asked.role)
 
 
 def _external(free: FreeMemory | None) -> float | None:

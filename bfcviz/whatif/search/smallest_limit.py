@@ -21,6 +21,7 @@ from bfcviz.whatif.search.bisection import bisect, expected_steps
 from bfcviz.whatif.search.control import SearchControl, SearchStopped
 from bfcviz.whatif.search.result_cache import ResultCache, cache_of
 from bfcviz.whatif.search.trial import Trial, TrialRunner
+from bfcviz.whatif.usual_policies import rules_to_fit
 
 GRANULE: Final = 256
 """Limits are multiples of this, in bytes: BFC rounds its limit down to one."""
@@ -81,7 +82,7 @@ class SmallestLimit:
 
 def smallest_limit(  # noqa: PLR0913  the question, and how to search
     source: Any,
-    policy: str | Policy = "bfc",
+    policy: str | Policy | None = None,
     *,
     pool: int | str | None = None,
     granule: int | str = GRANULE,
@@ -93,7 +94,8 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
 
     Args:
         source: a path that `bfcviz.open` reads, a Trace, a RequestStream, or a live heap.
-        policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy.
+        policy: a name of the table of policies, a text such as `torch:max_split_size=128MiB`, or a Policy. None: the
+            job's own rules where the trace says them, else `bfc` (`usual_policies.rules_to_fit`).
         pool: the heap: its index among `trace.origin.pools`, or its name; None: the one with a failed request, else
             the first.
         granule: only multiples of this are tried: bytes, or text such as `2MiB`.
@@ -106,7 +108,9 @@ def smallest_limit(  # noqa: PLR0913  the question, and how to search
             cannot serve it under `at_most`.
         BfcvizError: `source` is none of these, or cannot be read.
     """
-    chosen, stream = policy_of(policy), searchable(stream_of(source, pool))
+    given = None if policy is None else policy_of(policy)  # before the file is read, which may take long
+    stream = searchable(stream_of(source, pool))
+    chosen = given or rules_to_fit(stream).policy
     step, most = bytes_of(granule, "granule"), bytes_of(at_most, "at_most")
     if step is None:
         raise InvalidRequest(f"the granule is {granule}; give 1 byte or more, such as '2MiB'")

@@ -168,3 +168,15 @@ def test_own_rules_have_their_role_and_their_own_limit():
     assert (row["policy"], row["role"], row["limit"], row["fits"]) == ("bfc", AS_RECORDED, 16 * MiB, True)
     assert found.own is own
     assert found["bfc"].title == f"{AS_RECORDED}: bfc"
+
+
+def test_a_policy_of_a_user_that_raises_is_a_row_with_a_message():
+    class Own:
+        name, options = "own", {}
+
+        def serve(self, *_, **__):
+            raise RuntimeError("no rules yet")
+
+    found = compare(stream_of(REQUESTS), [Own(), "first_fit"], 64 * MiB, bounds=False)
+    assert "no rules yet" in found["own"].message
+    assert found["first_fit"].outcome.fits

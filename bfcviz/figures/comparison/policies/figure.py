@@ -59,13 +59,22 @@ def comparison_figure(
 
 
 def _add_verdict(picture: Picture, job: ComparedJob) -> None:
-    """The verdict as the title, in a strip of its own above all panels."""
+    """The verdict in a strip of its own above all panels; no title of plotly's, which an export uses for the facts."""
     if job.verdict:
-        title = {"text": f"<b>{harmless(job.verdict)}</b>", "x": 0.01, "y": 1, "yref": "container"}
-        picture.update_layout(
-            title={**title, "yanchor": "top", "pad": {"t": 10}, "font": {"size": 16}},
-            height=picture.layout.height + _VERDICT,
-            margin={"t": picture.layout.margin.t + _VERDICT},
+        top = picture.layout.margin.t + _VERDICT
+        picture.update_layout(height=picture.layout.height + _VERDICT, margin={"t": top})
+        picture.add_annotation(
+            text=f"<b>{harmless(job.verdict)}</b>",
+            font={"size": 16},
+            showarrow=False,
+            xref="paper",
+            x=0,
+            xanchor="left",
+            xshift=12 - picture.layout.margin.l,
+            yref="paper",
+            y=1,
+            yanchor="top",
+            yshift=top - 8,
         )
 
 

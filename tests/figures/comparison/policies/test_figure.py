@@ -34,6 +34,8 @@ def test_the_verdict_is_the_title_and_the_best_policy_the_first_row():
     job = replace(JOB, verdict="<i>Least memory")
     plan = replace(FITS, name="packed", is_allocator=False)
     picture = comparison_figure(job, [plan, FAILS, REFUSED, FITS])
-    assert "&lt;i&gt;Least memory" in picture.layout.title.text
+    verdict = picture.layout.annotations[-1]
+    assert "&lt;i&gt;Least memory" in verdict.text
+    assert picture.layout.title.text is None  # an export puts the facts there
     rows = picture.layout.yaxis.ticktext
     assert [row.partition("<br>")[0].rstrip(":") for row in rows] == ["fits", "fails", "refused", "packed"]
