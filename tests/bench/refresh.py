@@ -128,7 +128,7 @@ def measure(heap: GrowingHeap, layout: str, look: Look, *, again: bool) -> tuple
         heap.work()
         grew = heap.trace.refresh()
         if again:
-            for name in ("history", "whole history", "passage", "lives"):
+            for name in ("history", "whole history", "address_time", "lives"):
                 data._cache.pop(name, None)
         found.append(refresh(data, heap.trace, look, names))
     return grew, *([*column] for column in zip(*found, strict=True))

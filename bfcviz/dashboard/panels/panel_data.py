@@ -76,7 +76,9 @@ class PanelData:
             "rate": lambda: _named(rate_panel(self.history(look), self.model.step, look)),
             "ladder": lambda: _named(ladder_panel(self.model, look)),
             "bin_bytes": lambda: self._bins(look),
-            "address_time": lambda: _named(address_time_panel(self.passage(look), self.model.step, look)),
+            "address_time": lambda: _named(
+                address_time_panel(self.address_time(look), self.model.step, look)
+            ),
             "lifetimes": lambda: _named(active_memory_panel(self.lives(look), self.model.step, look)),
         }
         made: dict[str, Panel] = {}
@@ -146,18 +148,18 @@ class PanelData:
             "whole history", key, lambda: measure_history(self.trace, self.model.pool, look, before)
         )
 
-    def passage(self, look: Look) -> AddressTimeWindow:
+    def address_time(self, look: Look) -> AddressTimeWindow:
         """The data of the address-time map."""
         colours, look = self.colours(look), replace(look, legend=False)
         key = (len(self.trace), look.axis, look.steps, look.addresses, colours, choice_of(look))
-        before, model = self._previous("passage"), self.model
+        before, model = self._previous("address_time"), self.model
 
         def make() -> AddressTimeWindow:
             return address_time_window(
                 self.trace, model.pool, look, colours=colours, model=model, before=before
             )
 
-        return self._cached("passage", key, make)
+        return self._cached("address_time", key, make)
 
     def lives(self, look: Look) -> ActiveMemoryWindow:
         """The data of the lifetimes panel. Coloured by holder instead of by state, since all its chunks are in use."""
@@ -184,7 +186,7 @@ class PanelData:
             return look.selected, None
         step = self.clock(look).step_at(x)
         if panel == "address_time":
-            return chunk_at_time(self.passage(look), x, y), step
+            return chunk_at_time(self.address_time(look), x, y), step
         if panel == "lifetimes":
             return allocation_at(self.lives(look), x, y), step
         return look.selected, step

@@ -2,8 +2,8 @@
 
 ::
 
-    rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Passage.allocate -> RMM's own resource
-                                                               `-> DeviceRequests.allocated -> ObservedHeap
+    rmm.DeviceBuffer -> CallbackMemoryResource (C++) -> Forwarder.allocate -> RMM's own resource
+                                                                 `-> DeviceRequests.allocated -> ObservedHeap
 
 Buffers outlive the `with`. C++ keeps bare pointers to the callbacks, so these live forever. The resource of RMM lives
 only as long as RMM or a buffer needs it: it may be a pool, which holds the memory of a GPU.
@@ -31,7 +31,7 @@ class DeviceRequests:
         capture: what is recorded with each allocation.
 
     Attributes:
-        passage: reports the requests; None: nothing is observed now.
+        forwarder: reports the requests; None: nothing is observed now.
         failure: the numbers of the last failed request; None: none failed.
         lost: number of requests that could not be recorded.
         reason: why the first of them could not.
@@ -40,7 +40,7 @@ class DeviceRequests:
 
     def __init__(self, heap: ObservedHeap, capture: Capture) -> None:
         self.heap = heap
-        self.passage: Passage | None = None
+        self.forwarder: Forwarder | None = None
         self.failure: OutOfMemory | None = None
         self.lost = 0
         self.reason = ""
@@ -50,15 +50,15 @@ class DeviceRequests:
         self._next_stream = count(1)
         self._freed_outside: list[int] = []
 
-    def open(self, passage: "Passage") -> None:
-        """Record what a passage reports, first the frees since the last `with`."""
+    def open(self, forwarder: "Forwarder") -> None:
+        """Record what a forwarder reports, first the frees since the last `with`."""
         while self._freed_outside:
             self.heap.free(self._freed_outside.pop())
-        self.passage = passage
+        self.forwarder = forwarder
 
     def close(self) -> None:
         """Record no more."""
-        self.passage = None
+        self.forwarder = None
         self.heap.settle()
 
     def allocated(self, address: int, num_bytes: int, stream: Any) -> bool:
@@ -73,7 +73,7 @@ class DeviceRequests:
 
     def freed(self, address: int) -> None:
         """Record a free; outside of the `with`, keep it for the next one."""
-        if self.passage is None:
+        if self.forwarder is None:
             self._freed_outside.append(address)
             return
         try:
@@ -105,13 +105,13 @@ class DeviceRequests:
         self.reason = self.reason or f"{type(error).__name__}: {error}"
 
 
-class Passage:
+class Forwarder:
     """The callbacks of one resource: passes requests to RMM's own resource, and reports them.
 
     Args:
         rmm: RMM.
         device: number of the device.
-        requests: receives the reports while this is its passage. It is not kept alive, nor the heap with its log.
+        requests: receives the reports while this is its forwarder. It is not kept alive, nor the heap with its log.
     """
 
     def __init__(self, rmm: Rmm, device: int, requests: DeviceRequests) -> None:
@@ -163,7 +163,7 @@ class Passage:
     def _open_requests(self) -> DeviceRequests | None:
         """Where to report an allocation; None: nowhere."""
         requests = self._requests()
-        return requests if requests is not None and requests.passage is self else None
+        return requests if requests is not None and requests.forwarder is self else None
 
     def _in_use(self) -> tuple[Any, Any]:
         """The resource and the one below. If RMM has dropped both, C++ still has a copy: then the device's own one."""
@@ -189,7 +189,7 @@ class RmmCallbacks:
         self._rmm = rmm
         self._capture = capture
         self._resource = _resource_class(rmm.mr)
-        self._passages: dict[int, Passage] = {}
+        self._forwarders: dict[int, Forwarder] = {}
 
     @property
     def description(self) -> str:
@@ -220,14 +220,14 @@ class RmmCallbacks:
         requests = self.devices.get(device) or self.devices.setdefault(
             device, DeviceRequests(heap, self._capture)
         )
-        passage = self._passages[device] = Passage(self._rmm, device, requests)
-        return passage.resource(self._resource, upstream)
+        forwarder = self._forwarders[device] = Forwarder(self._rmm, device, requests)
+        return forwarder.resource(self._resource, upstream)
 
     def begin(self) -> None:
         """Record from now on."""
         self._capture.use()
-        for device, passage in self._passages.items():
-            self.devices[device].open(passage)
+        for device, forwarder in self._forwarders.items():
+            self.devices[device].open(forwarder)
 
     def settle(self) -> None:
         """Wait until all reports are in the logs."""
@@ -236,7 +236,7 @@ class RmmCallbacks:
 
     def end(self, _error: BaseException | None) -> None:
         """Record no more; requests are still passed."""
-        self._passages.clear()
+        self._forwarders.clear()
         for requests in self.devices.values():
             requests.close()
 
