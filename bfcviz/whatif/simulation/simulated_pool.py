@@ -3,7 +3,7 @@
 from typing import Any
 
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
-from bfcviz.whatif.simulation.free_blocks import NO_SIZE, FreeBlocks
+from bfcviz.whatif.simulation.free_blocks import FreeBlocks
 
 
 class SimulatedPool:
@@ -44,7 +44,7 @@ class SimulatedPool:
             found = max(found, largest)
         return found
 
-    def new_free_blocks(self, recent_from: int = NO_SIZE) -> FreeBlocks:
+    def new_free_blocks(self, recent_from: int = 4611686018427387904) -> FreeBlocks:  # NO_SIZE
         """A list of free blocks with memory; a subclass makes each of its own with this, or replaces `largest_free`."""
         blocks = FreeBlocks(recent_from)
         self._free_lists.append(blocks)

@@ -61,6 +61,7 @@ def test_a_page_gets_all_widgets_in_one_answer(tmp_path):
     assert kernel is not None
     client = BlockingKernelClient(connection_file=file)
     client.load_connection_file()
+    client.hb_channel.time_to_dead = 60.0  # on a loaded machine a kernel that starts misses beats
     client.start_channels()
     try:
         client.wait_for_ready(timeout=60)
