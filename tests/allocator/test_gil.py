@@ -12,6 +12,9 @@ from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 
 THREADS = 6
+WINDOWS = (
+    20  # a loaded machine may run one of the threads late; one that waits for the interpreter never goes on
+)
 pytestmark = [
     needs_compiler,
     pytest.mark.skipif(not COMPILED, reason="uncompiled, a heap is Python and needs the interpreter's lock"),
@@ -40,11 +43,16 @@ def test_c_threads_go_on_while_another_keeps_the_interpreter(library):
         thread.start()
     while not all(counts):
         pass
-    watch(counts, THREADS, before, after, 700_000)
+    went_on = set()
+    for _ in range(WINDOWS):
+        watch(counts, THREADS, before, after, 700_000)
+        went_on |= {number for number in range(THREADS) if after[number] > before[number]}
+        if len(went_on) == THREADS:
+            break
     stop.value = 1
     for thread in threads:
         thread.join()
-    assert all(late > early for early, late in zip(before, after, strict=True))
+    assert went_on == {*range(THREADS)}
     assert heap.stats().bytes_in_use == 0
     heap.check_invariants()
 
