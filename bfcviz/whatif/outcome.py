@@ -30,6 +30,18 @@ class DriverCalls(NamedTuple):
     releases: int
 
 
+class FreeMemory(NamedTuple):
+    """Bytes of all free chunks, and of the largest one."""
+
+    total: int
+    largest: int
+
+    @property
+    def scattered_share(self) -> float:
+        """1 - largest / total: TensorFlow's external fragmentation; 0 if nothing is free."""
+        return 1 - self.largest / self.total if self.total else 0.0
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of each request: arrays uint64[n], sizes in bytes; n is less than the stream's length if it stopped.
@@ -67,6 +79,13 @@ class Outcome:
     def served(self) -> int:
         """Number of requests that were tried, frees and marks included."""
         return len(self.address)
+
+    def free_memory(self, request: int) -> FreeMemory | None:
+        """The free memory after a request, as the allocator counts it; None: it does not."""
+        if self.largest_free is None:
+            return None
+        free = int(self.reserved[request]) - int(self.in_use[request])
+        return FreeMemory(free, int(self.largest_free[request]))
 
     @cached_property
     def failures(self) -> NDArray[np.intp]:

@@ -1,7 +1,7 @@
 """RecordedOutcome: an outcome with its trace: the state after any request, and where each block was placed."""
 
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,23 +11,11 @@ from bfcviz.events.schema import Events, Flag, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.lifetimes.lifetimes import born_of
 from bfcviz.model.state.model import Model
-from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.outcome import FreeMemory, Outcome
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, are_pieces
 
 _ENDS: Final = (Kind.ALLOCATE, Kind.FREE, Kind.OOM, Kind.MARK)
 """Each request that changes or asks anything writes one of these, in order."""
-
-
-class FreeMemory(NamedTuple):
-    """Bytes of all free chunks, and of the largest one."""
-
-    total: int
-    largest: int
-
-    @property
-    def scattered_share(self) -> float:
-        """1 - largest / total: TensorFlow's external fragmentation; 0 if nothing is free."""
-        return 1 - self.largest / self.total if self.total else 0.0
 
 
 class RecordedOutcome:
@@ -91,10 +79,9 @@ class RecordedOutcome:
 
     def free_memory(self, request: int) -> FreeMemory:
         """The free memory after a request, as its allocator counts it; else as the trace has it."""
-        outcome = self.outcome
-        if outcome.largest_free is not None:
-            free = int(outcome.reserved[request]) - int(outcome.in_use[request])
-            return FreeMemory(free, int(outcome.largest_free[request]))
+        counted = self.outcome.free_memory(request)
+        if counted is not None:
+            return counted
         model = Model(self.trace)
         model.seek(self.step_after(request))
         return FreeMemory(int(model.table.free_bytes), int(model.table.largest_free_chunk))

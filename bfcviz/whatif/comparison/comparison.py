@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from bfcviz.errors import BfcvizError, InvalidRequest
 from bfcviz.whatif.first_difference import FirstDifference, first_difference
-from bfcviz.whatif.outcome import Outcome
+from bfcviz.whatif.outcome import FreeMemory, Outcome
 from bfcviz.whatif.policy import Policy, checked_limit
 from bfcviz.whatif.policy_table import policy_of, policy_text
-from bfcviz.whatif.recorded_outcome import FreeMemory, RecordedOutcome
+from bfcviz.whatif.recorded_outcome import RecordedOutcome
 from bfcviz.whatif.requests import MARK, RequestStream
 from bfcviz.whatif.usual_policies import OwnRules
 
@@ -106,13 +106,11 @@ class PolicyResult:
         return None if self.failed_request is None else self._free_memory(self.failed_request)
 
     def _free_memory(self, request: int) -> FreeMemory | None:
-        outcome = self.outcome
-        if outcome is None or not self.is_allocator:
+        if self.outcome is None or not self.is_allocator:
             return None
-        if outcome.largest_free is not None:
-            free = int(outcome.reserved[request]) - int(outcome.in_use[request])
-            return FreeMemory(free, int(outcome.largest_free[request]))
-        return None if self.recorded is None else self.recorded.free_memory(request)
+        if self.outcome.largest_free is None and self.recorded is not None:
+            return self.recorded.free_memory(request)
+        return self.outcome.free_memory(request)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import Any
 from bfcviz.errors import BfcvizError
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy_table import policy_of
-from bfcviz.whatif.recorded_outcome import FreeMemory
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.sweep.point import PointResult, SentStream, SweepPoint
 from bfcviz.whatif.sweep.read_requests import read_requests
@@ -75,8 +74,8 @@ def _first_failure(outcome: Outcome) -> dict[str, Any]:
 
 def _external_fragmentation(outcome: Outcome) -> float | None:
     """At the first failure, else where most is in use; 0 if nothing is free there, None if it is not known."""
-    if outcome.largest_free is None or not outcome.served:
+    if not outcome.served:
         return None
     at = int(outcome.failures[0]) if len(outcome.failures) else int(outcome.in_use.argmax())
-    free = int(outcome.reserved[at]) - int(outcome.in_use[at])
-    return FreeMemory(free, int(outcome.largest_free[at])).scattered_share
+    free = outcome.free_memory(at)
+    return None if free is None else free.scattered_share
