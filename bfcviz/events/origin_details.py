@@ -34,6 +34,12 @@ _MAX_NUMBER: Final = 1 << 63
 _MAX_TEXT: Final = 1 << 16
 _FRACTION: Final = "external_fragmentation"
 
+HISTORY_BEGINS: Final = "history begins here"
+TORCH_OBSERVED: Final = "PyTorch is observed from here"
+RMM_OBSERVED: Final = "RMM is observed from here"
+BEGIN_MARKS: Final = (HISTORY_BEGINS, TORCH_OBSERVED, RMM_OBSERVED)
+"""Names of marks that say where a history begins, not where the job is."""
+
 
 @dataclass(frozen=True)
 class RecordedFailure:

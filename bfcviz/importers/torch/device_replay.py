@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from bfcviz.events.labels import Labels
+from bfcviz.events.origin_details import HISTORY_BEGINS
 from bfcviz.events.schema import Events
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
@@ -19,7 +20,6 @@ from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import Segments
 from bfcviz.live.torch.stack_names import StreamNumbers
 
-BEGIN: Final = "history begins here"
 MOST_FAILURES: Final = 1000  # each looks at all free chunks
 SNAPSHOT: Final = "snapshot"
 
@@ -144,7 +144,7 @@ class DeviceReplay:
             else:  # its allocation is older than the trace, and its free tells another stack
                 label, stream = 0, self._rows.stream[block.row]
             self._heap.allocate(address, block.size, block.requested, label, self._streams.of(stream), 0)
-        self._mark(BEGIN, 0)
+        self._mark(HISTORY_BEGINS, 0)
 
     def _carry_out(self, row: int, time: int) -> None:
         rows, rewind = self._rows, self._rewind

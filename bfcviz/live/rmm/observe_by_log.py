@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import OutOfMemory
+from bfcviz.events.origin_details import RMM_OBSERVED
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.live.common.polling import Polling
 from bfcviz.live.rmm.log_file import LogFile
@@ -87,7 +88,7 @@ class RmmLogs:
 
 def _now_of(heap: ObservedHeap) -> int:
     """The heap's clock now, in nanoseconds."""
-    heap.mark("RMM is observed from here")
+    heap.mark(RMM_OBSERVED)
     heap.settle()
     return int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
 

@@ -7,6 +7,7 @@ from typing import Any
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin_details import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.capture.stacks import Chosen
 from bfcviz.live.common.heap_provider import HeapProvider
@@ -131,7 +132,7 @@ class TorchObserved(HeapProvider):
             limit = torch_api.total_memory(torch, device)
             heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
             now = time.time_ns()
-            heap.mark("PyTorch is observed from here")
+            heap.mark(TORCH_OBSERVED)
             heap.settle()
             marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
             named = self._capture != "nothing"

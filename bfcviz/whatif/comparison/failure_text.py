@@ -2,13 +2,11 @@
 
 from typing import Any, Final
 
+from bfcviz.events.origin_details import BEGIN_MARKS
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 
 _LONGEST: Final = 72  # characters of the label of a failed request
-
-HISTORY_BEGINS: Final = ("history begins here", "PyTorch is observed from here", "RMM is observed from here")
-"""Marks that say where a history begins, not where the job is: of `importers.torch`, `live.torch` and `live.rmm`."""
 
 MOST_COUNT: Final = 1 << 32
 """A greater value of a mark is no count: TensorFlow makes up the step ids of its profiles."""
@@ -29,7 +27,7 @@ def failure_text(row: dict[str, Any]) -> str:
 def _moment(row: dict[str, Any]) -> str:
     """The last mark before the failure."""
     name, value = row["failed_after_mark"], row["failed_after_mark_value"]
-    if name is None or name in HISTORY_BEGINS:
+    if name is None or name in BEGIN_MARKS:
         return ""
     shown = printable(name) or "no name"
     counted = f" {value:,}" if value and value < MOST_COUNT else ""

@@ -3,9 +3,9 @@
 import pytest
 from whatif.labelled_streams import MiB, stream_of
 
-from bfcviz.importers.torch.device_replay import BEGIN
+from bfcviz.events.origin_details import BEGIN_MARKS, HISTORY_BEGINS
 from bfcviz.whatif.comparison.comparison import compare
-from bfcviz.whatif.comparison.failure_text import HISTORY_BEGINS, MOST_COUNT, failure_text
+from bfcviz.whatif.comparison.failure_text import MOST_COUNT, failure_text
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK
 
 REQUESTS = [(ALLOCATE, 0, 3 * MiB), (ALLOCATE, 1, 3 * MiB), (FREE, 0, 0), (ALLOCATE, 2, 5 * MiB)]
@@ -40,10 +40,10 @@ def test_a_number_that_is_no_count_is_not_shown(value):
     assert "(step)" in said("bfc", value)
 
 
-@pytest.mark.parametrize("name", HISTORY_BEGINS)
+@pytest.mark.parametrize("name", BEGIN_MARKS)
 def test_the_mark_where_a_history_begins_is_no_moment_of_the_job(name):
     assert name not in said("bfc", 1, failed_after_mark=name)
-    assert BEGIN in HISTORY_BEGINS
+    assert HISTORY_BEGINS in BEGIN_MARKS
 
 
 def test_a_trace_that_failed_fails_again_as_recorded():
