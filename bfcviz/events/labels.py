@@ -77,7 +77,10 @@ class Labels:
             ids = self._index()
             if (known := ids.get(key)) is not None:
                 return known
-            name, details = _clean(name), {_clean(k): _clean(str(v)) for k, v in details.items()}
+            name, details = (
+                without_surrogates(name),
+                {without_surrogates(k): without_surrogates(str(v)) for k, v in details.items()},
+            )
             clean_key = _key(name, details)
             number = ids.get(clean_key)
             if number is None:
@@ -264,7 +267,7 @@ def _key(name: str, details: Mapping[str, str]) -> object:
     return (name, *sorted(details.items())) if details else name
 
 
-def _clean(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Text that every file format accepts: a lone surrogate becomes its escape."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

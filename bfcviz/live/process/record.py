@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import FileError
+from bfcviz.events.labels import without_surrogates
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import remove_files
 from bfcviz.frameworks.watch_request import WatchRequest, resolve, way_of
@@ -159,7 +160,7 @@ def _discard_worker(order: Order, recording: Recording) -> None:
 
 def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
-    command = [word.encode("utf-8", "backslashreplace").decode() for word in sys.orig_argv]
+    command = [without_surrogates(word) for word in sys.orig_argv]
     details = {**providers.details_of(request), "command": command, "process": os.getpid()}
     details["started_ns"] = time.time_ns()
     pools = [providers.pool_of(request)]

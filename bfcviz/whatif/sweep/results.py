@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bfcviz.errors import FileError, MissingExtra
+from bfcviz.events.labels import without_surrogates
 from bfcviz.events.storage.files import replacing
 from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
@@ -86,7 +87,7 @@ class SweepResults:
 
     def to_arrow(self) -> pa.Table:
         """One row a point; the columns are the fields of `PointResult`."""
-        rows = [{name: _as_utf8(value) for name, value in vars(point).items()} for point in self.points]
+        rows = [{name: _saved(value) for name, value in vars(point).items()} for point in self.points]
         return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -170,9 +171,9 @@ class SweepResults:
         return ", ".join(parts) + (f"; not complete: {printable(self.reason)}" if not self.complete else "")
 
 
-def _as_utf8(value: Any) -> Any:
-    """A text with escapes for what is not Unicode, as parts of a path may be; another value unchanged."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+def _saved(value: Any) -> Any:
+    """A value as files accept it: parts of a path may not be Unicode."""
+    return without_surrogates(value) if isinstance(value, str) else value
 
 
 def _row(points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int | None]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.events.labels import without_surrogates
 from bfcviz.events.origin import MAX_POOLS
 from bfcviz.events.trace import Trace
 from bfcviz.whatif.replay import stream_of
@@ -42,7 +43,7 @@ def sources_of(
         key = f"{prefix}{number}"
         if isinstance(trace, str | os.PathLike):
             path = os.fspath(trace)
-            name = path.encode(errors="backslashreplace").decode()  # as in saved results
+            name = without_surrogates(path)  # as in saved results
             version = "" if is_url(path) else _version_of_file(Path(path))
             if not is_url(path):
                 path = os.path.abspath(path)  # noqa: PTH100  workers have other folders; `..` is not resolved
