@@ -14,7 +14,6 @@ from bfcviz.model.explain.failure.diagnose import (
     would_fit,
 )
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.failure.opening import failing_pool
 from bfcviz.model.explain.text.failure import failure_lines
 from bfcviz.terminal import json_text, say
 from bfcviz.units import parse_bytes
@@ -80,17 +79,6 @@ def pool_number(trace: Trace, word: str) -> int:
         return int(word)
     shown = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:20]))
     raise TraceError(f"the file has no allocator {word!r}; it has {shown}")
-
-
-def pool_of_failure(trace: Trace, word: str | None) -> int:
-    """The number of the allocator with this name or number; None: the one with a failed request, else the first.
-
-    Raises:
-        TraceError: there is none; the message lists all.
-    """
-    if word is not None:
-        return pool_number(trace, word)
-    return failing_pool(trace)
 
 
 def _failures(trace: Trace, pool: int | None) -> list[Diagnosis]:

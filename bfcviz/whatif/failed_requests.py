@@ -57,12 +57,7 @@ def failed_note(stream: RequestStream) -> str:
     failed = are_failed(stream.rows)
     if not failed.any():
         return ""
-    rows = stream.rows[~failed]
-    change = np.where(rows["kind"] == ALLOCATE, rows["size"], 0)
-    frees = rows["kind"] == FREE
-    blocks: NDArray[np.int64] = rows["block"][frees]
-    change[frees] = -stream.block_sizes[blocks]
-    most = int(np.cumsum(change).max(initial=0))
+    most = int(replace(stream, rows=stream.rows[~failed]).live_bytes.max(initial=0))
     return (
         f"requests that failed in the trace: {_count(failed):,}; served like all others, and freed at once. Without "
         f"them at most {format_bytes(most)} are requested at once (`without_failed`, `--without-failed`)"

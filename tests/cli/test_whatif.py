@@ -9,10 +9,11 @@ from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli import main
-from bfcviz.cli.why import pool_of_failure
+from bfcviz.cli.why import pool_number
 from bfcviz.events.origin import Origin, Pool
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
+from bfcviz.model.explain.failure.opening import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import replay
@@ -143,12 +144,10 @@ def test_the_heap_with_a_failed_request_is_asked_about():
     for failed in (0, 1):
         heap.events[-1]["pool"] = failed
         trace = Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))
-        assert pool_of_failure(trace, None) == failed
-        assert pool_of_failure(trace, "cuda:0") == 0
+        assert failing_pool(trace) == failed
+        assert pool_number(trace, "cuda:0") == 0
     heap.events.pop()
-    assert (
-        pool_of_failure(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools)), None) == 0
-    )
+    assert failing_pool(Trace.from_events(np.stack(heap.events), heap.labels, Origin(pools=pools))) == 0
 
 
 def test_the_list_has_every_policy_with_its_options_and_defaults(capsys):

@@ -3,7 +3,7 @@
 import argparse
 
 from bfcviz.cli.common.reading import open_with_progress
-from bfcviz.cli.why import pool_of_failure
+from bfcviz.cli.why import pool_number
 from bfcviz.whatif.failed_requests import without_failed
 from bfcviz.whatif.replay import searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
@@ -35,5 +35,6 @@ def asked_requests(arguments: argparse.Namespace) -> RequestStream:
         InvalidRequest: it has nothing to compare: no allocations, or no frees.
     """
     with open_with_progress(arguments.file) as trace:
-        stream = stream_of(trace, pool_of_failure(trace, arguments.pool))
+        pool = None if arguments.pool is None else pool_number(trace, arguments.pool)
+        stream = stream_of(trace, pool)
     return searchable(without_failed(stream) if arguments.without_failed else stream)

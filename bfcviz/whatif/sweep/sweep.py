@@ -175,13 +175,14 @@ class _Collected:
         earlier = loaded.points
         is_current = loaded.made_by == version("bfcviz")  # other versions may have other rules
         known = {result.key: result for result in earlier if is_current and not result.error}
+        keys = {point.index: point.key for point in points}
         self.found = {
-            point.index: known[point.key]
+            point.index: known[key]
             for point in points
-            if point.key in known and is_of_table(policy_of(point.policy))
+            if (key := keys[point.index]) in known and is_of_table(policy_of(point.policy))
         }
         self.reason = ""
-        asked = {point.key for point in points}
+        asked = set(keys.values())
         self._others = [result for result in earlier if result.key not in asked]
         self._asked, self._resumed = len(points), len(self.found)
         self._path, self._progress = path, progress

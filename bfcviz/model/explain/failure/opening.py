@@ -20,7 +20,7 @@ def opening(trace: Trace, pool: int | None = None) -> tuple[int, int]:
 
 def failing_pool(trace: Trace) -> int:
     """The index of the heap whose request failed first; of the first heap where none failed."""
-    found = first_failure(trace)
+    found = first_failure(trace) if len(trace.origin.pools) > 1 else None
     return 0 if found is None else found[0]
 
 
