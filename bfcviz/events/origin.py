@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from bfcviz.errors import TraceError
-from bfcviz.events.origin_details import check_details
+from bfcviz.events.origin_details import check_details, later_reasons
 from bfcviz.events.storage.strict_json import loads
 from bfcviz.units import parse_bytes
 
@@ -78,6 +78,12 @@ class Origin:
         if not 0 < len(self.pools) <= MAX_POOLS:
             raise TraceError(f"a trace has 1 to {MAX_POOLS} pools; got {len(self.pools)}")
 
+    @property
+    def has_ended_whole(self) -> bool:
+        """Whether nothing of a recording was lost; its known gaps do not count."""
+        ended = self.status in (Status.COMPLETE, Status.DEGRADED)
+        return ended and not later_reasons(self.details, self.reasons)
+
     def to_json(self, **more: object) -> str:
         """The origin as JSON text, with the entries `more` beside it.
 
@@ -119,7 +125,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         pools=tuple(_pool(pool) for pool in pools),
         details=_get(entry, "details", dict),
     )
-    check_details(origin.details, len(pools), guessed=origin.status is Status.DEGRADED)
+    check_details(origin.details, len(pools), guessed=origin.status in (Status.DEGRADED, Status.RECORDING))
     return origin, entry
 
 

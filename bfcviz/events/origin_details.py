@@ -10,11 +10,12 @@ entry         value
 `checks`      one mapping a heap: how a reconstruction compares with the recorded numbers
 `threads`     name of each thread, by its number as text
 `framework`   `tensorflow`, `jax`, `torch`, `rmm` or `vulkan`: whose settings an advice must name
+`known_gaps`  the reasons of the origin that were known when the recording began, see `KnownGaps`
 ============  ==============================================================================================
 """
 # ruff: noqa: TRY004  all damage in a file is one error, a ValueError
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -39,6 +40,29 @@ TORCH_OBSERVED: Final = "PyTorch is observed from here"
 RMM_OBSERVED: Final = "RMM is observed from here"
 BEGIN_MARKS: Final = (HISTORY_BEGINS, TORCH_OBSERVED, RMM_OBSERVED)
 """Names of marks that say where a history begins, not where the job is."""
+
+
+@dataclass(frozen=True)
+class KnownGaps:
+    """What the events of a heap cannot hold because of the way it is recorded; known before the first event.
+
+    Attributes:
+        reasons: what is missing or made up, and why, as sentences.
+        unknown: names of the numbers that the events only seem to give, such as `free_bytes`.
+    """
+
+    reasons: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+    def to_details(self) -> dict[str, Any]:
+        """The entries of the details of a trace whose one heap has these gaps."""
+        return {"known_gaps": list(self.reasons), "facts": [dict.fromkeys(self.unknown)]}
+
+
+def later_reasons(details: Mapping[str, object], reasons: Iterable[str]) -> tuple[str, ...]:
+    """The reasons of an origin that are no known gaps: what was lost during the recording or after it."""
+    known = details.get("known_gaps", ())
+    return tuple(reason for reason in reasons if not isinstance(known, list | tuple) or reason not in known)
 
 
 @dataclass(frozen=True)
@@ -122,8 +146,8 @@ def check_details(details: Mapping[str, object], pools: int, *, guessed: bool) -
     Args:
         details: of an origin.
         pools: number of heaps in the trace.
-        guessed: whether the trace says that something is missing or was guessed. Otherwise the events are complete,
-            and facts could only contradict them.
+        guessed: whether the trace says that something is missing or was guessed, or may yet say it. Otherwise the
+            events are complete, and facts could only contradict them.
 
     Raises:
         ValueError: one of them has a wrong type, is out of range, or has more heaps than the trace.

@@ -105,7 +105,9 @@ class WindowSource(Source):
     ) -> None:
         if keep < LEAST_KEEP:
             raise TraceError(f"keep={keep} events were requested; keep at least {LEAST_KEEP}")
-        super().__init__(labels, replace(origin, status=Status.RECORDING), 0)
+        self._gaps_known = origin.reasons
+        status = Status.DEGRADED if origin.reasons else Status.RECORDING
+        super().__init__(labels, replace(origin, status=status), 0)
         self.keep = keep
         self.missed = 0
         self.gaps = 0
@@ -244,7 +246,7 @@ class WindowSource(Source):
         return True
 
     def _update_origin(self) -> None:
-        reasons = []
+        reasons = [*self._gaps_known]
         if self.first:
             reasons.append(f"steps before {self.first:,} are no longer kept")
         if self.gaps:
@@ -252,5 +254,5 @@ class WindowSource(Source):
                 f"{self.missed:,} events were overwritten before they were read (in {self.gaps:,} gaps): give "
                 "the heap a log of more capacity, such as EventLog(1 << 20), or record to a folder"
             )
-        status = Status.DEGRADED if self.gaps else Status.RECORDING
+        status = Status.DEGRADED if self.gaps or self._gaps_known else Status.RECORDING
         self.origin = replace(self.origin, status=status, reasons=tuple(reasons))

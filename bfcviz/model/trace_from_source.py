@@ -172,7 +172,10 @@ def _recorded(log: EventLog) -> Trace | None:
 
 def _heap(heap: Any, keep: int) -> Trace:
     pool = Pool(heap.name, heap.limit, vars(heap.options))
-    return follow(heap.log, heap.labels, Origin(pools=(pool,)), keyframes, begin=_state_of(heap), keep=keep)
+    gaps = getattr(heap, "gaps", None)
+    more = {} if gaps is None else {"reasons": gaps.reasons, "details": gaps.to_details()}
+    origin = Origin(pools=(pool,), **more)
+    return follow(heap.log, heap.labels, origin, keyframes, begin=_state_of(heap), keep=keep)
 
 
 def _state_of(heap: Any) -> Callable[[], Beginning | None]:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from bfcviz.errors import BfcvizError
 from bfcviz.events.origin import Origin, Status
+from bfcviz.events.origin_details import later_reasons
 from bfcviz.events.storage.recording_files import ORIGIN_FILE, read_origin
 from bfcviz.events.storage.recording_set import has_several, recordings_in
 from bfcviz.events.trace import Trace
@@ -60,8 +61,8 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
             return f"nothing was recorded: {_why_not_own(folder, origin, unwritten)}", False
         trace = Trace.open(folder)
         parts, to_view = _describe_trace(trace), folder
-        if events is not None and trace.origin.status != Status.COMPLETE:
-            unwritten += trace.origin.reasons
+        if events is not None and not trace.origin.has_ended_whole:
+            unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
             parts.pop()
     else:
         why, is_written = _why_nothing(reports, unwritten)
@@ -99,11 +100,11 @@ def _describe_several(folder: Path, reports: list[ProcessReport], unwritten: lis
         if not _is_own(origin, reports):
             continue
         found[name] = trace = Trace.open(path)
-        if events is not None and trace.origin.status != Status.COMPLETE:
-            unwritten += trace.origin.reasons
+        if events is not None and not trace.origin.has_ended_whole:
+            unwritten += later_reasons(trace.origin.details, trace.origin.reasons)
     names = [f"{name} {len(trace):,} events" for name, trace in found.items()]
     more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    lost = sum(trace.origin.status != Status.COMPLETE for trace in found.values())
+    lost = sum(not trace.origin.has_ended_whole for trace in found.values())
     ended = f"; {lost} did not end cleanly" if lost else ""
     return [f"{len(found)} processes ({', '.join(names[:_MOST_NAMED] + more)}{ended})"]
 

@@ -14,6 +14,7 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.origin_details import KnownGaps
 from bfcviz.events.storage.files import open_regular, replacing
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
@@ -84,6 +85,12 @@ class Recording(Closing):
         """The file of the events: for writers that have their own log."""
         return self.folder / EVENTS_FILE
 
+    def declare(self, gaps: KnownGaps) -> None:
+        """Say in the origin what the events cannot hold; the recording then ends as degraded, not as complete."""
+        details = {**self._origin.details, **gaps.to_details()}
+        self._origin = replace(self._origin, reasons=gaps.reasons, details=details)
+        self._write_origin(self._origin.to_json())
+
     def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
         from bfcviz.events.trace import Trace  # noqa: PLC0415  imports pyarrow, which a recorder does not need
@@ -103,10 +110,11 @@ class Recording(Closing):
             self._log.close()
             error = self._log.error
         self.labels.append_to(None)
-        origin = replace(self._origin, status=Status.COMPLETE)
+        origin = self._origin
+        origin = replace(origin, status=Status.DEGRADED if origin.reasons else Status.COMPLETE)
         if error:
             reason = f"later events were not recorded: {os.strerror(error)}"
-            origin = replace(origin, status=Status.TRUNCATED, reasons=(reason,))
+            origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self._log is not None and self._log.truncated:
             reason = (
                 f"{EVENTS_FILE} was truncated by another process: some of {self._log.head} events are lost"

@@ -123,7 +123,7 @@ class _StackNamer:
             module = frame.f_globals.get("__name__", "")
             if module not in self._hidden and not str(module).startswith(self._inside):
                 code = frame.f_code
-                seen.append(CodePlace(code.co_qualname, _file(code.co_filename), frame.f_lineno or 0))
+                seen.append(CodePlace(code.co_qualname, shown_file(code.co_filename), frame.f_lineno or 0))
             if frame.f_back is None:
                 break
             frame = frame.f_back
@@ -134,7 +134,7 @@ def _name(stack: list[CodePlace]) -> str:
     return (own_place(stack) or stack[0]).name
 
 
-def _file(path: str) -> str:
+def shown_file(path: str) -> str:
     """The path of a file of code; of a cell of a notebook its number: `In[5]`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)

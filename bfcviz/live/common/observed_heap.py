@@ -17,6 +17,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.ledger.inconsistencies import Inconsistencies
 from bfcviz.events.ledger.ledger import Ledger
 from bfcviz.events.log import EventLog
+from bfcviz.events.origin_details import KnownGaps
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.storage.recording import Recording
 
@@ -50,9 +51,11 @@ class ObservedHeap:
         name: the name of this memory.
         limit: most bytes that the allocator may get; None: unknown.
         unit: sizes are rounded up to multiples of it, in bytes.
+        gaps: what its events cannot hold.
 
     Attributes:
         limit: in bytes; None: unknown.
+        gaps: None: its events are the whole history.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class ObservedHeap:
         name: str = "observed",
         limit: int | None = None,
         unit: int = 1,
+        gaps: KnownGaps | None = None,
     ) -> None:
         if unit < 1 or (limit is not None and not 1 <= limit <= 1 << 62):
             raise InvalidRequest(f"unit {unit} and limit {limit} were given; both are bytes, from 1 up")
         self.log, self.labels = log_and_labels(log, labels)
         self.name = name
         self.limit = limit
+        self.gaps = gaps
         self.options = ObservedOptions(unit)
         self._ledger = Ledger(self.log)
         self._reported: deque[tuple[int, Callable[[], object]]] = deque()

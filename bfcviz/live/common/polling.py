@@ -1,6 +1,7 @@
 """Polling: calls a function at regular intervals in a thread of its own."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +16,15 @@ class Polling:
         poll: what to call.
         every_s: seconds from the end of one call to the next.
         name: the name of the thread.
+        share: the most of a processor's time that the calls may take, 0..1; after a long one the wait is longer.
 
     Attributes:
         error: what `poll` raised in the thread.
     """
 
-    def __init__(self, poll: Callable[[], Any], every_s: float, name: str) -> None:
+    def __init__(self, poll: Callable[[], Any], every_s: float, name: str, share: float = 1.0) -> None:
         self._poll = poll
+        self._rest = (1 - share) / share
         self._every_s = every_s
         self._lock = threading.Lock()
         # Python may exit within the `with`: a thread in a framework's C++ would then abort the process.
@@ -53,8 +56,9 @@ class Polling:
             self._poll()
 
     def _next(self) -> float:
+        begin = time.perf_counter()
         self.now()
-        return self._every_s
+        return max(self._every_s, (time.perf_counter() - begin) * self._rest)
 
     def _keep(self, error: Exception) -> None:
         self.error = error

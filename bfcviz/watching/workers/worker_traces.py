@@ -1,7 +1,6 @@
 """WorkerTraces: the workers that record, or recorded, into a folder, and the numbers of each over time."""
 
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,6 @@ from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.figures.comparison.workers import WorkerRow, WorkerState
 from bfcviz.model.timelines.by_time import TimeTimeline
-
-_STATES: Final = {Status.RECORDING: WorkerState.LIVE, Status.COMPLETE: WorkerState.ENDED}
 
 
 class WorkerTrace:
@@ -37,7 +34,10 @@ class WorkerTrace:
     @property
     def state(self) -> WorkerState:
         """Whether it records, has ended, or was lost before it could end."""
-        return _STATES.get(self.trace.origin.status, WorkerState.LOST)
+        origin = self.trace.origin
+        if origin.status == Status.RECORDING:
+            return WorkerState.LIVE
+        return WorkerState.ENDED if origin.has_ended_whole else WorkerState.LOST
 
     def update(self) -> bool:
         """Read new events, a limited number; returns whether more wait, or may come."""
