@@ -9,6 +9,7 @@ from fake_cuda import FakeCuda
 from fake_rmm import FakeRmm
 from fake_torch import FakeTorch, HostMemory
 from live.cupy_stand_in import StandIn, cupy
+from live.jax_stand_in import Array, Device, put_jax, stack
 
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.live.common.headroom import Room
@@ -65,10 +66,8 @@ def _rmm(make):
 
 
 def _jax(patch, _folder):
-    device = types.SimpleNamespace(id=0, platform="gpu", memory_stats=lambda: {"bytes_in_use": 1})
-    jax = types.ModuleType("jax")
-    jax.local_devices = lambda: [device]
-    patch.setitem(sys.modules, "jax", jax)
+    device = Device(0, totals={"bytes_in_use": 1})
+    put_jax(patch, [device], [Array(1, stack(1), device)])
     return partial(observe_jax, every_s=1000)
 
 

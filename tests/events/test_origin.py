@@ -127,3 +127,19 @@ def test_wrong_options_are_refused(tmp_path, fraction):
     pools = [{"name": "bfc", "bytes_limit": 1 << 30, "options": {"fragmentation_fraction": fraction}}]
     with pytest.raises(FileError, match="fragmentation_fraction"):
         open_trace(repacked(tmp_path / "t.parquet", fabricate(9), pools=pools))
+
+
+@pytest.mark.parametrize(
+    ("status", "reasons", "known", "whole"),
+    [
+        (Status.COMPLETE, (), [], True),
+        (Status.DEGRADED, ("a",), ["a"], True),
+        (Status.DEGRADED, ("a", "b"), ["a"], False),
+        (Status.DEGRADED, ("a",), 5, False),
+        (Status.TRUNCATED, ("a",), ["a"], False),
+        (Status.RECORDING, ("a",), ["a"], False),
+    ],
+)
+def test_a_recording_with_known_gaps_alone_has_lost_nothing(status, reasons, known, whole):
+    origin = Origin(status=status, reasons=reasons, details={"known_gaps": known})
+    assert origin.has_ended_whole == whole

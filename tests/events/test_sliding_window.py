@@ -12,6 +12,7 @@ from bfcviz.errors import TraceError
 from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.origin_details import KnownGaps
 from bfcviz.events.sliding_window import follow
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model, keyframes, timeline
@@ -145,6 +146,23 @@ def test_memory_stays_within_bounds_and_steps_only_leave_at_the_front():
     assert all(one <= other for one, other in pairwise(firsts))
     assert len(watched.trace) - watched.trace.first > KEEP - 2 * PIECE
     assert "no longer kept" in watched.trace.origin.reasons[0]
+
+
+def test_known_gaps_stay_in_the_origin_when_events_leave():
+    watched = Watched()
+    gaps = KnownGaps(("a sample",), ("free_bytes",))
+    origin = Origin(pools=(Pool("heap"),), reasons=gaps.reasons, details=gaps.to_details())
+    trace = follow(watched.log, watched.heap.labels, origin, keyframes, keep=KEEP)
+    assert (trace.origin.status, trace.origin.reasons) == (Status.DEGRADED, ("a sample",))
+    for _ in range(8):
+        watched.work(200)
+        trace.refresh()
+    assert trace.first > 0
+    assert (trace.origin.status, trace.origin.reasons[0], len(trace.origin.reasons)) == (
+        Status.DEGRADED,
+        "a sample",
+        2,
+    )
 
 
 def test_more_new_events_than_it_keeps():

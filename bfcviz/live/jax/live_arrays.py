@@ -129,21 +129,16 @@ class LiveArrays:
 
     def _list(self) -> tuple[set[int], dict[int, _LiveArray]]:
         """The ids of the known arrays that are still there, and the new arrays by their ids."""
-        arrays: Any = None
-        array: Any = None
         self.unread = 0
         there, new = set(), {}
-        try:
-            arrays = list(self._listed())
-            while arrays:
-                array = arrays.pop()
-                known = self._known.get(id(array))
-                if known is not None and known[0].reference() is array:
-                    there.add(id(array))
-                elif (found := self._describe(array)) is not None:
-                    new[id(array)] = found
-        finally:
-            del arrays, array  # an exception would keep them alive
+        arrays = list(self._listed())
+        while arrays:  # releases each as soon as it is read
+            array = arrays.pop()
+            known = self._known.get(id(array))
+            if known is not None and known[0].reference() is array:
+                there.add(id(array))
+            elif (found := self._describe(array)) is not None:
+                new[id(array)] = found
         return there, new
 
     def _describe(self, array: Any) -> _LiveArray | None:
@@ -153,7 +148,7 @@ class LiveArrays:
             size = array.on_device_size_in_bytes() // where.devices
             return _LiveArray(ref(array), array.traceback, array.shape, array.dtype, size, where)
         except Exception:  # noqa: BLE001  of JAX, of several kinds: it is deleted, or on no device of this process
-            self.unread += not array.is_deleted()
+            self.unread += not _is_deleted(array)
             return None
 
     def _where(self, sharding: Any) -> _Where:
@@ -201,6 +196,13 @@ class LiveArrays:
             device.elsewhere[str(where.memory)] += size
         label = self._names.number(stack, shape, data_type, where.devices) if where.own else 0
         return [device.add(size, label) for device in where.own]
+
+
+def _is_deleted(array: Any) -> bool:
+    try:
+        return bool(array.is_deleted())
+    except Exception:  # noqa: BLE001  its traceback would keep the array alive
+        return False
 
 
 def _remove(array: _LiveArray, addresses: list[int]) -> None:

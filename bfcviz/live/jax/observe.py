@@ -44,7 +44,7 @@ class JaxObserved(HeapProvider):
     Attributes:
         way: `observe`.
         description: the way, and what it means.
-        latest: by device name, the totals of the last reading, as JAX reports them; empty for a device without totals.
+        latest: by device name, the numbers of the marks at the last reading; a CPU has none of JAX's totals.
     """
 
     way = "observe"
@@ -191,7 +191,7 @@ def _chosen(local: Sequence[Any], devices: Iterable[Any] | None, *, can_list: bo
         names = ", ".join(map(name_of, silent)) or "none"
         raise LiveError(
             f"JAX cannot be observed: this JAX does not list its arrays, and these devices have no totals: {names}. "
-            "GPUs and TPUs have; for a CPU install a newer JAX, with jax.live_arrays"
+            "GPUs and TPUs have; for a CPU install a newer JAX, which has jax.live_arrays"
             if silent
             else "JAX cannot be observed: no device to observe was given, or JAX has none"
         )

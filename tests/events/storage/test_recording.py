@@ -10,6 +10,7 @@ from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool, Status
+from bfcviz.events.origin_details import KnownGaps
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.trace import Trace
@@ -83,6 +84,29 @@ class FullLog:
 
     def close(self):
         self.closed = True
+
+
+def test_known_gaps_are_in_it_from_the_first_moment(tmp_path):
+    gaps = KnownGaps(("a sample", "made up"), ("free_bytes",))
+    with Recording(tmp_path / "run", POOLS, details={"way": "observe"}) as recording:
+        recording.declare(gaps)
+        trace = recording.trace()
+        assert (trace.origin.status, trace.origin.reasons) == (Status.RECORDING, gaps.reasons)
+    trace.refresh()
+    for origin in (trace.origin, Trace.open(tmp_path / "run").origin):
+        assert (origin.status, origin.reasons, origin.pools) == (Status.DEGRADED, gaps.reasons, POOLS)
+        assert (origin.details["way"], origin.details["facts"]) == ("observe", [{"free_bytes": None}])
+        assert origin.has_ended_whole
+
+
+def test_what_is_lost_is_said_beside_known_gaps(tmp_path, monkeypatch):
+    monkeypatch.setattr("bfcviz.events.storage.recording.EventLog", FullLog)
+    with Recording(tmp_path / "run") as recording:
+        recording.declare(KnownGaps(("a sample",)))
+        assert recording.log is not None
+    origin = Trace.open(tmp_path / "run").origin
+    assert (origin.status, origin.reasons[0], len(origin.reasons)) == (Status.TRUNCATED, "a sample", 2)
+    assert not origin.has_ended_whole
 
 
 def test_a_full_disk_is_said(tmp_path, monkeypatch):

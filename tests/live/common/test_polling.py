@@ -1,6 +1,10 @@
 """What is asked again and again: the thread ends before Python does."""
 
+import pytest
 from processes import run_code
+
+from bfcviz.live.common import polling
+from bfcviz.live.common.polling import Polling
 
 
 def test_python_ends_after_the_thread():
@@ -31,3 +35,10 @@ for _ in range(2):
 print(threading.active_count())
 """
     assert run_code(code) == "1\n"
+
+
+@pytest.mark.parametrize(("took", "wait"), [(0.001, 0.5), (2.0, 18.0)])
+def test_after_a_long_call_the_next_one_comes_later(took, wait, monkeypatch):
+    times = iter([5.0, 5.0 + took])
+    monkeypatch.setattr(polling.time, "perf_counter", lambda: next(times))
+    assert Polling(lambda: None, 0.5, "polling", share=0.1)._next() == pytest.approx(wait)
