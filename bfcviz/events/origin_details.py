@@ -114,6 +114,11 @@ def requested_bytes_known(details: Mapping[str, object], pool: int) -> bool:
     return facts_of(details, pool).get("requested_bytes_in_use", 0) is not None
 
 
+def regions_known(details: Mapping[str, object], pool: int) -> bool:
+    """Whether the trace has the regions of a heap, and so its free memory: some sources tell only who holds memory."""
+    return facts_of(details, pool).get("pool_bytes", 0) is not None
+
+
 def recorded_failures(details: Mapping[str, object]) -> list[RecordedFailure]:
     """The entries of `details["failures"]`.
 

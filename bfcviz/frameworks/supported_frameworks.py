@@ -238,7 +238,14 @@ _ALL: Final = (
     Framework(
         "jax",
         "JAX",
-        (Way("observe", "its totals, several times a second", (_DEVICES, _EVERY, *_INTO), "a GPU or TPU"),),
+        (
+            Way(
+                "observe",
+                "its live arrays and totals, several times a second",
+                (_DEVICES, _EVERY, *_INTO),
+                needs="",
+            ),
+        ),
     ),
     Framework(
         "tensorflow",

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from bfcviz.events.origin_details import regions_known
 from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
@@ -49,8 +50,9 @@ class Report:
         heap: the name of the heap.
         step: the first step with the most bytes in use.
         stats: the totals at that step.
-        holders: the labels that held the bytes in use, the largest first.
+        holders: the names of labels that held the bytes in use, the largest first.
         card: the card, as HTML.
+        has_regions: whether the trace has the pool and its free memory; JAX tells only its arrays.
     """
 
     says: str
@@ -59,6 +61,7 @@ class Report:
     stats: ModelStats
     holders: list[Holder]
     card: str = field(repr=False, compare=False)
+    has_regions: bool = True
 
     @property
     def words(self) -> list[str]:
@@ -67,6 +70,8 @@ class Report:
         if not stats.bytes_in_use:
             return [self.says, f"No allocation on the heap of {self.heap}."]
         used, pool = format_bytes(stats.bytes_in_use), format_bytes(stats.pool_bytes)
+        if not self.has_regions:
+            return [self.says, f"Peak of {self.heap}: {used} in use at step {self.step:,}."]
         free, largest = format_bytes(stats.free_bytes), format_bytes(stats.largest_free_chunk)
         peak = f"Peak of {self.heap}: {used} in use at step {self.step:,}, of a pool of {pool}."
         count = stats.chunks_free
@@ -95,7 +100,8 @@ def report(trace: Trace, pool: int = 0, says: str = "") -> Report:
     model = Model(trace, pool)
     model.seek(peak(trace, pool))
     name, card = trace.origin.pools[pool].name, peak_card(model, says)
-    return Report(says, name, model.step, model.stats(), _holders(model), card)
+    has_regions = regions_known(trace.origin.details, pool)
+    return Report(says, name, model.step, model.stats(), _holders(model), card, has_regions)
 
 
 def _holders(model: Model) -> list[Holder]:
@@ -104,8 +110,12 @@ def _holders(model: Model) -> list[Holder]:
     held = np.zeros(len(labels), np.uint64)
     np.add.at(held, at, used["size"])
     total = int(held.sum())
-    order = np.argsort(held)[::-1]
-    rows = [(_holder_name(model.trace, int(labels[i])), int(chunks[i]), int(held[i])) for i in order]
+    sums: dict[str, tuple[int, int]] = {}  # labels of several stacks or shapes may have one name
+    for label, count, size in zip(labels.tolist(), chunks.tolist(), held.tolist(), strict=True):
+        name = _holder_name(model.trace, label)
+        before = sums.get(name, (0, 0))
+        sums[name] = before[0] + count, before[1] + size
+    rows = sorted(((name, *both) for name, both in sums.items()), key=lambda row: -row[2])
     if len(rows) > _MAX_HOLDERS + 1:
         others = rows[_MAX_HOLDERS:]
         name = f"{len(others)} others"

@@ -6,7 +6,7 @@
 `capture`       what a heap that grows does to a graph being captured, and the memory afterwards
 `values`        bytes that four streams wrote, freed under another stream than their own: none may be wrong
 `torch`         each way to watch PyTorch, in a process of its own
-`jax`           what JAX tells of its memory
+`jax`           what JAX tells of its memory, and which arrays hold it
 `recordings`    small runs of CuPy and PyTorch, saved to the folder $OUT as Parquet
 ==============  =================================================================================================
 """
@@ -159,8 +159,11 @@ def jax():
 
     with observe_jax() as observed:
         (jax.numpy.ones((1000, 1000)) @ jax.numpy.ones((1000, 1000))).block_until_ready()
+        kept = jax.numpy.ones((1000, 1000))
         observed.settle()
+    heap = observed.heaps[0]
     print(json.dumps(observed.latest, default=str))
+    print(kept.nbytes, heap.stats().bytes_in_use, heap.labels.names[-1])
 
 
 def recordings():

@@ -46,6 +46,14 @@ def test_many_holders_are_added_up():
     assert sum(each.chunks for each in found.holders) == 40
 
 
+def test_labels_of_one_name_are_one_holder():
+    heap = new_heap()
+    for shape in ("[1]", "[2]"):
+        heap.allocate(KIB, label=heap.labels.intern("weights", shape=shape))
+    (holder,) = report(trace_of(heap)).holders
+    assert (holder.name, holder.chunks, holder.num_bytes, holder.share) == ("weights", 2, 2 * KIB, 1.0)
+
+
 def test_an_unused_heap_has_no_holders():
     found = report(trace_of(new_heap()))
     assert found.holders == []

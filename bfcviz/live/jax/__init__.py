@@ -1,1 +1,1 @@
-"""JAX: its totals, polled."""
+"""JAX: its live arrays and its totals, polled."""

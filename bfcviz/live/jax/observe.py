@@ -154,8 +154,8 @@ def observe_jax(
     without the arrays: temporaries, executables and rounding; `bytes_in_pinned_host` are arrays in host memory. A CPU
     has no totals.
 
-    A reading holds Python's lock: 0.3 us for a known array and about 25 us for a new one. After a long reading the next
-    one comes later, so that readings take at most 5 % of the time.
+    A reading holds Python's lock: less than 1 us for a known array, about 25 us for a new one. After a long reading the
+    next one comes later, so that readings take at most 5 % of the time.
 
     Args:
         devices: the devices to observe, as JAX's objects or numbers (`id`); default: the devices of this process on

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bfcviz.events.origin_details import facts_of, requested_bytes_known
+from bfcviz.events.origin_details import regions_known, requested_bytes_known
 from bfcviz.events.schema import Kind
 from bfcviz.model.browse.navigation import end_of_state, failures
 from bfcviz.model.comparison.sides import RecordingSide
@@ -168,6 +168,6 @@ def _ends(first: int, last: int) -> list[int]:
 def _unknown(side: RecordingSide) -> list[str]:
     details, pool = side.trace.origin.details, side.facts.pool
     unknown = [] if requested_bytes_known(details, pool) else list(_NEEDS_REQUESTED)
-    if facts_of(details, pool).get("pool_bytes", 0) is None:
+    if not regions_known(details, pool):
         unknown += _NEEDS_REGIONS
     return unknown + (list(_NEEDS_HISTORY) if side.facts.only_state else [])

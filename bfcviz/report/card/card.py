@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from bfcviz.events.origin_details import facts_of
 from bfcviz.figures.style.text import harmless
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
@@ -73,6 +74,8 @@ def _bars(model: Model, found: Diagnosis | None) -> list[SizeBar]:
         "free_bytes": table.free_bytes,
         "wasted": table.bytes_in_use - table.requested_bytes_in_use,
     }
+    stated = facts_of(model.trace.origin.details, model.pool)
+    sizes |= {name: None for name in sizes if stated.get(name, 0) is None}
     if found is not None:
         sizes["wasted"] = found.wasted
         sizes |= {name: None for name in sizes if name != "wasted" and not found.knows(name)}

@@ -1,5 +1,6 @@
 """JAX's live arrays as events and its totals as marks, with a stand-in for JAX."""
 
+import re
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ from bfcviz.live.jax.observe import GAPS, NOT_IN_ARRAYS, observe_jax
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak
 from bfcviz.model.trace_from_source import trace_of
+from bfcviz.watching.reports import report
 
 
 @pytest.fixture
@@ -85,6 +87,23 @@ def test_a_ring_says_what_is_missing_too(devices, arrays):
         trace = trace_of(source.heaps[0])
         assert (trace.origin.status, trace.origin.reasons) == (Status.DEGRADED, GAPS.reasons)
         assert trace.origin.details["facts"][0]["free_bytes"] is None
+
+
+def test_a_report_gives_no_made_up_numbers(devices, arrays):
+    arrays += [Array(size << 20, stack(size), devices[0]) for size in (5, 2)]
+    with observe_jax(every_s=1000) as source:
+        arrays[0] = Array(7 << 20, stack(7), devices[0])
+        source.settle()
+        found = report(trace_of(source.heaps[0]))
+    held = [(each.name, each.num_bytes >> 20) for each in found.holders]
+    assert held == [("train.py:7 forward", 7), ("train.py:2 forward", 2)]
+    assert (found.stats.pool_bytes >> 20, found.stats.free_bytes >> 20) == (14, 5)  # of the made-up places
+    card = " ".join(re.sub("<[^>]*>", " ", found._repr_html_().partition("</style>")[2]).split())
+    for text in (str(found), card):
+        assert "9.0 MiB in use" in text
+        assert "14.0 MiB" not in text
+    assert "5.0 MiB" not in str(found)
+    assert card.count("unknown") == 2  # the largest free chunk, and free
 
 
 def test_a_cpu_is_observed_by_its_arrays(devices, arrays):

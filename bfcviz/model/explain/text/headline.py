@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from bfcviz.events.origin_details import regions_known
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
 from bfcviz.model.explain.failure.pins import Pin
 from bfcviz.model.explain.text.short_names import counted, path_end
@@ -34,9 +35,10 @@ def peak_headline(model: Model) -> str:
     if not used:
         return "No allocation in this heap"
     name, share = largest_holder(model)
-    of_pool = f"of a pool of {format_bytes(model.table.pool_bytes)}"
+    has_regions = regions_known(model.trace.origin.details, model.pool)
+    of_pool = f" of a pool of {format_bytes(model.table.pool_bytes)}" if has_regions else ""
     held = f", {share:.0%} held by {name}" if name else ""
-    return f"Peak: {format_bytes(used)} in use {of_pool}{held}"
+    return f"Peak: {format_bytes(used)} in use{of_pool}{held}"
 
 
 def largest_holder(model: Model) -> tuple[str, float]:
