@@ -120,12 +120,12 @@ class Outcome:
         return found
 
     @property
-    def unused_share(self) -> float:
+    def reserved_not_in_use(self) -> float:
         """1 - peak in use / peak reserved: the fragmentation of GMLake and STAlloc; 0 for an empty heap."""
         return 1 - self.peak_in_use / self.peak_reserved if self.peak_reserved else 0.0
 
     @property
-    def rounding_share(self) -> float:
+    def internal_fragmentation(self) -> float:
         """(in use - requested) / in use, where most is in use: what rounding wastes; 0 for an empty heap."""
         if not self.peak_in_use:
             return 0.0

@@ -123,8 +123,8 @@ def test_the_samples_are_served_within_the_limit_that_they_had(name):
     outcome = policy_of(name).serve(stream, stream.limit)
     assert outcome.fits
     assert outcome.peak_in_use >= stream.live_bytes.max()
-    assert 0 <= outcome.rounding_share < 1
-    assert 0 <= outcome.unused_share < 1
+    assert 0 <= outcome.internal_fragmentation < 1
+    assert 0 <= outcome.reserved_not_in_use < 1
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _facts(point: Mapping[str, Any], tried: Points) -> str:
         f"most reserved: {exact_bytes(point['peak_reserved'])}",
         f"most in use: {exact_bytes(point['peak_in_use'])}",
         f"most requested at once: {exact_bytes(point['peak_requested'])}",
-        f"reserved and unused at the peaks: {point['unused_share']:.1%}",
+        f"reserved and unused at the peaks: {point['reserved_not_in_use']:.1%}",
     ]
     if point["failures"]:
         lines.append(

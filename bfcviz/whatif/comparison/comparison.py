@@ -196,8 +196,8 @@ class Comparison:
             "requests_served": outcome.served,
             "peak_reserved": outcome.peak_reserved,
             "peak_in_use": outcome.peak_in_use,
-            "reserved_not_in_use": outcome.unused_share,
-            "internal_fragmentation": outcome.rounding_share,
+            "reserved_not_in_use": outcome.reserved_not_in_use,
+            "internal_fragmentation": outcome.internal_fragmentation,
             "external_fragmentation": _external(result.free_at_peak),
         }
         if result.is_allocator:

@@ -1,5 +1,6 @@
 """A comparison as text: a row a policy, then the definition of each measure, the assumptions and what is missing."""
 
+import re
 from html import escape
 from textwrap import wrap
 from typing import Any, Final
@@ -58,7 +59,7 @@ def comparison_text(comparison: Comparison) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """The same as a piece of HTML for a notebook: the table, the failures; definitions below a fold."""
     head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in table_rows(comparison)]
+    rows = ["".join(f"<td>{_unbroken(cell)}</td>" for cell in row) for row in table_rows(comparison)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     failed = "".join(f"<li>{escape(line)}</li>" for line in failures(comparison))
     defined = "".join(f"<li>{escape(line)}</li>" for line in notes(comparison))
@@ -66,6 +67,11 @@ def comparison_html(comparison: Comparison) -> str:
         f"<p>{escape(_head(comparison))}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"<ul>{failed}</ul><details><summary>Definitions and assumptions</summary><ul>{defined}</ul></details>"
     )
+
+
+def _unbroken(cell: str) -> str:
+    """A cell of HTML: a number stays in one line with its unit, however narrow the notebook is."""
+    return re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", escape(cell))
 
 
 def verdict_text(comparison: Comparison) -> str:

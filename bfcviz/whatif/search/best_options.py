@@ -26,7 +26,7 @@ MOST_COMBINATIONS: Final = 64
 GOALS: Final[Mapping[str, Callable[[Trial], float]]] = {
     "reserved": lambda trial: trial.peak_reserved,
     "in_use": lambda trial: trial.peak_in_use,
-    "unused_share": lambda trial: trial.unused_share,
+    "reserved_not_in_use": lambda trial: trial.reserved_not_in_use,
     "driver_calls": lambda trial: trial.driver_calls,
 }
 """What is made small: a name, and the number of a trial under the limit."""

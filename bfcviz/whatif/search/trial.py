@@ -25,8 +25,8 @@ class Trial:
         served: number of requests tried.
         peak_reserved: the most that the driver had granted.
         peak_in_use: the most in blocks in use.
-        unused_share: 1 - peak_in_use / peak_reserved.
-        rounding_share: what rounding wastes, where most is in use.
+        reserved_not_in_use: 1 - peak_in_use / peak_reserved.
+        internal_fragmentation: what rounding wastes, where most is in use.
         driver_calls: segments granted, refused and released together.
         seconds: time of the replay.
     """
@@ -39,8 +39,8 @@ class Trial:
     served: int
     peak_reserved: int
     peak_in_use: int
-    unused_share: float
-    rounding_share: float
+    reserved_not_in_use: float
+    internal_fragmentation: float
     driver_calls: int
     seconds: float = field(compare=False)
 
@@ -57,8 +57,8 @@ class Trial:
             served=outcome.served,
             peak_reserved=outcome.peak_reserved,
             peak_in_use=outcome.peak_in_use,
-            unused_share=outcome.unused_share,
-            rounding_share=outcome.rounding_share,
+            reserved_not_in_use=outcome.reserved_not_in_use,
+            internal_fragmentation=outcome.internal_fragmentation,
             driver_calls=sum(outcome.driver_calls),
             seconds=seconds,
         )

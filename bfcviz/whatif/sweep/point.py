@@ -172,8 +172,8 @@ class PointResult:
         peak_requested: the most bytes requested at once: no rules need less.
         peak_in_use: the most bytes of blocks in use.
         peak_reserved: the most bytes that the driver granted.
-        unused_share: 1 - peak in use / peak reserved.
-        rounding_share: part of the bytes in use that was not requested, where most is in use.
+        reserved_not_in_use: 1 - peak in use / peak reserved.
+        internal_fragmentation: part of the bytes in use that was not requested, where most is in use.
         external_fragmentation: 1 - largest free chunk / free bytes, at the first failure, else where most is in use.
         grants: calls to the driver that it granted.
         refusals: calls that it refused.
@@ -198,8 +198,8 @@ class PointResult:
     peak_requested: int | None = None
     peak_in_use: int | None = None
     peak_reserved: int | None = None
-    unused_share: float | None = None
-    rounding_share: float | None = None
+    reserved_not_in_use: float | None = None
+    internal_fragmentation: float | None = None
     external_fragmentation: float | None = None
     grants: int | None = None
     refusals: int | None = None

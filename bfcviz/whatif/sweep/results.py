@@ -188,7 +188,7 @@ def _row(points: Sequence[PointResult], smallest: Mapping[tuple[str, str], int |
     else:
         limit = "fits only without a limit" if fitting else "none of them"
     most = max((point.peak_reserved or 0 for point in fitting), default=None)
-    unused = max((point.unused_share or 0.0 for point in fitting), default=None)
+    unused = max((point.reserved_not_in_use or 0.0 for point in fitting), default=None)
     errors = list(dict.fromkeys(point.error for point in points if point.error))
     message = errors[0] if errors else next((point.notes for point in points if point.notes), "")
     more = f" (and {len(errors) - 1} other messages)" if len(errors) > 1 else ""

@@ -23,7 +23,7 @@ def point(trace="a/one.parquet", policy="bfc", limit=8 * MiB, **numbers):
         "peak_requested": 4 * MiB,
         "peak_in_use": 5 * MiB,
         "peak_reserved": 6 * MiB,
-        "unused_share": 0.1,
+        "reserved_not_in_use": 0.1,
         "notes": "",
         "error": "",
     }

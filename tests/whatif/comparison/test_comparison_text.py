@@ -8,6 +8,7 @@ from bfcviz.whatif.comparison import comparison_text as comparison_text_module
 from bfcviz.whatif.comparison.comparison import MEASURES, compare
 from bfcviz.whatif.comparison.comparison_text import (
     COLUMNS,
+    comparison_html,
     comparison_text,
     failures,
     notes,
@@ -42,6 +43,13 @@ def test_failures_and_messages_are_sentences():
         assert word in failures(found)[0]
     unlimited = compare(stream_of(REQUESTS), ["bfc", "first_fit"], None, bounds=False)
     assert [line.partition(":")[0] for line in failures(unlimited)] == ["bfc"]
+
+
+def test_html_keeps_a_number_and_its_unit_in_one_line():
+    html = comparison_html(compare(stream_of(REQUESTS), ["bfc"], 64 * MiB, bounds=False))
+    cells = html.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert "<td>64.0\N{NO-BREAK SPACE}MiB</td>" in cells
+    assert "87.5\N{NO-BREAK SPACE}%" in cells
 
 
 def test_names_from_files_cannot_control_a_terminal():

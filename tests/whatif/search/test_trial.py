@@ -21,7 +21,7 @@ def test_a_trial_ends_at_its_first_failure():
     assert (failed.peak_reserved, failed.peak_in_use) == (3 * MiB, 3 * MiB)
     fits, _ = run(ResultCache(), 6 * MiB)
     assert (fits.fits, fits.failed_at, fits.served) == (True, -1, 4)
-    assert fits.unused_share == pytest.approx(1 - 5 / 6)
+    assert fits.reserved_not_in_use == pytest.approx(1 - 5 / 6)
 
 
 def test_the_second_time_it_comes_from_the_cache(tmp_path):

@@ -31,7 +31,8 @@ def test_the_numbers_of_a_point_are_those_of_the_policy():
         assert (point.fits, point.failures) == (outcome.fits, len(outcome.failures))
         assert (point.peak_reserved, point.peak_in_use) == (outcome.peak_reserved, outcome.peak_in_use)
         assert point.peak_requested == limit
-        assert (point.unused_share, point.rounding_share) == (outcome.unused_share, outcome.rounding_share)
+        assert point.reserved_not_in_use == outcome.reserved_not_in_use
+        assert point.internal_fragmentation == outcome.internal_fragmentation
         assert (point.grants, point.refusals, point.releases) == outcome.driver_calls
         if not point.fits:
             first = stream.rows[outcome.failures[0]]

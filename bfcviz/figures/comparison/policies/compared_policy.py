@@ -60,12 +60,12 @@ class ComparedPolicy:
         return int(self.in_use.max(initial=0))
 
     @property
-    def unused_share(self) -> float:
+    def reserved_not_in_use(self) -> float:
         """1 - peak in use / peak reserved; 0 for an empty heap."""
         return 1 - self.peak_in_use / self.peak_reserved if self.peak_reserved else 0.0
 
     @property
-    def rounding_share(self) -> float:
+    def internal_fragmentation(self) -> float:
         """(in use - requested) / in use, where most is in use; 0 for an empty heap."""
         return 1 - self.requested_at_peak / self.peak_in_use if self.peak_in_use else 0.0
 

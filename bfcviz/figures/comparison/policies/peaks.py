@@ -106,9 +106,9 @@ def shares_panel(policies: Sequence[ComparedPolicy], theme: Theme) -> Panel:
     served = [not policy.message for policy in policies]
     allocators = [each and policy.is_allocator for each, policy in zip(served, policies, strict=True)]
     shares = [
-        _Share("unused", _where(served, [p.unused_share for p in policies]), theme.pool),
+        _Share("unused", _where(served, [p.reserved_not_in_use for p in policies]), theme.pool),
         _Share("scattered", _where(allocators, [p.scattered_share for p in policies]), theme.free),
-        _Share("rounding", _where(served, [p.rounding_share for p in policies]), theme.waste),
+        _Share("rounding", _where(served, [p.internal_fragmentation for p in policies]), theme.waste),
     ]
     failed = [policy.has_failed for policy in policies]
     bars = [_share(each, line, theme, failed) for line, each in enumerate(shares)]
