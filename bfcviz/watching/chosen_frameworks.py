@@ -133,8 +133,8 @@ def _with_capture(requests: list[WatchRequest], capture: Capture | None) -> list
         for request in requests:
             if not way_of(request).takes_stacks:
                 raise LiveError(
-                    f"capture={capture!r} records stacks, but {title_of(request)}, way {request.way!r}, cannot record "
-                    "them: remove capture"
+                    f"capture={capture!r} records stacks, but {title_of(request)}, way {request.way!r}, does not take "
+                    "this choice: remove capture"
                 )
     return [_with_default(request, "capture", capture) for request in requests]
 

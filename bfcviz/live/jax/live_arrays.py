@@ -8,10 +8,11 @@
 A reading takes nothing from the program:
 
 - It asks only for what JAX answers at once, without work on a device: no values, no wait for a computation.
-- It does not ask for addresses. `unsafe_buffer_pointer` waits for computations while it holds the GIL, and takes an
-  external reference for a moment: a program that donates the array at that moment fails ("Donation requested for
-  buffer with external reference": XLA, PjRtClient::UnsafeBufferPointer and CommonPjRtBuffer, 2026). So addresses are
-  made up, and two arrays that share memory are not recognised, except for the shards below.
+- It does not ask for addresses. `unsafe_buffer_pointer` can wait for a computation while it holds the GIL (seen in JAX
+  0.10 on a CPU). It also takes an external reference for a moment: on a GPU a program that donates the array just then
+  fails with "Donation requested for buffer with external reference" (XLA in 2026: PjRtClient::UnsafeBufferPointer,
+  CommonPjRtBuffer::GetBufferForDonationHoldLocked). So addresses are made up, and two arrays that share memory are not
+  recognised, except for the shards below.
 - It keeps arrays alive only while it lists them; afterwards it has weak references.
 
 JAX lists an array over several devices and also the shards that it made of it, for example for `addressable_shards`.
