@@ -72,12 +72,15 @@ def with_step(look: Look, step: int, last: int) -> Look:
 
 
 def unmarked(look: Look) -> Look:
-    """`look` without the first of what is hovered, filtered by, searched and selected."""
-    if look.hovered is not None:
-        return replace(look, hovered=None)
+    """`look` without what is hovered, and without the first of what is filtered by, searched and selected.
+
+    What is hovered ends with the next move of the mouse: it must not use up the key that ends a choice.
+    """
     if look.holder is not None:
-        return replace(look, holder=None)
-    return replace(look, selected=None) if look.search is None else replace(look, search=None)
+        return replace(look, hovered=None, holder=None)
+    if look.search is not None:
+        return replace(look, hovered=None, search=None)
+    return replace(look, hovered=None, selected=None)
 
 
 def _inside(axis: Mapping[str, Any], ends: Sequence[float]) -> Sequence[float]:
