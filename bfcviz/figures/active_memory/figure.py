@@ -151,7 +151,10 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         class_reader=class_reader,
         by_class=by_class,
     )
-    return replace(window, static_traces=_static_traces(window, look.paints))
+    hover = None
+    if before is not None and before.bands is bands and before.divisor == window.divisor:
+        hover = before.static_traces[-1]  # other colours need no new texts
+    return replace(window, static_traces=_static_traces(window, look.paints, hover))
 
 
 def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
@@ -187,7 +190,9 @@ def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple
     return same and before.reader.stop <= steps[1]
 
 
-def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[str, Any], ...]:
+def _static_traces(
+    window: ActiveMemoryWindow, theme: Theme, hover: Mapping[str, Any] | None
+) -> tuple[Mapping[str, Any], ...]:
     lives, grouped = window.bands.lifetimes, window.colours.for_images
     pale = faded(window.trace, window.pool, window.look, lives)
     which = window.colours.classes(lives, window.steps[1])
@@ -208,7 +213,7 @@ def _static_traces(window: ActiveMemoryWindow, theme: Theme) -> tuple[Mapping[st
         *_bands(window, which, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
-        hover_points(window.bands, window.trace, window.divisor),
+        hover or hover_points(window.bands, window.trace, window.divisor),
     )
 
 

@@ -33,6 +33,8 @@ __all__ = ["AddressTimeWindow", "address_time", "address_time_panel", "address_t
 
 _MOST_FRAMES: Final = 400  # more frames cannot be told apart
 
+_HOVER: Final = -2  # the place of the hover points in `static_traces`
+
 _FAINTEST: Final = 0.25  # the least share of a pixel that memory in use gets, if there was any
 
 
@@ -77,13 +79,17 @@ def address_time_window(  # noqa: PLR0913  the caller passes what it already has
         TraceError: the events up to the window contradict each other.
     """
     window, theme = read_window(trace, pool, look, colours, model=model, before=before), look.paints
+    if before is not None and window.has_the_places_of(before):
+        hover = before.static_traces[_HOVER]  # other colours need no new texts
+    else:
+        hover = hover_points(window)
     static_traces = (
         _image(window, theme),
         box_trace("free", _grants(window, drawn=window.image is None), theme.free, 0.0),
         *_classes(window),
         _fade(window, theme),
         _frames(window, theme),
-        hover_points(window),
+        hover,
         _note(window, theme),
     )
     return replace(window, static_traces=static_traces)

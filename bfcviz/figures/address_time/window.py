@@ -66,6 +66,15 @@ class AddressTimeWindow:
         """The x of the first and the last step, in axis units."""
         return self.step_axis.position(self.steps[0]), self.step_axis.position(self.steps[1])
 
+    def has_the_places_of(self, other: "AddressTimeWindow") -> bool:
+        """Whether both show the same allocations at the same places; their colours may differ."""
+        here, there = (
+            (each.pool, each.steps, each.positions, each.step_axis, each.image is None)
+            for each in (self, other)
+        )
+        places = here == there and self.layout.same_positions(other.layout)
+        return places and np.array_equal(self.lifetimes, other.lifetimes)
+
     def spans(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:
         """Where lifetimes or regions begin and end on the x axis, clipped to the window."""
         born, died = (self.moments(records[end], records[f"{end}_time"]) for end in ("born", "died"))

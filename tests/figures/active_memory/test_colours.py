@@ -105,9 +105,11 @@ def test_names_contrast_with_their_bands():
     assert list(texts["textfont"]["color"]) == [contrasting(fills[name]) for name in texts["text"]]
 
 
-def test_other_colours_need_no_new_outlines():
+def test_other_colours_need_no_new_outlines_and_texts():
     trace = three_holders()
     first = active_memory_window(trace)
     again = active_memory_window(trace, 0, Look(holder=HolderChoice("op", ("b",))), before=first)
     assert again.bands is first.bands
+    assert again.static_traces[-1] is first.static_traces[-1]
+    assert "hovertext" in first.static_traces[-1]
     assert active_memory_window(trace, 0, Look(steps=(0, 3)), before=first).bands is not first.bands

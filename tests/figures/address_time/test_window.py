@@ -78,3 +78,23 @@ def test_a_window_reuses_layout_and_model_of_the_one_before(trace):
     second = address_time_window(trace, 0, Look(steps=(5, 50)), before=first)
     assert second.layout is first.layout
     assert second.reader is first.reader
+
+
+def _texts(window):
+    (found,) = (each for each in window.static_traces if "hovertext" in each)
+    return found
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_other_colours_need_no_new_hover_texts_other_places_do(trace, exact, monkeypatch):
+    if not exact:
+        monkeypatch.setattr(event_reader, "EXACT_LIFETIMES", 10)
+    first = address_time_window(trace)
+    again = address_time_window(trace, 0, Look(colour="holder"), before=first)
+    assert (again.image is None) == exact
+    assert again.colours.name != first.colours.name
+    assert _texts(again) is _texts(first)
+    for look in (Look(steps=(5, 50)), Look(axis="time"), Look(addresses=(0.0, MiB))):
+        moved, fresh = address_time_window(trace, 0, look, before=first), address_time_window(trace, 0, look)
+        assert list(_texts(moved)["x"]) == list(_texts(fresh)["x"])
+        assert _texts(moved)["hovertext"] == _texts(fresh)["hovertext"]
