@@ -151,10 +151,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         class_reader=class_reader,
         by_class=by_class,
     )
-    hover = None
-    if before is not None and before.bands is bands and before.divisor == window.divisor:
-        hover = before.static_traces[-1]  # other colours need no new texts
-    return replace(window, static_traces=_static_traces(window, look.paints, hover))
+    return replace(window, static_traces=_static_traces(window, look.paints, before))
 
 
 def _read(  # noqa: PLR0913, PLR0917  as `active_memory_window`
@@ -191,7 +188,7 @@ def _continues(before: ActiveMemoryWindow, trace: Trace, pool: int, steps: tuple
 
 
 def _static_traces(
-    window: ActiveMemoryWindow, theme: Theme, hover: Mapping[str, Any] | None
+    window: ActiveMemoryWindow, theme: Theme, before: ActiveMemoryWindow | None
 ) -> tuple[Mapping[str, Any], ...]:
     lives, grouped = window.bands.lifetimes, window.colours.for_images
     pale = faded(window.trace, window.pool, window.look, lives)
@@ -213,8 +210,15 @@ def _static_traces(
         *_bands(window, which, theme),
         fade_trace(x, y / window.divisor, theme),
         names_on_bands(window.bands, window.trace, window.divisor, window.reach, fills),
-        hover or hover_points(window.bands, window.trace, window.divisor),
+        _hover(window, before),
     )
+
+
+def _hover(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
+    """The hover points; those of the window before if only colours differ."""
+    if before is not None and before.bands is window.bands and before.divisor == window.divisor:
+        return before.static_traces[-1]
+    return hover_points(window.bands, window.trace, window.divisor)
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:
