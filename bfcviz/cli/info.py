@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.origin import Origin, Pool, Status
+from bfcviz.events.origin_details import later_reasons
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
 from bfcviz.model.explain.failure.diagnose import MOST_FAILURES, all_failures, failures_left_out
@@ -60,8 +61,8 @@ def info(trace: Trace) -> dict[str, object]:
     origin = trace.origin  # read last: reading the events can add reasons
     reasons = list(dict.fromkeys([*origin.reasons, *filter(None, damages)]))
     status = Status.DEGRADED if len(reasons) > len(origin.reasons) else origin.status
-    if origin.status == Status.RECORDING and not reasons:
-        reasons = ["still being recorded"]
+    if origin.status == Status.RECORDING and not later_reasons(origin.details, reasons):
+        reasons.append("still being recorded")
     failed, left_out = _failures(trace)
     return {
         "format": str(origin.format),

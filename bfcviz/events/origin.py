@@ -125,7 +125,7 @@ def origin_from_json(text: bytes) -> tuple[Origin, dict[str, object]]:
         pools=tuple(_pool(pool) for pool in pools),
         details=_get(entry, "details", dict),
     )
-    check_details(origin.details, len(pools), guessed=origin.status in (Status.DEGRADED, Status.RECORDING))
+    check_details(origin.details, len(pools), guessed=origin.status is not Status.COMPLETE)
     return origin, entry
 
 

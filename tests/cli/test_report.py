@@ -12,6 +12,8 @@ import bfcviz
 from bfcviz.cli import main
 from bfcviz.cli.common import reading
 from bfcviz.cli.common.reading import ProgressBar, open_with_progress
+from bfcviz.events.origin_details import REGION_FACTS, KnownGaps
+from bfcviz.live.common.observed_heap import ObservedHeap
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,24 @@ def test_the_page_is_written_and_needs_nothing(file, tmp_path, capsys):
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert capsys.readouterr().out == f"{out}: {out.stat().st_size / 1000:,.0f} kB\n"
+
+
+def test_charts_show_no_free_memory_where_it_is_not_known(file, tmp_path, capsys):
+    with bfcviz.Recording(tmp_path / "run") as recording:
+        recording.declare(KnownGaps(("a sample",), REGION_FACTS))
+        heap = ObservedHeap(recording)
+        for number in range(4):
+            heap.allocate(4096 * number, 1024)
+        running = ["info", str(tmp_path / "run"), "--json"]
+        assert main(running) == 0
+        reasons = json.loads(capsys.readouterr().out)["reasons"]
+        assert reasons == ["a sample", "still being recorded"]
+    for path, charts in ((file, 2), (tmp_path / "run", 1)):
+        out = tmp_path / f"{charts}.html"
+        assert main(["report", str(path), "-o", str(out)]) == 0
+        page = out.read_text()
+        assert page.count(" over steps\"") == charts
+        assert ("Fragmentation</h3>" in page) == (path == file)
 
 
 def test_markdown_and_json_are_printed(file, capsys):

@@ -59,14 +59,21 @@ class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
     _updates = 0
 
     def _perform_plotly_restyle(
-        self, restyle_data: dict[str, list[Any]], trace_indexes: Sequence[int]
-    ) -> dict[str, list[Any]]:
-        """Set values of traces: for each key a list, one value for each trace."""
+        self, restyle_data: dict[str, Any], trace_indexes: Sequence[int]
+    ) -> dict[str, Any]:
+        """Set values of traces: for each key one value for all traces, or a list of them; returns what changed."""
+        changed = {}
         for key, values in restyle_data.items():
-            for number, value in zip(trace_indexes, values, strict=True):
-                if value is not Undefined:
-                    self._set_in(self._data[number], key, value)
-        return restyle_data
+            each = values if isinstance(values, list) else [values]
+            pairs = [(number, each[at % len(each)]) for at, number in enumerate(trace_indexes)]
+            found = [
+                self._set_in(self._data[number], key, value)
+                for number, value in pairs
+                if value is not Undefined
+            ]
+            if any(found):
+                changed[key] = values
+        return changed
 
     def _dispatch_trace_change_callbacks(self, *_: Any) -> None:
         """Call nothing: see above."""

@@ -91,6 +91,11 @@ class Recording(Closing):
         self._origin = replace(self._origin, reasons=gaps.reasons, details=details)
         self._write_origin(self._origin.to_json())
 
+    def add_reason(self, reason: str) -> None:
+        """Say in the origin that something was lost during the recording; it then ends as degraded."""
+        self._origin = replace(self._origin, reasons=(*self._origin.reasons, reason))
+        self._write_origin(self._origin.to_json())
+
     def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
         from bfcviz.events.trace import Trace  # noqa: PLC0415  imports pyarrow, which a recorder does not need

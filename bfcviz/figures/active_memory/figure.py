@@ -52,6 +52,7 @@ class ActiveMemoryWindow:
         reader: reads the allocations, for this window and for a later end of it.
         class_reader: reads the bytes of all allocations by class, likewise.
         by_class: those bytes; None: every allocation has a band.
+        names: the number of labels that the trace had; those of a running recording may come after their events.
         static_traces: the traces of the panel that do not depend on the step.
     """
 
@@ -67,6 +68,7 @@ class ActiveMemoryWindow:
     reader: LifetimeReader = field(repr=False)
     class_reader: ClassReader = field(repr=False)
     by_class: HeldByClass | None
+    names: int
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -150,6 +152,7 @@ def active_memory_window(  # noqa: PLR0913  the caller passes what it already ha
         reader=reader,
         class_reader=class_reader,
         by_class=by_class,
+        names=len(trace.labels),
     )
     return replace(window, static_traces=_static_traces(window, look.paints, before))
 
@@ -216,7 +219,8 @@ def _static_traces(
 
 def _hover(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
     """The hover points; those of the window before if only colours differ."""
-    if before is not None and before.bands is window.bands and before.divisor == window.divisor:
+    same = before is not None and before.bands is window.bands
+    if before is not None and same and (before.divisor, before.names) == (window.divisor, window.names):
         return before.static_traces[-1]
     return hover_points(window.bands, window.trace, window.divisor)
 

@@ -38,6 +38,7 @@ class AddressTimeWindow:
         positions: the ends of the window on the y axis, in bytes.
         lifetimes: LIFETIME records, ordered by `born`; not drawn if there is an `image`.
         image_colours: the colouring of the image: `Colouring.for_images`, and faded ones.
+        names: the number of labels that the trace had; those of a running recording may come after their events.
         image: drawn instead of rectangles if there are too many lifetimes; else None.
         static_traces: the traces of the panel that do not depend on the step, added by `figure.address_time_window`.
     """
@@ -53,6 +54,7 @@ class AddressTimeWindow:
     positions: tuple[float, float]
     lifetimes: NDArray[np.void]
     image_colours: Colouring
+    names: int
     image: Occupancy | None
     static_traces: tuple[Mapping[str, Any], ...] = ()
 
@@ -69,7 +71,15 @@ class AddressTimeWindow:
     def has_the_places_of(self, other: "AddressTimeWindow") -> bool:
         """Whether both show the same allocations at the same places; their colours may differ."""
         here, there = (
-            (each.pool, each.steps, each.positions, each.step_axis, each.image is None)
+            (
+                each.trace,
+                each.names,
+                each.pool,
+                each.steps,
+                each.positions,
+                each.step_axis,
+                each.image is None,
+            )
             for each in (self, other)
         )
         places = here == there and self.layout.same_positions(other.layout)
@@ -132,6 +142,7 @@ def read_window(  # noqa: PLR0913  the caller passes what it already has
         positions=positions,
         lifetimes=found.lifetimes,
         image_colours=image_colours,
+        names=len(trace.labels),
         image=reader.image(steps, positions, look, layout, image_colours) if too_many else None,
     )
 

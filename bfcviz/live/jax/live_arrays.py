@@ -16,7 +16,7 @@ A reading takes nothing from the program:
 - It keeps arrays alive only while it lists them; afterwards it has weak references.
 
 JAX lists an array over several devices and also the shards that it made of it, for example for `addressable_shards`.
-These have the stack of the array and the size of its shards: they are counted once.
+These have the stack of the array and the size of its shards: of each array one such shard a device is not counted.
 """
 
 from collections import Counter
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from weakref import ref
 
+from bfcviz import _interrupts
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.live.jax.array_names import ArrayNames
 from bfcviz.live.jax.made_up_addresses import MadeUpAddresses
@@ -56,16 +57,16 @@ class DeviceArrays:
 
     def add(self, size: int, label: int) -> int:
         """An array of `size` bytes, 1 or more, came; returns its address."""
-        self.num_bytes += size
         address = self._addresses.take(size)
         self.heap.allocate(address, size, label=label)
+        self.num_bytes += size
         return address
 
     def remove(self, address: int, size: int) -> None:
         """It went."""
+        self.heap.free(address)
         self.num_bytes -= size
         self._addresses.give_back(address, size)
-        self.heap.free(address)
 
 
 class _Where(NamedTuple):
@@ -87,10 +88,11 @@ class _LiveArray(NamedTuple):
     size: int
     where: _Where
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it lies on several devices, and JAX may have made shards of it."""
-        return self.where.devices > 1 and self.stack is not None
+    def possible_shards(self) -> list[tuple[Any, int, DeviceArrays]]:
+        """Stack, size and device of the shards that JAX may have made of it, one a device; of one device: none."""
+        if self.where.devices == 1 or self.stack is None:
+            return []
+        return [(self.stack, self.size, device) for device in (*self.where.own, *self.where.elsewhere)]
 
 
 class LiveArrays:
@@ -115,18 +117,31 @@ class LiveArrays:
         self._known: dict[
             int, tuple[_LiveArray, list[int]]
         ] = {}  # by Python's id; an address on each own device
-        self._wholes = Counter[tuple[Any, int]]()  # stack and size of arrays over several devices
+        self._sharded = Counter[tuple[Any, int, DeviceArrays]]()  # the possible shards of the known arrays
         self._places: dict[Any, _Where] = {}
 
     def read(self) -> None:
-        """Write the frees of the arrays that went since the last reading, and the allocations of the new ones."""
+        """Write the frees of the arrays that went since the last reading, and the allocations of the new ones.
+
+        Ctrl+C waits for the end: half a reading would leave arrays that never go.
+        """
+        _interrupts.block()
+        try:
+            self._read()
+        finally:
+            _interrupts.unblock()
+
+    def _read(self) -> None:
         there, new = self._list()
         gone = [self._known.pop(number) for number in [each for each in self._known if each not in there]]
-        self._wholes.subtract((array.stack, array.size) for array, _ in gone if array.is_whole)
-        self._wholes.update((array.stack, array.size) for array in new.values() if array.is_whole)
-        self._wholes = +self._wholes
+        for array, _ in gone:
+            self._sharded.subtract(array.possible_shards())
+        for array in new.values():
+            self._sharded.update(array.possible_shards())
+        self._sharded = +self._sharded
         # A shard does not become known, because it may outlive its array.
-        self._write(gone, {number: array for number, array in new.items() if not self._is_shard(array)})
+        left = self._sharded.copy()
+        self._write(gone, {number: array for number, array in new.items() if not _is_shard(array, left)})
 
     def _list(self) -> tuple[set[int], dict[int, _LiveArray]]:
         """The ids of the known arrays that are still there, and the new arrays by their ids."""
@@ -164,10 +179,6 @@ class LiveArrays:
             found = self._places[sharding] = _Where(own, elsewhere, len(there), memory)
         return found
 
-    def _is_shard(self, array: _LiveArray) -> bool:
-        """Whether JAX made it of an array over several devices, which is counted."""
-        return array.where.devices == 1 and self._wholes[array.stack, array.size] > 0
-
     def _write(self, gone: list[tuple[_LiveArray, list[int]]], new: Mapping[int, _LiveArray]) -> None:
         """Write the events of a reading so that no device ever holds more than before or after it.
 
@@ -197,6 +208,15 @@ class LiveArrays:
             device.elsewhere[str(where.memory)] += size
         label = self._names.number(stack, shape, data_type, where.devices) if where.own else 0
         return [device.add(size, label) for device in where.own]
+
+
+def _is_shard(array: _LiveArray, left: Counter[tuple[Any, int, DeviceArrays]]) -> bool:
+    """Whether JAX may have made it of an array over several devices, which is counted; takes it from those left."""
+    devices = (*array.where.own, *array.where.elsewhere)
+    if array.where.devices != 1 or not devices or not left[array.stack, array.size, devices[0]]:
+        return False
+    left[array.stack, array.size, devices[0]] -= 1
+    return True
 
 
 def _is_deleted(array: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.origin_details import regions_known
 from bfcviz.report.content import HeapReport
 from bfcviz.units import format_bytes
 
@@ -15,8 +16,19 @@ _TICKS: Final = 4
 
 
 def charts(report: HeapReport) -> str:
-    """Both charts, each with its key; empty where there is no history."""
-    return f"{_bytes(report)}{_fragmentation(report)}" if len(report.series) else ""
+    """Both charts, each with its key; empty where there is no history, without free memory where it is not known."""
+    if not len(report.series):
+        return ""
+    if not regions_known(report.origin.details, report.pool):
+        return _bytes_in_use(report)
+    return f"{_bytes(report)}{_fragmentation(report)}"
+
+
+def _bytes_in_use(report: HeapReport) -> str:
+    used = report.series["bytes_in_use_max"]
+    top = float(max(int(used.max()), 1)) * 1.08
+    parts = [f'<path class="in-use" d="{_area(_across(report), used / top)}"/>']
+    return _chart(report, "Memory", '<span class="key"></span>in use', parts, _sizes(top))
 
 
 def _bytes(report: HeapReport) -> str:
@@ -39,8 +51,11 @@ def _bytes(report: HeapReport) -> str:
         '<span class="key free"></span>largest free chunk'
     )
     key += '<span class="key line"></span>limit' if shows_limit else ""
-    ticks = [format_bytes(top * part / _TICKS) for part in range(_TICKS, -1, -1)]
-    return _chart(report, "Memory", key, parts, ticks)
+    return _chart(report, "Memory", key, parts, _sizes(top))
+
+
+def _sizes(top: float) -> list[str]:
+    return [format_bytes(top * part / _TICKS) for part in range(_TICKS, -1, -1)]
 
 
 def _fragmentation(report: HeapReport) -> str:

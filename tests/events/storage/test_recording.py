@@ -102,9 +102,12 @@ def test_known_gaps_are_in_it_from_the_first_moment(tmp_path):
 def test_what_is_lost_is_said_beside_known_gaps(tmp_path, monkeypatch):
     monkeypatch.setattr("bfcviz.events.storage.recording.EventLog", FullLog)
     with Recording(tmp_path / "run") as recording:
-        recording.declare(KnownGaps(("a sample",)))
+        recording.declare(KnownGaps(("a sample",), ("free_bytes",)))
         assert recording.log is not None
-    origin = Trace.open(tmp_path / "run").origin
+    trace = Trace.open(tmp_path / "run")
+    trace.save(tmp_path / "saved.parquet")
+    assert Trace.open(tmp_path / "saved.parquet").origin.reasons == trace.origin.reasons
+    origin = trace.origin
     assert (origin.status, origin.reasons[0], len(origin.reasons)) == (Status.TRUNCATED, "a sample", 2)
     assert not origin.has_ended_whole
 

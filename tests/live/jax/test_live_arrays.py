@@ -2,6 +2,7 @@
 
 import gc
 import random
+import signal
 from weakref import ref
 
 import numpy as np
@@ -123,6 +124,32 @@ def test_each_device_has_its_part_and_shards_count_once(reader):
     del whole, shards
     assert reader.read()[0] == 0
     assert reader.heaps[1].stats().bytes_in_use == 600  # the shard outlives its array
+
+
+def test_only_one_array_a_device_can_be_a_shard_of_another(reader):
+    reader.add(300, 1, *GPUS)
+    reader.add(300, 1, GPUS[0])  # may be its shard
+    reader.add(300, 1, GPUS[0])
+    assert reader.read()[0] == 600
+    assert reader.heaps[1].stats().bytes_in_use == 300
+
+
+def test_ctrl_c_waits_for_the_end_of_a_reading(reader, monkeypatch):
+    reader.add(300, 1)
+    reader.read()
+    reader.arrays.clear()
+    reader.add(10, 2)
+    allocate = ObservedHeap.allocate
+
+    def interrupted(*arguments, **more):
+        signal.raise_signal(signal.SIGINT)
+        return allocate(*arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObservedHeap, "allocate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reader.read()
+    assert reader.read()[0] == 10
 
 
 def test_a_device_that_is_not_observed_is_left_out(reader):

@@ -12,6 +12,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.trace import Trace
 from bfcviz.live.jax.observe import GAPS, NOT_IN_ARRAYS, observe_jax
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import peak
@@ -133,7 +134,7 @@ def test_arrays_of_which_jax_says_nothing_are_counted(devices, arrays):
     arrays += [Array(300, stack(41), devices[0]) for _ in range(2)]
     arrays[0].error = "not supported"
     with observe_jax(every_s=1000) as source:
-        assert "what 1 arrays hold" in source.description
+        assert "1 of its arrays" in source.description
 
 
 def test_a_jax_that_lists_no_arrays_is_observed_by_its_totals(devices, monkeypatch, tmp_path):
@@ -159,16 +160,34 @@ def test_it_can_be_entered_again_but_not_twice(devices, arrays):
             assert source.heaps[0].stats().bytes_in_use == total
 
 
-def test_a_reading_that_fails_is_said(devices, arrays):
-    with pytest.raises(RuntimeError, match="gone"), observe_jax(every_s=0.001) as source:  # noqa: PT012
-        devices[0].totals = RuntimeError("gone")
-        wait_for_end("bfcviz-jax")
+def failing(*_):
+    raise RuntimeError("gone")
+
+
+def test_a_reading_that_fails_is_said_also_in_the_recording(devices, arrays, monkeypatch, tmp_path):
+    arrays.append(Array(300, stack(41), devices[0]))
+    with Recording(tmp_path / "run") as recording, observe_jax(log=recording, every_s=0.001) as source:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.modules["jax"], "live_arrays", failing)
+            wait_for_end("bfcviz-jax")
         assert "It ended early: gone" in source.description
+    origin = Trace.open(tmp_path / "run").origin
+    assert not origin.has_ended_whole
+    assert "gone" in origin.reasons[-1]
 
 
-def test_an_error_inside_is_not_covered(devices, arrays):
+def test_totals_that_cannot_be_told_do_not_end_the_readings(devices, arrays):
+    arrays.append(Array(300, stack(41), devices[0]))
+    devices[0].totals = RuntimeError("UNIMPLEMENTED")
+    with observe_jax(every_s=1000) as source:
+        source.settle()
+        assert source.heaps[0].stats().bytes_in_use == 300
+    assert "early" not in source.description
+
+
+def test_an_error_inside_is_not_covered(devices, arrays, monkeypatch):
     with pytest.raises(ZeroDivisionError), observe_jax(every_s=1000) as source:  # noqa: PT012
-        devices[0].totals = RuntimeError("gone")
+        monkeypatch.setattr(sys.modules["jax"], "live_arrays", failing)
         print(1 // 0)
     assert "It ended early: gone" in source.description
 
