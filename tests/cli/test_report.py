@@ -45,7 +45,7 @@ def test_charts_show_no_free_memory_where_it_is_not_known(file, tmp_path, capsys
         out = tmp_path / f"{charts}.html"
         assert main(["report", str(path), "-o", str(out)]) == 0
         page = out.read_text()
-        assert page.count(" over steps\"") == charts
+        assert page.count(' over steps"') == charts
         assert ("Fragmentation</h3>" in page) == (path == file)
 
 
