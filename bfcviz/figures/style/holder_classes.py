@@ -8,7 +8,6 @@ heap is split, and of a crowd of small ones their parent gets the hue.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -50,11 +49,9 @@ class HolderClasses:
     nodes: Mapping[int, int]
 
     def names(self) -> Iterator[tuple[int, str]]:
-        """Each class with the name of its holder: `layer_1/MatMul`; of a place in the code `train.py:4 step`."""
+        """Each class with the name of its holder."""
         for node, number in self.nodes.items():
-            parts = [part or UNNAMED["op"] for part in self.tree.paths[node]]
-            files = [inner.startswith(f"{part}:") for part, inner in pairwise([*parts, ""])]
-            yield number, "/".join(part for part, is_file in zip(parts, files, strict=True) if not is_file)
+            yield number, "/".join(part or UNNAMED["op"] for part in self.tree.paths[node])
 
     def by_label(self) -> NDArray[np.uint8]:
         """The class of each label number; a last entry for labels that the tree does not know."""

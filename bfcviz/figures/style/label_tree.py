@@ -90,12 +90,12 @@ def label_tree(labels: Labels, numbers: Iterable[int]) -> LabelTree:
 
 
 def colour_path(labels: Labels, number: int) -> Path:
-    """The holders of a label: the parts of its name; if it has no slash, also the place in the code."""
+    """The holders of a label: the parts of its name; if it has no slash, also another place in the code."""
     name, details = labels[number]
     if "/" in name:
         return op_path(name)
     place = place_in_code(details.get("stack", ""))
-    return tuple(part for part in (name, place) if part) or (None,)
+    return tuple(dict.fromkeys(part for part in (name, place) if part)) or (None,)
 
 
 class _Builder:

@@ -47,11 +47,10 @@ def test_the_children_of_one_holder_have_shades_of_its_hue():
     assert len({number // SHADES for number in classes.values()}) == 6
 
 
-def test_a_place_in_the_code_is_named_once_and_a_path_in_full():
-    held = {"train.py:4 step": 9, "train.py:7 forward": 6, "model.py:2 forward": 3, "layer_1/MatMul": 5}
-    made, now, _ = chooser(held)
-    assert {name for _, name in made.at(now).names()} >= {*held}
-    assert not any("train.py/" in name for _, name in made.at(now).names())
+def test_a_label_named_by_its_place_in_the_code_is_named_once():
+    labels, stack = Labels(), "step (/home/me/train.py:4)\n<module> (/home/me/train.py:9)"
+    paths = [colour_path(labels, labels.intern(name, stack=stack)) for name in ("train.py:4 step", "weights")]
+    assert paths == [("train.py:4 step",), ("weights", "train.py:4 step")]
 
 
 def test_one_that_holds_nearly_all_is_split():
