@@ -219,10 +219,14 @@ def _static_traces(
 
 def _hover(window: ActiveMemoryWindow, before: ActiveMemoryWindow | None) -> Mapping[str, Any]:
     """The hover points; those of the window before if only colours differ."""
-    same = before is not None and before.bands is window.bands
-    if before is not None and same and (before.divisor, before.names) == (window.divisor, window.names):
-        return before.static_traces[-1]
-    return hover_points(window.bands, window.trace, window.divisor)
+    if (
+        before is None
+        or before.bands is not window.bands
+        or before.names != window.names
+        or before.divisor != window.divisor
+    ):
+        return hover_points(window.bands, window.trace, window.divisor)
+    return before.static_traces[-1]
 
 
 def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look) -> Panel:

@@ -70,19 +70,9 @@ class AddressTimeWindow:
 
     def has_the_places_of(self, other: "AddressTimeWindow") -> bool:
         """Whether both show the same allocations at the same places; their colours may differ."""
-        here, there = (
-            (
-                each.trace,
-                each.names,
-                each.pool,
-                each.steps,
-                each.positions,
-                each.step_axis,
-                each.image is None,
-            )
-            for each in (self, other)
-        )
-        places = here == there and self.layout.same_positions(other.layout)
+        same = self.trace is other.trace and self.step_axis == other.step_axis and self.names == other.names
+        here, there = ((each.pool, each.steps, each.positions, each.image is None) for each in (self, other))
+        places = same and here == there and self.layout.same_positions(other.layout)
         return places and np.array_equal(self.lifetimes, other.lifetimes)
 
     def spans(self, records: NDArray[np.void]) -> tuple[Floats, Floats]:

@@ -114,9 +114,8 @@ class LiveArrays:
         self._listed = listed
         self._devices = devices
         self._names = names
-        self._known: dict[
-            int, tuple[_LiveArray, list[int]]
-        ] = {}  # by Python's id; an address on each own device
+        # By Python's id; with an address on each device that has it in its own memory.
+        self._known: dict[int, tuple[_LiveArray, list[int]]] = {}
         self._sharded = Counter[tuple[Any, int, DeviceArrays]]()  # the possible shards of the known arrays
         self._places: dict[Any, _Where] = {}
 
@@ -227,9 +226,8 @@ def _is_deleted(array: Any) -> bool:
 
 
 def _remove(array: _LiveArray, addresses: list[int]) -> None:
-    for device, address in zip(
-        array.where.own, addresses, strict=False
-    ):  # an array of 0 bytes has no addresses
+    # Not strict: an array of 0 bytes has no addresses.
+    for device, address in zip(array.where.own, addresses, strict=False):
         device.remove(address, array.size)
     for device in array.where.elsewhere:
         device.elsewhere[str(array.where.memory)] -= array.size
