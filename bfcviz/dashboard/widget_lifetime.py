@@ -120,6 +120,6 @@ def _forget_all() -> None:
 
 
 roots: "weakref.WeakSet[widgets.Widget]" = weakref.WeakSet()
-"""The dashboards that exist."""
+"""The dashboards that exist, and what they share."""
 
 atexit.register(_forget_all)

@@ -20,7 +20,8 @@ import ipywidgets as widgets
 from bfcviz.dashboard import notebook, widget_lifetime
 from bfcviz.dashboard.background.renderer import Renderer
 from bfcviz.dashboard.background.workload import Workload
-from bfcviz.dashboard.panels.figure_view import OneWayFigureWidget, relayouting, restyling
+from bfcviz.dashboard.panels.figure_view import relayouting, restyling
+from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
 from bfcviz.figures.comparison.sweep import sweep_heat_map
 from bfcviz.figures.panel import CONFIG
 from bfcviz.figures.style.theme import ThemeName

@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board, write_notebook
-from browser.lab import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -33,13 +32,11 @@ small
 
 
 @pytest.fixture(scope="module")
-def lab(browser, server):
-    write_notebook(server.folder / NOTEBOOK, MANY, SMALL)
-    lab = Lab(browser, server)
-    lab.open(NOTEBOOK)
-    lab.run_all_and_draw(2)
-    yield lab
-    lab.close()
+def lab(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, MANY, SMALL)
+    with lab_page.opened(NOTEBOOK) as lab:
+        lab.run_all_and_draw(2)
+        yield lab
 
 
 @pytest.fixture
@@ -52,6 +49,11 @@ def many(lab):
 @pytest.fixture
 def small(lab):
     return Board(lab, "small", 1).wait_until_drawn()
+
+
+def test_figures_share_plotlys_script(lab, many, small):
+    assert many.get("view.widget._plotly_model") == small.get("view.widget._plotly_model")
+    assert lab.page.evaluate("() => bfcvizPlotly.size") == 1
 
 
 def test_every_view_is_drawn(small):

@@ -20,6 +20,7 @@ import bfcviz
 from bfcviz.dashboard.follow import Series
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.panels.figure_widget import PlotlyScript
 from bfcviz.errors import BfcvizError
 from bfcviz.events.log import EventLog
 
@@ -37,6 +38,12 @@ def trace():
     heap = new_heap()
     work(heap)
     return bfcviz.model.trace_from_source.trace_of(heap)
+
+
+@pytest.fixture(autouse=True)
+def plotly_script():
+    """It stays open for all later figures, so it is there before widgets are counted."""
+    return PlotlyScript.shared()
 
 
 def inspector(trace):

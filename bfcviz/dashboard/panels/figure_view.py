@@ -1,11 +1,9 @@
 """The one figure of a dashboard: all its panels, changed in place, and fitted to the width of the page.
 
-Each FigureWidget sends plotly's script (5 MB) to the page again, so a dashboard has one figure with all panels. A
-panel is added when it is first shown; after that it is only hidden. A step sends only the differences from the step
-before, in one message.
+A step is one message, with the differences from the step before, and one drawing: so a dashboard has one figure with
+all panels. A panel is added when it is first shown; after that it is only hidden.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -14,9 +12,9 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from plotly.basedatatypes import Undefined
 
+from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
 from bfcviz.dashboard.panels.fitting import fitted, slim
 from bfcviz.dashboard.panels.layouts import MARGINS, NARROW_PX, Arrangement, arrange, names_in
-from bfcviz.dashboard.panels.plotly_widget import FigureWidget
 from bfcviz.figures.panel import CONFIG, Page, Panel, Picture, axis_names, compose, lay
 from bfcviz.figures.style.view_options import Look
 
@@ -30,76 +28,6 @@ _WIDTH: Final = 1200  # pixels, until the page sends its width
 
 Spec = Mapping[str, Any]
 """A trace as plotly's dict."""
-
-_SEND_FUNCTIONS: Final = re.compile(r"(_send(?:TraceDeltas|LayoutDelta)\(\w+\)\{)(?!return)")
-_FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
-
-
-def _trimmed(script: str) -> str:
-    """Plotly's script without what a dashboard does not need; see `OneWayFigureWidget`."""
-    script = _SEND_FUNCTIONS.sub(r"\1return;", script)
-    return _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", script)
-
-
-class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
-    """A FigureWidget whose page only draws, and sends nothing back.
-
-    After each update plotly's page compares all traces with their defaults, and sends the result to Python (50 kB for
-    a dashboard), where it is merged and echoed. Nothing here needs it, and it takes a third as long as the drawing,
-    some of it in the kernel beside the workload.
-
-    With each update plotly also searches all possible attributes of each trace for arrays. Most traces of a dashboard
-    are hidden, and plotly uses no array of these: skipping them saves a fifth of the drawing.
-
-    Plotly also checks for each value that the trace has such a key, and calls those who listen to changes in Python.
-    The keys are those of our own traces, and none listens: both take a third of the update in Python.
-    """
-
-    _esm = _trimmed(str(FigureWidget._esm))  # noqa: SLF001  anywidget's script
-    _updates = 0
-
-    def _perform_plotly_restyle(
-        self, restyle_data: dict[str, Any], trace_indexes: Sequence[int]
-    ) -> dict[str, Any]:
-        """Set values of traces: for each key one value for all traces, or a list of them; returns what changed."""
-        changed = {}
-        for key, values in restyle_data.items():
-            each = values if isinstance(values, list) else [values]
-            pairs = [(number, each[at % len(each)]) for at, number in enumerate(trace_indexes)]
-            found = [
-                self._set_in(self._data[number], key, value)
-                for number, value in pairs
-                if value is not Undefined
-            ]
-            if any(found):
-                changed[key] = values
-        return changed
-
-    def _dispatch_trace_change_callbacks(self, *_: Any) -> None:
-        """Call nothing: see above."""
-
-    _dispatch_layout_change_callbacks = _dispatch_trace_change_callbacks
-
-    def _send_update_msg(
-        self,
-        restyle_data: dict[str, Any],
-        relayout_data: dict[str, Any],
-        trace_indexes: Any = None,
-        source_view_id: str | None = None,
-    ) -> None:
-        """Send an update in one message; plotly sends four, with counters that only the page's answers need."""
-        self._updates += 1  # the page ignores an update that equals the last one
-        self._py2js_update = {
-            "style_data": restyle_data,
-            "layout_data": relayout_data,
-            "style_traces": self._normalize_trace_indexes(trace_indexes),
-            "trace_edit_id": self._updates,
-            "layout_edit_id": self._updates,
-            "source_view_id": source_view_id,
-        }
-        self._trait_values["_py2js_update"] = (
-            None  # not sent; a page that is loaded later starts with the new data
-        )
 
 
 class FigureView:

@@ -4,7 +4,6 @@ from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard.panels.figure_view import (
     FigureView,
-    OneWayFigureWidget,
     difference,
     relayouting,
     restyling,
@@ -133,21 +132,6 @@ def test_a_step_is_one_message_to_the_figure(monkeypatch):
     assert [key for key, _ in sent] == ["_py2js_update"] * 2
     assert len({state["_py2js_update"]["trace_edit_id"] for _, state in sent}) == 2
     assert view.widget._py2js_update is None  # a page loaded later does not draw it again
-
-
-def test_the_page_sends_no_traces_and_no_layout_back():
-    """Holds as long as plotly's script defines these two functions as it does now."""
-    for name in ("_sendTraceDeltas(", "_sendLayoutDelta("):
-        parts = OneWayFigureWidget._esm.split(name)[1:]
-        assert len([part for part in parts if "{return;" in part[:12]]) == 1
-
-
-def test_the_page_does_not_search_hidden_traces_for_arrays():
-    """Holds as long as plotly's script defines this function as it does now."""
-    body = OneWayFigureWidget._esm.split(".findArrayAttributes=function(")[1:]
-    assert [part.split("{")[1].split(";")[0] for part in body] == [
-        f"if({body[0][0]}.visible===false)return[]"
-    ]
 
 
 def test_only_traces_that_draw_something_or_have_a_legend_entry_are_visible():

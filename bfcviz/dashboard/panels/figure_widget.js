@@ -1,0 +1,35 @@
+// A figure that shares plotly's script (5 MB) with all other figures of the page: sent once, and evaluated once.
+//
+// The script is in a widget of its own, see bfcviz/dashboard/panels/figure_widget.py. A page may show notebooks with
+// different versions of plotly: the digest of the script says which is meant.
+
+const evaluated = (globalThis.bfcvizPlotly ??= new Map()); // digest -> promise of the module
+
+async function shared_plotly(model) {
+  const shared = await model.widget_manager.get_model(model.get("_plotly_model"));
+  const digest = shared.get("digest");
+  if (!evaluated.has(digest)) evaluated.set(digest, evaluate(shared.get("script")));
+  return evaluated.get(digest);
+}
+
+async function evaluate(script) {
+  const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  try {
+    return await import(url);
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+export default () => {
+  let figure = null; // plotly's widget
+  return {
+    async initialize(context) {
+      figure = (await shared_plotly(context.model)).default();
+      return figure.initialize(context);
+    },
+    render(context) {
+      return figure.render(context);
+    },
+  };
+};
