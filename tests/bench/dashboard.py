@@ -164,12 +164,9 @@ def run_case(browser, name: str, runs: int) -> None:
         write_notebook(
             served / "bench.ipynb", _CELL.format(here=str(HERE.parent), name="run", step=CASES[name][0])
         )
-        with serve(served, home) as server:
-            lab = Lab(browser, server)
-            lab.open("bench.ipynb")
+        with serve(served, home) as server, Lab(browser, server).opened("bench.ipynb") as lab:
             lab.run_all()
             measure(lab, name, runs)
-            lab.close()
 
 
 def main(options: argparse.Namespace) -> None:

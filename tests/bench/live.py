@@ -206,14 +206,11 @@ def in_page(options: argparse.Namespace) -> None:
     ):
         write_notebook(Path(folder) / "live.ipynb", [code(options)])
         browser = play.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        with serve(folder, Path(home)) as server:
-            lab = Lab(browser, server)
+        with serve(folder, Path(home)) as server, Lab(browser, server).opened("live.ipynb") as lab:
             lab.page.set_default_timeout(600_000)
-            lab.open("live.ipynb")
             lab.start_cell(0)
             lab.page.wait_for_function(_ENDED)
             print(lab.page.evaluate(_PRINTED))
-            lab.close()
 
 
 _PRINTED = """() => {

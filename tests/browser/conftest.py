@@ -1,9 +1,9 @@
-"""One server for all tests here, a browser for each file of them, a page for each test that wants its own."""
+"""One server and one browser for all tests here; one page of JupyterLab shows their notebooks one after the other."""
 
 import os
 
 import pytest
-from browser.lab import Lab, find_browser, serve
+from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
 from shared import ROOT
 
 
@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=["TimeoutError"]))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
     """Not for the whole session: Playwright keeps an event loop running, where no other test could start one."""
     found = find_browser()
@@ -26,14 +26,12 @@ def browser():
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  slow to import, and of no use without a browser
 
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        launched = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS)
         yield launched
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
@@ -42,8 +40,7 @@ def server(tmp_path_factory):
         yield served
 
 
-@pytest.fixture
-def lab(browser, server):
-    page = Lab(browser, server)
-    yield page
-    page.close()
+@pytest.fixture(scope="package")
+def lab_page(browser, server):
+    """One page for all tests: it loads JupyterLab and plotly's script once."""
+    return Lab(browser, server)

@@ -43,6 +43,14 @@ _START = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.laba
 """JupyterLab without jsonschema's optional parser of IRIs, which takes seconds to import."""
 
 
+BROWSER_OPTIONS = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+"""No name of another machine is known: a page reaches nothing outside, and its requests still pass the cache."""
+
+
 def find_browser():
     """The Chromium or Chrome of this machine; None if there is none."""
     named = os.environ.get("BROWSER_PATH")
@@ -138,40 +146,37 @@ def _wait_until_up(url, token, process, home):
 
 
 class Lab:
-    """One page of the lab: opens notebooks, runs their cells, and records every error."""
+    """One page of the lab: opens notebooks one after the other, runs their cells, and records every error."""
 
-    def __init__(self, browser, server, *, size=(1500, 1600)):
+    def __init__(self, browser, server):
         self.server = server
+        self.page = browser.new_page()
         self.outside, self.errors = [], []
-        self.context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, accept_downloads=True, device_scale_factor=1
-        )
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PAGE_LIMIT_MS)
-        self.context.route("**/*", self._gate)
+        self.page.on("request", self._note_outside)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
-    def _gate(self, route):
-        url = route.request.url
-        if url.startswith((self.server.url, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.outside.append(url)
-            route.abort()
+    def _note_outside(self, request):
+        if not request.url.startswith((self.server.url, "data:", "blob:")):
+            self.outside.append(request.url)
 
-    def open(self, notebook):
+    def open(self, notebook, *, size=(1500, 1600)):
         """Opens a notebook and waits until its kernel is idle; loads the page again where that takes too long.
 
         JupyterLab may miss the first words of a kernel that starts on a busy machine, and then waits for ever.
         """
         from playwright.sync_api import TimeoutError as TookTooLong  # noqa: PLC0415  slow to import
 
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.set_default_timeout(PAGE_LIMIT_MS)
         address = f"{self.server.url}/lab/tree/{notebook}?token={self.server.token}&reset"
+        is_open = self.page.evaluate(_OPEN, notebook)
         for _ in range(3):
-            self.page.goto(address)
+            if not is_open:
+                self.page.goto(address)
             try:
-                self.page.wait_for_function(_READY, timeout=PAGE_LIMIT_MS / 2)
+                self.page.wait_for_function(_READY, arg=notebook, timeout=PAGE_LIMIT_MS / 2)
             except TookTooLong:
+                is_open = False
                 continue
             return
         pytest.fail(f"{notebook} did not come up: {self.page.evaluate(_STATE)}")
@@ -213,7 +218,7 @@ class Lab:
     def restart(self):
         """Restart the kernel."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-        self.page.wait_for_function(_READY)
+        self.page.wait_for_function(_READY, arg=None)
 
     def change_theme(self, *, dark):
         """As the settings menu does."""
@@ -229,18 +234,30 @@ class Lab:
         )
         return json.loads(text)
 
-    def close(self):
-        """Close the page and end its kernel; fail if it requested anything outside, or had an error."""
-        self.page.evaluate(_SHUT_DOWN)
-        self.context.close()
-        assert not self.outside, f"the page asked for {self.outside}"
-        errors = [error for error in self.errors if error != WIDGET_LATE]
+    @contextmanager
+    def opened(self, notebook, **options):
+        """Opens a notebook until the block ends; fails if the page asked for anything outside, or had errors."""
+        try:
+            self.open(notebook, **options)
+            yield self
+        finally:
+            self.page.evaluate(_CLOSE_NOTEBOOK)
+        outside, errors = self.outside, [error for error in self.errors if error != WIDGET_LATE]
+        self.outside, self.errors = [], []
+        assert not outside, f"the page asked for {outside}"
         assert not errors, f"errors in the page: {errors}"
 
 
-_READY = """() => {
+_OPEN = """async path => {
+  if (!window.jupyterapp) return false;
+  await jupyterapp.commands.execute('docmanager:open', {path});
+  return true;
+}"""
+
+_READY = """path => {
   const app = window.jupyterapp, widget = app && app.shell.currentWidget;
-  const session = widget && widget.context && widget.context.isReady && widget.sessionContext;
+  const named = widget && widget.context && (path === null || widget.context.path === path);
+  const session = named && widget.context.isReady && widget.sessionContext;
   const kernel = session && session.isReady && session.session && session.session.kernel;
   return !!kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
@@ -255,7 +272,11 @@ _STATE = """() => {
   });
 }"""
 
-_SHUT_DOWN = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.shutdown()"
+_CLOSE_NOTEBOOK = """async () => {
+  const panel = window.jupyterapp?.shell.currentWidget;
+  await panel?.sessionContext?.shutdown();
+  panel?.dispose();
+}"""
 
 _START_CELL = """number => {
   const panel = jupyterapp.shell.currentWidget;

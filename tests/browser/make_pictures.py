@@ -130,9 +130,10 @@ def _take(browser, place, shot, picture):
     served.mkdir()
     home.mkdir()
     write_notebook(served / "shot.ipynb", OPEN, *shot.cells.split("----"))
-    with serve(served, home, dark=shot.dark) as server:
-        lab = Lab(browser, server, size=SIZE)
-        lab.open("shot.ipynb")
+    with (
+        serve(served, home, dark=shot.dark) as server,
+        Lab(browser, server).opened("shot.ipynb", size=SIZE) as lab,
+    ):
         lab.run_all()
         lab.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
         board = Board(lab, "view")
@@ -153,7 +154,6 @@ def _take(browser, place, shot, picture):
         )
         lab.page.mouse.move(0, 0)
         shown.screenshot(path=picture)
-        lab.close()
 
 
 if __name__ == "__main__":

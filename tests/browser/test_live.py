@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board, write_notebook
-from browser.lab import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -70,12 +69,10 @@ COUNT = """plot => {
 
 
 @pytest.fixture(scope="module")
-def lab(browser, server):
-    write_notebook(server.folder / NOTEBOOK, SHOWN, BUSY, OTHER)
-    lab = Lab(browser, server)
-    lab.open(NOTEBOOK)
-    yield lab
-    lab.close()
+def lab(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, SHOWN, BUSY, OTHER)
+    with lab_page.opened(NOTEBOOK) as lab:
+        yield lab
 
 
 def test_the_picture_moves_and_a_pause_is_answered_while_the_cell_is_busy(lab):

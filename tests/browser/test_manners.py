@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board, write_notebook
-from browser.lab import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -35,13 +34,11 @@ CLIPPED = """view => {
 
 
 @pytest.fixture(scope="module")
-def lab(browser, server):
-    write_notebook(server.folder / NOTEBOOK, CELL, ROOM)
-    lab = Lab(browser, server, size=(880 + SIDEBAR, 1000))
-    lab.open(NOTEBOOK)
-    lab.run_all_and_draw(1)
-    yield lab
-    lab.close()
+def lab(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, CELL, ROOM)
+    with lab_page.opened(NOTEBOOK, size=(880 + SIDEBAR, 1000)) as lab:
+        lab.run_all_and_draw(1)
+        yield lab
 
 
 @pytest.fixture

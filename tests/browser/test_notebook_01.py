@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board
-from browser.lab import Lab
 
 import bfcviz
 from bfcviz.figures import draw, export
@@ -13,13 +12,11 @@ NOTEBOOK = "01_step_through.ipynb"
 
 
 @pytest.fixture(scope="module")
-def lab(browser, server):
-    lab = Lab(browser, server)
-    lab.open(NOTEBOOK)
-    lab.run_all_and_draw(3)
-    assert lab.printed_errors() == []
-    yield lab
-    lab.close()
+def lab(lab_page):
+    with lab_page.opened(NOTEBOOK) as lab:
+        lab.run_all_and_draw(3)
+        assert lab.printed_errors() == []
+        yield lab
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board, write_notebook
-from browser.lab import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 
@@ -58,24 +57,20 @@ IMAGE = "plot.data.find(trace => trace.type === 'image' && trace.visible !== fal
 
 
 @pytest.fixture(scope="module")
-def notebook(browser, server):
-    lab = Lab(browser, server)
-    lab.page.set_default_timeout(150_000)  # it trains, and a busy machine has its own pace
-    lab.open(NOTEBOOK)
-    lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells') }")
-    lab.wait_until_idle()
-    assert lab.printed_errors() == []
-    yield lab
-    lab.close()
+def notebook(lab_page):
+    with lab_page.opened(NOTEBOOK) as lab:
+        lab.page.set_default_timeout(150_000)  # it trains, and a busy machine has its own pace
+        lab.page.evaluate("() => { jupyterapp.commands.execute('notebook:run-all-cells') }")
+        lab.wait_until_idle()
+        assert lab.printed_errors() == []
+        yield lab
 
 
 @pytest.fixture
-def million(browser, server):
-    write_notebook(server.folder / MILLION, WORK, CHECK)
-    lab = Lab(browser, server)
-    lab.open(MILLION)
-    yield lab
-    lab.close()
+def million(lab_page):
+    write_notebook(lab_page.server.folder / MILLION, WORK, CHECK)
+    with lab_page.opened(MILLION) as lab:
+        yield lab
 
 
 def test_a_million_allocations_are_watched_while_they_are_made_and_none_is_lost(million):

@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import Board, write_notebook
-from browser.lab import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -26,13 +25,11 @@ IN_SIGHT = """([box, css]) => {
 
 
 @pytest.fixture(scope="module")
-def lab(browser, server):
-    write_notebook(server.folder / NOTEBOOK, CELL)
-    lab = Lab(browser, server)
-    lab.open(NOTEBOOK)
-    lab.run_all_and_draw(1)
-    yield lab
-    lab.close()
+def lab(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, CELL)
+    with lab_page.opened(NOTEBOOK) as lab:
+        lab.run_all_and_draw(1)
+        yield lab
 
 
 class Table:

@@ -2,7 +2,6 @@
 
 import pytest
 from browser.board import write_notebook
-from browser.lab import Lab
 
 from bfcviz.figures.style.colour_math import rgb
 from bfcviz.figures.style.theme import DARK, LIGHT
@@ -46,13 +45,11 @@ COLOUR = "(one, name) => getComputedStyle(one)[name]"
 
 
 @pytest.fixture(scope="module")
-def notebook(browser, server):
-    write_notebook(server.folder / NOTEBOOK, FAILURE, PEAK, HEADER)
-    lab = Lab(browser, server, size=(1400, 1000))
-    lab.open(NOTEBOOK)
-    lab.run_all()
-    yield lab
-    lab.close()
+def notebook(lab_page):
+    write_notebook(lab_page.server.folder / NOTEBOOK, FAILURE, PEAK, HEADER)
+    with lab_page.opened(NOTEBOOK, size=(1400, 1000)) as lab:
+        lab.run_all()
+        yield lab
 
 
 @pytest.mark.parametrize("kind", ["failure", "report"])
