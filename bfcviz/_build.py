@@ -11,6 +11,8 @@ import ast
 import os
 import re
 import sys
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from setuptools import Extension
@@ -56,23 +58,11 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
 
     def run(self) -> None:
         """Build all extensions; an `optional` one that fails to compile is omitted."""
-        from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
-
-        folder = Path(self.build_temp).resolve() / "joined"
-        for extension in self.extensions:
-            joined = join(extension.name, [Path(source) for source in extension.sources], folder)
-            # cythonize returns new Extension objects without `optional`: keep ours, use only its sources.
-            (made,) = cythonize(  # type: ignore[no-untyped-call]
-                [Extension(extension.name, [str(joined)])],
-                include_path=[str(folder), "."],
-                compiler_directives=DIRECTIVES,
-                quiet=True,
-            )
-            extension.sources = made.sources
+        for extension, source in zip(self.extensions, translate(self.extensions), strict=True):
+            extension.sources = [source]
             extension.include_dirs.append(".")  # "bfcviz/events/event_record.h"
             extension.depends += HEADERS
-            for source in made.sources:
-                check_inspect(Path(source))
+            check_inspect(Path(source))
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
             extension.extra_compile_args += ["-O3", "-g0"]
             if sys.platform == "linux":
@@ -113,6 +103,27 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
         ]
 
 
+def translate(extensions: Sequence[Extension]) -> list[str]:
+    """The C file of each extension; those of an earlier build are kept if nothing has changed since."""
+    from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
+
+    folder = Path("build", f"cython-{version('cython')}").resolve()
+    joined = [join(each.name, [Path(source) for source in each.sources], folder) for each in extensions]
+    changed = Path(__file__).stat().st_mtime
+    made = cythonize(  # type: ignore[no-untyped-call]
+        # New extensions: cythonize returns those without `optional`.
+        [Extension(each.name, [str(path)]) for each, path in zip(extensions, joined, strict=True)],
+        include_path=[str(folder), "."],
+        compiler_directives=DIRECTIVES,
+        force=any(c.stat().st_mtime < changed for c in folder.rglob("*.c")),
+        nthreads=(os.cpu_count() or 1)
+        if sys.platform == "linux"
+        else 0,  # processes: where they can be forked
+        quiet=True,
+    )
+    return [source for each in made for source in each.sources]
+
+
 def check_inspect(source: Path) -> None:
     """Add a check of the import of `inspect` to a module's C code: Cython 3.3 omits it."""
     imports = 'inspect = PyImport_ImportModule("inspect");'
@@ -128,7 +139,7 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
     target = folder.joinpath(*name.split("."))
     target.parent.mkdir(parents=True, exist_ok=True)
     types = [inner.sub("", source.with_suffix(".pxd").read_text()) for source in sources]
-    target.with_suffix(".pxd").write_text("\n".join(types))
+    write_if_changed(target.with_suffix(".pxd"), "\n".join(types))
     extension_types = set(re.findall(r"^cdef class (\w+)", "\n".join(types), re.MULTILINE))
     texts = [with_signatures(inner.sub("", source.read_text()), extension_types) for source in sources]
     public = public_homes()
@@ -137,11 +148,16 @@ def join(name: str, sources: list[Path], folder: Path) -> Path:
         for part, text in zip(parts, texts, strict=True)
         for name in class_names(text)
     }
-    target.with_suffix(".py").write_text(
-        PREFIX.format(parts=parts) + "\n".join(texts) + TAIL.format(modules=modules)
-    )
-    (target.parent / "__init__.py").touch()
+    text = PREFIX.format(parts=parts) + "\n".join(texts) + TAIL.format(modules=modules)
+    write_if_changed(target.with_suffix(".py"), text)
+    write_if_changed(target.parent / "__init__.py", "")
     return target.with_suffix(".py")
+
+
+def write_if_changed(path: Path, text: str) -> None:
+    """Write a file, or leave it with its time: Cython translates what is newer than its C."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def class_names(text: str) -> list[str]:

@@ -83,8 +83,10 @@ def install(wheel, folder):
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory):
-    """A copy of what is packaged, without anything built."""
+    """A copy of what is packaged, without anything compiled; Cython translates what is newer than its C."""
     folder = tmp_path_factory.mktemp("tree")
+    for translated in (ROOT / "build").glob("cython-*"):
+        shutil.copytree(translated, folder / "build" / translated.name)
     for name in _TREE:
         source = ROOT / name
         if source.is_dir():
@@ -113,6 +115,7 @@ def compiled(wheel, tmp_path_factory):
 @pytest.fixture(scope="session")
 def uncompiled(tree, tmp_path_factory):
     """As on a machine without a compiler."""
-    shutil.rmtree(tree / "build", ignore_errors=True)
+    for built in (*tree.glob("build/lib*"), *tree.glob("build/temp*")):
+        shutil.rmtree(built)
     plain = build(tree, tmp_path_factory.mktemp("plain"), CC="/bin/false", CXX="/bin/false")
     return install(plain, tmp_path_factory.mktemp("uncompiled") / "venv")

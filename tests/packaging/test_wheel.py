@@ -120,6 +120,13 @@ def test_with_a_compiler_it_is_compiled_and_silent(compiled):
     assert done.stderr == ""
 
 
+def test_a_later_build_keeps_the_translation(wheel, uncompiled, tree):
+    del uncompiled  # built after the wheel
+    translated = list(tree.glob("build/cython-*/bfcviz/*.c"))
+    assert len(translated) == 6
+    assert all(path.stat().st_mtime <= wheel.stat().st_mtime for path in translated)
+
+
 def test_without_a_compiler_it_says_so_once(uncompiled):
     code = "import bfcviz.live, bfcviz.model, bfcviz._compiled as c; c.load('bfcviz._heap')"
     err = uncompiled.run("python", "-c", code).stderr
