@@ -17,6 +17,9 @@ from xdist.scheduler import LoadFileScheduling
 sys.modules.setdefault("rfc3987_syntax", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes every child ignore it, and tests send it
 
+# The tests run beside each other: a second thread of linear algebra would only wait, and keep a core busy with it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 if find_spec("bfcviz._heap") is None:
     os.environ["BFCVIZ_UNCOMPILED"] = "1"
 
