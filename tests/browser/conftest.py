@@ -3,8 +3,9 @@
 import os
 
 import pytest
-from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
 from shared import ROOT
+
+from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
 
 
 def pytest_collection_modifyitems(items):

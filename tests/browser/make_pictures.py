@@ -19,9 +19,10 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from playwright.sync_api import sync_playwright  # noqa: E402
+
 from browser.board import Board, write_notebook  # noqa: E402
 from browser.lab import Lab, find_browser, serve  # noqa: E402
-from playwright.sync_api import sync_playwright  # noqa: E402
 
 PICTURES = ROOT / "notebooks" / "pictures"
 SIZE = (1400, 1000)

@@ -10,10 +10,10 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from browser.lab import PAGE_LIMIT_MS, _environment
 from shared import ROOT
 
 import bfcviz
+from browser.lab import PAGE_LIMIT_MS, _environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 

@@ -1,6 +1,7 @@
 """A dashboard in a real page, used like a user does."""
 
 import pytest
+
 from browser.board import Board, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]

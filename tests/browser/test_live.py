@@ -1,6 +1,7 @@
 """A live dashboard in a real page: beside a busy cell, and of another process."""
 
 import pytest
+
 from browser.board import Board, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]

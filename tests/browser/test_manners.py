@@ -1,6 +1,7 @@
 """The manners of a dashboard in a real page: wheel, keys, the brush of time, pointing at holders, and its size."""
 
 import pytest
+
 from browser.board import Board, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]

@@ -1,10 +1,10 @@
 """Notebook 01 in a real page: the first Inspector shows ten allocations, the second a real run."""
 
 import pytest
-from browser.board import Board
 
 import bfcviz
 from bfcviz.figures import draw, export
+from browser.board import Board
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 

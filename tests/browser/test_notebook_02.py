@@ -1,6 +1,7 @@
 """Watching in a real page: notebook 02, and a million allocations of NumPy on a map that moves while they are made."""
 
 import pytest
+
 from browser.board import Board, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]

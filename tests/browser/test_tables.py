@@ -1,6 +1,7 @@
 """The tables in a real page: the page scrolls them by itself, and Python makes the rows that come into sight."""
 
 import pytest
+
 from browser.board import Board, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]

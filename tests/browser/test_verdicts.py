@@ -1,10 +1,10 @@
 """The header of a dashboard, and the cards of a failure and of a peak, in a page: nothing clipped, light and dark."""
 
 import pytest
-from browser.board import write_notebook
 
 from bfcviz.figures.style.colour_math import rgb
 from bfcviz.figures.style.theme import DARK, LIGHT
+from browser.board import write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, _environment
 from processes import children_of
 
 import bfcviz
+from browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, _environment
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
