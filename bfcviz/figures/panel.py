@@ -224,7 +224,12 @@ def compose(
 ) -> Picture:
     """The page with each panel in its place, as a figure."""
     page = lay(panels, places, theme, margins)
-    return Picture(data=page.data, layout=page.layout).with_notes(panels)
+    # Plotly would check each property, which takes two thirds of the time: tests/figures/test_plotly_checks.py does it.
+    # Later changes by the user are checked.
+    picture = Picture(data=page.data, layout=page.layout, _validate=False)
+    for part in (picture, picture.layout, *picture.data):
+        part._validate = True  # noqa: SLF001  plotly has no public way
+    return picture.with_notes(panels)
 
 
 def _traces(panel: Panel, number: int, *, visible: bool) -> list[dict[str, Any]]:
