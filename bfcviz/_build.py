@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from setuptools import Extension
@@ -62,7 +61,6 @@ class BuildExt(build_ext):  # type: ignore[misc]  # setuptools has no types
             extension.sources = [source]
             extension.include_dirs.append(".")  # "bfcviz/events/event_record.h"
             extension.depends += HEADERS
-            check_inspect(Path(source))
             extension.define_macros.append(("Py_LIMITED_API", LIMITED_API))
             extension.extra_compile_args += ["-O3", "-g0"]
             if sys.platform == "linux":
@@ -104,24 +102,40 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
 
 
 def translate(extensions: Sequence[Extension]) -> list[str]:
-    """The C file of each extension; those of an earlier build are kept if nothing has changed since."""
+    """The C file of each extension; those of an earlier, complete build are kept where no source is newer."""
     from Cython.Build import cythonize  # noqa: PLC0415  only the build environment has Cython
 
-    folder = Path("build", f"cython-{version('cython')}").resolve()
-    joined = [join(each.name, [Path(source) for source in each.sources], folder) for each in extensions]
-    changed = Path(__file__).stat().st_mtime
-    made = cythonize(  # type: ignore[no-untyped-call]
+    folder = Path("build", "cython").resolve()
+    complete = folder / "complete"
+    force = not complete.exists() or complete.stat().st_mtime < Path(__file__).stat().st_mtime
+    complete.unlink(missing_ok=True)
+    joined = [str(join(each.name, list(map(Path, each.sources)), folder)) for each in extensions]
+
+    def made(processes: int) -> list[Extension]:
         # New extensions: cythonize returns those without `optional`.
-        [Extension(each.name, [str(path)]) for each, path in zip(extensions, joined, strict=True)],
-        include_path=[str(folder), "."],
-        compiler_directives=DIRECTIVES,
-        force=any(c.stat().st_mtime < changed for c in folder.rglob("*.c")),
-        nthreads=(os.cpu_count() or 1)
-        if sys.platform == "linux"
-        else 0,  # processes: where they can be forked
-        quiet=True,
-    )
-    return [source for each in made for source in each.sources]
+        new = [Extension(each.name, [path]) for each, path in zip(extensions, joined, strict=True)]
+        return list(
+            cythonize(  # type: ignore[no-untyped-call]
+                new,
+                include_path=[str(folder), "."],
+                compiler_directives=DIRECTIVES,
+                force=force or None,
+                nthreads=processes,
+                quiet=True,
+            )
+        )
+
+    # Not on Windows and macOS: there a new process imports the main script once more.
+    processes = min(len(joined), os.cpu_count() or 1) if sys.platform == "linux" else 0
+    try:
+        found = made(processes)
+    except (ImportError, NotImplementedError, OSError):  # without semaphores, as where there is no /dev/shm
+        found = made(0)
+    sources = [str(source) for each in found for source in each.sources]
+    for source in sources:
+        check_inspect(Path(source))
+    complete.touch()
+    return sources
 
 
 def check_inspect(source: Path) -> None:
