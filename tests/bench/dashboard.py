@@ -20,7 +20,7 @@ ROOT = HERE.parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from browser.board import Board, write_notebook  # noqa: E402
-from browser.lab import Lab, find_browser, serve  # noqa: E402
+from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve  # noqa: E402
 from dashboard_heap import far_steps, record  # noqa: E402
 from playwright.sync_api import sync_playwright  # noqa: E402
 
@@ -177,7 +177,7 @@ def main(options: argparse.Namespace) -> None:
     with sync_playwright() as playwright:
         # Without --disable-gpu Chromium plays one in software, where there is none.
         browser = playwright.chromium.launch(
-            executable_path=find_browser(), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+            executable_path=find_browser(), args=[*BROWSER_OPTIONS, "--disable-gpu"]
         )
         for name in options.only.split(",") if options.only else CASES:
             run_case(browser, name, options.runs)

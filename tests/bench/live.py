@@ -196,7 +196,7 @@ def in_page(options: argparse.Namespace) -> None:
     """Run `main` in a notebook that a page shows, and print what it prints."""
     sys.path[:0] = [str(HERE.parents[2]), str(HERE.parents[1])]
     from browser.board import write_notebook
-    from browser.lab import Lab, find_browser, serve
+    from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve
     from playwright.sync_api import sync_playwright
 
     with (
@@ -205,7 +205,7 @@ def in_page(options: argparse.Namespace) -> None:
         sync_playwright() as play,
     ):
         write_notebook(Path(folder) / "live.ipynb", [code(options)])
-        browser = play.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=find_browser(), args=BROWSER_OPTIONS)
         with serve(folder, Path(home)) as server, Lab(browser, server).opened("live.ipynb") as lab:
             lab.page.set_default_timeout(600_000)
             lab.start_cell(0)

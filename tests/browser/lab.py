@@ -1,4 +1,4 @@
-"""A real JupyterLab server and a real page of it, cut off from the rest of the world.
+"""A real JupyterLab server and a real page of it, which finds no other machine by name.
 
 Nothing here sleeps for a fixed time: every wait is for a condition, with a limit.
 """
@@ -149,9 +149,12 @@ class Lab:
     """One page of the lab: opens notebooks one after the other, runs their cells, and records every error."""
 
     def __init__(self, browser, server):
-        self.server = server
-        self.page = browser.new_page()
+        self.browser, self.server = browser, server
         self.outside, self.errors = [], []
+        self._begin_page()
+
+    def _begin_page(self):
+        self.page = self.browser.new_page()
         self.page.on("request", self._note_outside)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
@@ -237,14 +240,17 @@ class Lab:
     @contextmanager
     def opened(self, notebook, **options):
         """Opens a notebook until the block ends; fails if the page asked for anything outside, or had errors."""
+        self.outside.clear()
+        self.errors.clear()
         try:
             self.open(notebook, **options)
             yield self
-        finally:
             self.page.evaluate(_CLOSE_NOTEBOOK)
-        outside, errors = self.outside, [error for error in self.errors if error != WIDGET_LATE]
-        self.outside, self.errors = [], []
-        assert not outside, f"the page asked for {outside}"
+        except BaseException:
+            self._begin_page()  # the old one may show anything
+            raise
+        errors = [error for error in self.errors if error != WIDGET_LATE]
+        assert not self.outside, f"the page asked for {self.outside}"
         assert not errors, f"errors in the page: {errors}"
 
 

@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from playwright.sync_api import sync_playwright  # noqa: E402
 
 from browser.board import Board, write_notebook  # noqa: E402
-from browser.lab import Lab, find_browser, serve  # noqa: E402
+from browser.lab import BROWSER_OPTIONS, Lab, find_browser, serve  # noqa: E402
 
 PICTURES = ROOT / "notebooks" / "pictures"
 SIZE = (1400, 1000)
@@ -118,7 +118,7 @@ SHOTS = {
 def main():
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=BROWSER_OPTIONS)
         for name in sys.argv[1:] or SHOTS:
             with tempfile.TemporaryDirectory() as place:
                 _take(browser, Path(place), SHOTS[name], PICTURES / f"{name}.png")

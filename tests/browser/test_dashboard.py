@@ -53,7 +53,7 @@ def small(lab):
 
 
 def test_figures_share_plotlys_script(lab, many, small):
-    assert many.get("view.widget._plotly_model") == small.get("view.widget._plotly_model")
+    assert many.get("view.widget._script_model_id") == small.get("view.widget._script_model_id")
     assert lab.page.evaluate("() => bfcvizPlotly.size") == 1
 
 

@@ -7,7 +7,6 @@ import pytest
 from figures.odd_traces import ODD
 
 import bfcviz
-from bfcviz.dashboard.panels.layouts import LAYOUTS
 from bfcviz.figures import FIGURES, panel
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.colouring import COLOURINGS
@@ -66,15 +65,6 @@ def test_of_policies(checked):
     comparison = bfcviz.compare_policies(bfcviz.sample("oom_log"))
     comparison.figure()
     assert checked
-
-
-@pytest.mark.parametrize("views", LAYOUTS)
-def test_of_a_dashboard(views):
-    view = bfcviz.Inspector(bfcviz.sample("oom_log"), views=views).view
-    one, other = go.Figure(view._page.data, view._page.layout).to_dict(), view.widget.to_dict()
-    for trace in other["data"]:
-        del trace["uid"]  # of a widget
-    assert first_difference(one, other) == ""
 
 
 def test_a_change_by_the_user_is_checked():

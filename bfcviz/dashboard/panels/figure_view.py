@@ -42,7 +42,7 @@ class FigureView:
     def __init__(self, panels: Mapping[str, Panel], layout: str, look: Look) -> None:
         self.panels = dict(panels)
         self._page, self.stage = self._lay(layout, look)
-        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout, _validate=False)
+        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout)
         self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
 
     def show(self, panels: Mapping[str, Panel], layout: str, look: Look, width: int = _WIDTH) -> None:

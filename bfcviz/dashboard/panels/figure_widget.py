@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import ipywidgets as widgets
@@ -34,24 +35,29 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
         digest: the same for equal scripts, in all kernels.
     """
 
-    script = traitlets.Unicode(_PLOTLY).tag(sync=True)
-    digest = traitlets.Unicode(sha256(_PLOTLY.encode()).hexdigest()).tag(sync=True)
+    # No defaults: ipywidgets leaves these out of a page that it saves.
+    script = traitlets.Unicode().tag(sync=True)
+    digest = traitlets.Unicode().tag(sync=True)
 
     _open: "PlotlyScript | None" = None
+    _lock = Lock()
 
     @classmethod
     def shared(cls) -> "PlotlyScript":
         """The one of this kernel; it is made with the first figure, and made again after it was closed."""
-        if cls._open is None or cls._open.comm is None:
-            cls._open = cls()
-            widget_lifetime.roots.add(cls._open)
-        return cls._open
+        with cls._lock:
+            comm = cls._open and cls._open.comm
+            if cls._open is None or comm is None or comm._closed:  # noqa: SLF001  ipykernel sets it if the page closes it
+                cls._open = cls(script=_PLOTLY, digest=sha256(_PLOTLY.encode()).hexdigest())
+                widget_lifetime.roots.add(cls._open)
+            return cls._open
 
 
 class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
     """A FigureWidget whose page only draws, and sends nothing back.
 
-    Each of plotly's own sends the script once more, and the page evaluates it again: half a second and 5 MB a figure.
+    Each FigureWidget of plotly sends the whole script again, and the page evaluates it again: 5 MB and half a second
+    a figure.
 
     After each update plotly's page compares all traces with their defaults, and sends the result to Python (50 kB for
     a dashboard), where it is merged and echoed. Nothing here needs it, and it takes a third as long as the drawing,
@@ -61,18 +67,16 @@ class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
     are hidden, and plotly uses no array of these: skipping them saves a fifth of the drawing.
 
     Plotly also checks for each value that the trace has such a key, and calls those who listen to changes in Python.
-    The keys are those of our own traces, and none listens: both take a third of the update in Python. With
-    `_validate=False` a new figure is not checked either, in half the time.
+    The keys are those of our own traces, and none listens: both take a third of the update in Python.
     """
 
     # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
     _esm = Path(__file__).with_name("figure_widget.js").read_text(encoding="utf-8")
-    # The name, not the widget: what a figure refers to is closed with its dashboard.
-    _plotly_model = traitlets.Unicode().tag(sync=True)
+    # The model id, not the widget: what a figure refers to is closed with its dashboard.
+    _script_model_id = traitlets.Unicode().tag(sync=True)
     _updates = 0
-    _allow_disable_validation = True
 
-    @traitlets.default("_plotly_model")
+    @traitlets.default("_script_model_id")
     def _shared_script(self) -> str:
         return str(PlotlyScript.shared().model_id)
 

@@ -124,7 +124,7 @@ def _bars(
         "name": "holders",
         "showlegend": False,
         "x": width,
-        "base": left.tolist(),  # plotly reads this one from a list only
+        "base": left.tolist(),  # plotly's page decodes no binary array here
         "y": np.array([part.depth + 0.5 for part in parts]),
         "width": 0.96,
         "marker": {"color": coloured, "line": {"color": theme.paper, "width": 1}},

@@ -9,7 +9,7 @@ from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget, PlotlyScri
 
 def test_figures_share_one_script():
     one, other = OneWayFigureWidget(), OneWayFigureWidget()
-    assert {one._plotly_model, other._plotly_model} == {PlotlyScript.shared().model_id}
+    assert {one._script_model_id, other._script_model_id} == {PlotlyScript.shared().model_id}
     assert len(PlotlyScript.shared().script) > 3_000_000
     assert len(str(one.get_state())) < 50_000
     sent = list(_instances)
@@ -26,7 +26,7 @@ def test_the_script_stays_when_a_dashboard_is_closed():
 def test_the_script_is_sent_again_after_all_widgets_were_closed():
     before = PlotlyScript.shared().model_id
     widget_lifetime.close(PlotlyScript.shared())
-    after = OneWayFigureWidget()._plotly_model
+    after = OneWayFigureWidget()._script_model_id
     assert after != before
     assert PlotlyScript.shared().model_id == after
 

@@ -33,7 +33,7 @@ def test_rectangles_are_as_wide_as_their_bytes_and_lie_within_the_one_above():
     assert figure.layout.xaxis.range == (0, 16)
     assert figure.layout.xaxis.title.text == "bytes in use (MiB)"
     assert bars.x.tolist() == [16, 12, 8, 2, 3, 1]
-    assert bars.base.tolist() == [0, 0, 0, 8, 12, 15]
+    assert list(bars.base) == [0, 0, 0, 8, 12, 15]
     assert (np.array(bars.y) - 0.5).tolist() == [0, 1, 2, 2, 1, 1]
     names = [text.split("<br>")[0] for text in bars.text]
     assert names == ["in use", "layer_1", "MatMul", "Relu", "x/y", "no label"]
