@@ -93,7 +93,11 @@ def serve(folder, home, *, dark=False) -> Iterator[Server]:
         yield Server(url, token, Path(folder))
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # it waits for a kernel that does not end
+            process.kill()
+            process.wait()
         log.close()
 
 
