@@ -44,4 +44,6 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="package")
 def lab_page(browser, server):
     """One page for all tests: it loads JupyterLab and plotly's script once."""
-    return Lab(browser, server)
+    lab = Lab(browser, server)
+    yield lab
+    lab.page.close()

@@ -149,22 +149,28 @@ def _wait_until_up(url, token, process, home):
     raise RuntimeError("JupyterLab did not come up:\n" + (home / "server.log").read_text()[-3000:])
 
 
+def watched_page(browser, *allowed):
+    """A new page; the addresses that it asked for and that begin with none of `allowed`; the errors in it."""
+    page, outside, errors = browser.new_page(), [], []
+
+    def note_outside(request):
+        if not request.url.startswith((*allowed, "data:", "blob:")):
+            outside.append(request.url)
+
+    page.on("request", note_outside)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    return page, outside, errors
+
+
 class Lab:
     """One page of the lab: opens notebooks one after the other, runs their cells, and records every error."""
 
     def __init__(self, browser, server):
         self.browser, self.server = browser, server
-        self.outside, self.errors = [], []
         self._begin_page()
 
     def _begin_page(self):
-        self.page = self.browser.new_page()
-        self.page.on("request", self._note_outside)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-
-    def _note_outside(self, request):
-        if not request.url.startswith((self.server.url, "data:", "blob:")):
-            self.outside.append(request.url)
+        self.page, self.outside, self.errors = watched_page(self.browser, self.server.url)
 
     def open(self, notebook, *, size=(1500, 1600)):
         """Opens a notebook and waits until its kernel is idle; loads the page again where that takes too long.
@@ -251,7 +257,8 @@ class Lab:
             yield self
             self.page.evaluate(_CLOSE_NOTEBOOK)
         except BaseException:
-            self._begin_page()  # the old one may show anything
+            self.page.close()  # it may show anything
+            self._begin_page()
             raise
         errors = [error for error in self.errors if error != WIDGET_LATE]
         assert not self.outside, f"the page asked for {self.outside}"

@@ -5,6 +5,7 @@ import pytest
 import bfcviz
 from bfcviz.figures import draw, export
 from browser.board import Board
+from browser.lab import watched_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -111,15 +112,12 @@ def test_an_exported_page_works_by_itself(browser, tmp_path):
     figure = draw("region_map", bfcviz.open(bfcviz.sample("lstm")), 500)
     export(figure, tmp_path / "map.html")
     context = browser.new_context(offline=True)
-    page = context.new_page()
-    wanted, errors = [], []
-    page.on("request", lambda request: wanted.append(request.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    page, outside, errors = watched_page(context, "file:")
     page.goto((tmp_path / "map.html").as_uri())
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for(state="attached")
     offered = page.locator(".modebar-btn").evaluate_all("all => all.map(one => one.dataset.title)")
     context.close()
     assert "Zoom" in offered
     assert "Share chart..." not in offered
-    assert [url for url in wanted if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert outside == []
     assert errors == []

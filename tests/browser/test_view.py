@@ -11,7 +11,7 @@ import pytest
 from processes import children_of
 
 import bfcviz
-from browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, _environment
+from browser.lab import PAGE_LIMIT_MS, WIDGET_LATE, _environment, watched_page
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -73,17 +73,9 @@ def viewer(tmp_path):
 @pytest.fixture
 def page(browser, viewer):
     """A page; fails at the end if it requested anything but from the server, or had an error."""
-    outside, errors = [], []
-
-    def note_outside(request):
-        if not request.url.startswith((viewer.server, "data:", "blob:")):
-            outside.append(request.url)
-
-    page = browser.new_page()
+    page, outside, errors = watched_page(browser, viewer.server)
     page.set_viewport_size({"width": 1500, "height": 1400})
     page.set_default_timeout(PAGE_LIMIT_MS)
-    page.on("request", note_outside)
-    page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(dialog.message))
     yield page
     page.close()

@@ -46,8 +46,8 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
     def shared(cls) -> "PlotlyScript":
         """The one of this kernel; it is made with the first figure, and made again after it was closed."""
         with cls._lock:
-            comm = cls._open and cls._open.comm
-            if cls._open is None or comm is None or comm._closed:  # noqa: SLF001  ipykernel sets it if the page closes it
+            # ipykernel sets `_closed` if the page closes the comm; the widget does not learn of it.
+            if cls._open is None or cls._open.comm is None or cls._open.comm._closed:  # noqa: SLF001
                 cls._open = cls(script=_PLOTLY, digest=sha256(_PLOTLY.encode()).hexdigest())
                 widget_lifetime.roots.add(cls._open)
             return cls._open
@@ -119,6 +119,5 @@ class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
             "layout_edit_id": self._updates,
             "source_view_id": source_view_id,
         }
-        self._trait_values["_py2js_update"] = (
-            None  # not sent; a page that is loaded later starts with the new data
-        )
+        # Not sent: a page that is loaded later starts with the new data.
+        self._trait_values["_py2js_update"] = None
