@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 
+from bfcviz.figures.plotly_renderers import import_renderers
 from bfcviz.figures.style.plotly_template import template
 from bfcviz.figures.style.theme import Theme
 
@@ -157,6 +158,7 @@ class Picture(go.Figure):  # type: ignore[misc]
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Show the figure as plotly does, with `CONFIG`."""
+        import_renderers()
         super().show(*args, **{**kwargs, "config": CONFIG | kwargs.get("config", {})})
 
     def _ipython_display_(self) -> None:

@@ -51,8 +51,15 @@ def test_reading_needs_no_pictures_and_no_widgets():
 def test_an_inspector_needs_neither_nbformat_nor_pandas():
     shown = "import bfcviz; view = bfcviz.Inspector(bfcviz.open(bfcviz.sample('lstm')))"
     assert not loaded_by(shown) & {"nbformat", "jsonschema", "pandas"}
-    used = f"{shown}; from plotly.io import _renderers; _renderers.nbformat.__version__.split('.')"
+    used = f"{shown}; from plotly.io import _renderers; _renderers.nbformat.v4.new_notebook()"
     assert loaded_by(used) >= {"nbformat"}
+
+
+def test_a_picture_in_a_notebook_needs_no_nbformat():
+    drawn = "import bfcviz; picture = bfcviz.draw('ladder', bfcviz.open(bfcviz.sample('lstm')), 500)"
+    loaded = loaded_by(f"{drawn}; picture.show('plotly_mimetype')")
+    assert "IPython" in loaded
+    assert not loaded & {"nbformat", "jsonschema"}
 
 
 def test_the_server_of_a_page_needs_no_numbers_and_no_grammar():

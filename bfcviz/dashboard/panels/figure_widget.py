@@ -8,11 +8,14 @@ from threading import Lock
 from typing import Any, Final
 
 import ipywidgets as widgets
+import plotly.graph_objects as go
 import traitlets
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard import widget_lifetime
-from bfcviz.dashboard.panels.plotly_widget import FigureWidget
+from bfcviz.figures.plotly_renderers import import_renderers
+
+import_renderers()  # before the widget, which needs them
 
 _SEND_FUNCTIONS: Final = re.compile(r"(_send(?:TraceDeltas|LayoutDelta)\(\w+\)\{)(?!return)")
 _FIND_ARRAYS: Final = re.compile(r"(\.findArrayAttributes=function\((\w+)\)\{)(?!if)")
@@ -24,7 +27,7 @@ def _trimmed(script: str) -> str:
     return _FIND_ARRAYS.sub(r"\1if(\2.visible===false)return[];", script)
 
 
-_PLOTLY: Final = _trimmed(str(FigureWidget._esm))  # noqa: SLF001  anywidget's script
+_PLOTLY: Final = _trimmed(str(go.FigureWidget._esm))  # noqa: SLF001  anywidget's script
 
 
 class PlotlyScript(widgets.Widget):  # type: ignore[misc]
@@ -53,7 +56,7 @@ class PlotlyScript(widgets.Widget):  # type: ignore[misc]
             return cls._open
 
 
-class OneWayFigureWidget(FigureWidget):  # type: ignore[misc]
+class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
     """A FigureWidget whose page only draws, and sends nothing back.
 
     Each FigureWidget of plotly sends the whole script again, and the page evaluates it again: 5 MB and half a second
