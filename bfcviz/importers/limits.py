@@ -21,9 +21,9 @@ characters of names  4            2,097,152  0.08 (of labels and heaps)
 An uncompressed file does not reach these caps in practice: its events need more bytes.
 """
 
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from bfcviz.errors import FileError
 from bfcviz.units import format_bytes
@@ -38,7 +38,8 @@ MAX_NAME_BYTES: Final = 1 << 16
 """Of one name: of an operation, a shape, a thread or a plane; at most 284 in the bundled profiles."""
 
 
-class Cap(NamedTuple):
+@dataclass(frozen=True, eq=False)  # each is one of its own, and counts are found by its identity
+class Cap:
     """The maximum count of `what`: `rate` for each byte of the file, and at least `floor`."""
 
     what: str
@@ -74,7 +75,7 @@ class Limits:
     def __init__(self, path: object, file_size: int) -> None:
         self.path = path
         self.file_size = file_size
-        self._counted = Counter[Cap]()
+        self._left: dict[Cap, int] = {}
 
     @classmethod
     def of(cls, path: Path) -> "Limits":
@@ -94,8 +95,9 @@ class Limits:
         Raises:
             FileError: the count exceeds the cap.
         """
-        self._counted[cap] += more
-        if self._counted[cap] > cap.most(self.file_size):
+        left = self._left.get(cap)
+        self._left[cap] = left = (cap.most(self.file_size) if left is None else left) - more
+        if left < 0:
             raise self.exceeded(cap, place)
 
     def exceeded(self, cap: Cap, place: str = "") -> FileError:

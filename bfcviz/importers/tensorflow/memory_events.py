@@ -16,7 +16,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.importers.limits import LABELS, MAX_NAME_BYTES, MEMORY_EVENTS, STATS, TEXT, Limits
 from bfcviz.importers.tensorflow.dtypes import dtype_name
 from bfcviz.importers.tensorflow.profile_messages import Line, Plane, XSpace
-from bfcviz.importers.tensorflow.protobuf_messages import as_text
+from bfcviz.importers.tensorflow.protobuf_messages import as_text, parse
 from bfcviz.importers.tensorflow.requests import ABSENT, REQUEST, RecordedRequests, Requests
 
 _EVENTS = {b"MemoryAllocation": False, b"MemoryDeallocation": True}  # name -> whether it is a free
@@ -41,9 +41,11 @@ _ABSENT: dict[str, int | float | str] = {
     "region_type": "",
 }
 """The stats we read, each with the value that means absent; the type of that value is the type of the stat."""
+_ABSENT_VALUES = [*_ABSENT.values(), None]
+_IGNORED = len(_ABSENT)
+"""The place of a stat that we do not read."""
 _PLACES = {stat: place for place, stat in enumerate(_ABSENT)}
 _STATS = {stat.encode(): place for stat, place in _PLACES.items()}
-_ABSENT_VALUES = list(_ABSENT.values())
 _ALLOCATOR, _OP, _DATA_TYPE, _SHAPE, _REGION_TYPE, _ADDRESS, _SIZE, _REQUESTED, _AVAILABLE, _FRAGMENTATION = (
     _PLACES[stat]
     for stat in (
@@ -70,6 +72,9 @@ _ROW = np.dtype(
 )
 _BATCH = 4096
 """Rows kept as Python objects before they become an array, which needs a tenth of the memory."""
+
+_MAX_KNOWN = 1 << 14  # stats that a reader remembers
+_MAX_KNOWN_BYTES = 32  # of each: a number or the number of a name
 
 _MAX_REASONS = 20
 _MAX_SHOWN = 60  # characters of a name in a message
@@ -125,6 +130,8 @@ class _Reader:
         self._frees = {key: _EVENTS[name] for key, name in plane.event_names.items() if name in _EVENTS}
         self._places = {key: _STATS[name] for key, name in plane.stat_names.items() if name in _STATS}
         self._texts: dict[int, str] = {}  # names that memory events refer to
+        self._known: dict[bytes, tuple[int, Any]] = {}  # bytes of a stat -> its place and value
+        self._line_start = 0
 
     def read(self, line: Line, plane: int, thread: int) -> int:
         """Add one row for every memory event of a line; returns how many there are."""
@@ -133,6 +140,7 @@ class _Reader:
         if abs(start) > _MAX_TIME_NS:
             cause = f"corrupt profile: a line begins at {start} ns"
             raise FileError(self._plane.wire.path, place, cause)
+        self._line_start = line.start
         frees, count = self._frees, 0
         for event in line.events():
             free = frees.get(event.metadata_id)
@@ -144,15 +152,28 @@ class _Reader:
             self._rows.add(self._values(event.stats), (start + ns, ps), (plane, thread), free=free)
         return count
 
-    def _values(self, stats: Sequence[Any]) -> list[Any]:
+    def _values(self, stats: Sequence[bytes]) -> list[Any]:
         """The values of one event, in the order of `_ABSENT`."""
         self._limits.count(STATS, len(stats), f"plane {self._plane.name!r}")
         values = _ABSENT_VALUES.copy()
-        for stat in stats:
-            place = self._places.get(stat.metadata_id)
-            if place is not None:
-                values[place] = self._value(stat, _ABSENT_VALUES[place])
+        known = self._known
+        for raw in stats:
+            found = known.get(raw)
+            place, value = self._parsed(raw) if found is None else found
+            values[place] = value
         return values
+
+    def _parsed(self, raw: bytes) -> tuple[int, Any]:
+        """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
+        wire, what = self._plane.wire, f"a line of plane {self._plane.name!r}"
+        stat = parse(wire, "XStat", raw, self._line_start, what)
+        place = self._places.get(stat.metadata_id)
+        found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
+        if len(raw) <= _MAX_KNOWN_BYTES:
+            if len(self._known) == _MAX_KNOWN:
+                self._known.clear()
+            self._known[raw] = found
+        return found
 
     def _value(self, stat: Any, absent: Any) -> Any:
         """The stat's value in the type of `absent`, or `absent` if it cannot be converted.

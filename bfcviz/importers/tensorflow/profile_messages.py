@@ -34,6 +34,7 @@ class Line:
     def __init__(self, wire: Wire, span: Field, what: str) -> None:
         self._wire = wire
         self._what = what
+        self.start = span.start
         header, self._pieces = self._walk(span)
         line = parse(wire, "XLine", header, span.start, what)
         self.id: int = line.id

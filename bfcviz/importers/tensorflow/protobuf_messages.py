@@ -18,8 +18,11 @@ _KINDS = {
     "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
 }
-# message -> field -> (number, type). A field with a message type and a plural name is repeated. The prefix `value:` or
-# `data:` puts the field into that oneof.
+_LABELS = {
+    "": descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+    "repeated": descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
+}
+# message -> field -> (number, type). The prefix `value:` or `data:` puts the field into that oneof.
 # xla/tsl/profiler/protobuf/xplane.proto, unless noted.
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "XStat": {
@@ -35,13 +38,13 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "metadata_id": (1, "int64"),
         "data:offset_ps": (2, "int64"),
         "data:num_occurrences": (5, "int64"),
-        "stats": (4, "XStat"),
+        "stats": (4, "repeated bytes"),  # of XStat: most are equal to an earlier one, and need not be parsed
     },
     "XLine": {
         "id": (1, "int64"),
         "name": (2, "bytes"),
         "timestamp_ns": (3, "int64"),
-        "events": (4, "XEvent"),
+        "events": (4, "repeated XEvent"),
         "display_name": (11, "bytes"),
     },
     # XEventMetadata and XStatMetadata begin with the same fields; on the wire a map is a list of key and value entries.
@@ -67,17 +70,16 @@ def _message_class(name: str) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="bfcviz/xplane.proto", package="bfcviz", syntax="proto3")
     for message, fields in _MESSAGES.items():
         described = file.message_type.add(name=message)
-        for key, (number, kind) in fields.items():
+        for key, (number, what) in fields.items():
             oneof, _, field_name = key.rpartition(":")
+            repeated, _, kind = what.rpartition(" ")
             entry = described.field.add(name=field_name, number=number)
-            entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+            entry.label = _LABELS[repeated]
             if kind in _KINDS:
                 entry.type = _KINDS[kind]
             else:
                 entry.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
                 entry.type_name = f".bfcviz.{kind}"
-                if field_name.endswith("s"):
-                    entry.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
             if oneof:
                 if not described.oneof_decl:
                     described.oneof_decl.add(name=oneof)
