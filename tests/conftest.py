@@ -39,6 +39,9 @@ LONG = (
 )
 """Tests that take longest begin first, so that all processes end at about the same time."""
 
+MANY_OBJECTS = 50_000
+"""To search these for garbage takes about 10 ms; some tests do it twenty times."""
+
 
 class ByFile(LoadFileScheduling):
     """The tests of a file stay in one process, and so do those of all browser pages: they share a server."""
@@ -64,6 +67,14 @@ def pytest_collection_finish():
     """Garbage is then looked for among what the tests make, not among some 300,000 objects of modules and tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _search_less_for_garbage():
+    """What the tests of earlier files keep, such as the bundled runs, is not searched again either."""
+    if len(gc.get_objects(generation=2)) > MANY_OBJECTS:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
