@@ -1,5 +1,7 @@
 """The whole dashboard on unusual traces."""
 
+from itertools import cycle
+
 import pytest
 from dashboard.pages import assert_fit_for_a_page
 from figures.odd_traces import LABELS, ODD, many_regions
@@ -16,14 +18,14 @@ from bfcviz.model.trace_from_source import trace_of
 
 
 def looked_at_from_all_sides(inspector, steps, layouts=tuple(LAYOUTS)):
-    """Every view, colouring and axis, without all of their products."""
+    """Every view, step, colouring and axis, without all of their products."""
+    axes = cycle(("step", "time"))
     for views in layouts:
         inspector.views = views
-        for axis in ("step", "time"):
+        for step, axis in zip(steps, axes, strict=False):
             inspector.axis = axis
-            for step in steps:
-                inspector.step = step
-            assert_fit_for_a_page(inspector)
+            inspector.step = step
+        assert_fit_for_a_page(inspector)
     for number, colour in enumerate(COLOURINGS):
         inspector.colour = colour
         inspector.views = ("chunk_table", "event_table", "memory")[number % 3]
