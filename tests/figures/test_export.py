@@ -29,6 +29,14 @@ def figure():
     return region_map(model)
 
 
+@pytest.fixture(scope="module")
+def one_browser():
+    """One browser for several pictures; otherwise each export starts its own, as in the test of PDF."""
+    kaleido.start_sync_server(n=1, mathjax=False)
+    yield
+    kaleido.stop_sync_server()
+
+
 def test_html_needs_nothing_from_outside(figure, tmp_path):
     text = export(figure, tmp_path / "map.html").read_text()
     assert len(text) > 3_000_000
@@ -59,6 +67,7 @@ def test_pdf_is_one_page_with_room_for_its_margins(figure, tmp_path):
 
 
 @needs_browser
+@pytest.mark.usefixtures("one_browser")
 def test_png_and_svg_are_pictures(figure, tmp_path):
     png = export(figure, tmp_path / "map.png").read_bytes()
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
@@ -74,6 +83,7 @@ def facts_in(svg):
 
 
 @needs_browser
+@pytest.mark.usefixtures("one_browser")
 def test_pictures_and_pages_name_the_step_and_the_totals(tmp_path):
     figure = draw("ladder", busy_trace(), 300)
     assert "step 300 of 609" in figure.facts
@@ -86,6 +96,7 @@ def test_pictures_and_pages_name_the_step_and_the_totals(tmp_path):
 
 
 @needs_browser
+@pytest.mark.usefixtures("one_browser")
 def test_a_picture_for_paper_is_a_vector_of_its_width_with_its_definitions(tmp_path):
     figure = draw("ladder", busy_trace(), 300, wanted="1KiB")
     svg = export(figure, tmp_path / "ladder.svg", style="paper", width_mm=84).read_text()
