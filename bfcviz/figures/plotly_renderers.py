@@ -6,11 +6,13 @@ addresses that builds its grammar at import: as long as all other imports of an 
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+_RENDERERS: Final = "plotly.io._renderers"
 
 
 class _OnFirstUse(ModuleType):
@@ -18,9 +20,12 @@ class _OnFirstUse(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__version__":
-            return metadata.version(self.__name__)
-        if name.startswith("__"):  # asked by the import system
+            with suppress(metadata.PackageNotFoundError):  # a copy without metadata
+                return metadata.version(self.__name__)
+        elif name.startswith("__"):  # asked by the import system
             raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
         return getattr(import_module(self.__name__), name)
 
 
@@ -40,5 +45,6 @@ def _imported_on_first_use(name: str) -> Iterator[None]:
 
 def import_renderers() -> None:
     """Import plotly's renderers; its `show` and `FigureWidget` then use these."""
-    with _imported_on_first_use("nbformat"):
-        import_module("plotly.io._renderers")
+    if _RENDERERS not in sys.modules:
+        with _imported_on_first_use("nbformat"):
+            import_module(_RENDERERS)

@@ -38,7 +38,7 @@ MAX_NAME_BYTES: Final = 1 << 16
 """Of one name: of an operation, a shape, a thread or a plane; at most 284 in the bundled profiles."""
 
 
-@dataclass(frozen=True, eq=False)  # each is one of its own, and counts are found by its identity
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity, which is fast
 class Cap:
     """The maximum count of `what`: `rate` for each byte of the file, and at least `floor`."""
 
@@ -75,7 +75,7 @@ class Limits:
     def __init__(self, path: object, file_size: int) -> None:
         self.path = path
         self.file_size = file_size
-        self._left: dict[Cap, int] = {}
+        self._left: dict[Cap, int] = {}  # how many more of each cap the file may hold
 
     @classmethod
     def of(cls, path: Path) -> "Limits":

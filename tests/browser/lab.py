@@ -257,8 +257,9 @@ class Lab:
             yield self
             self.page.evaluate(_CLOSE_NOTEBOOK)
         except BaseException:
-            self.page.close()  # it may show anything
+            damaged = self.page  # it may show anything
             self._begin_page()
+            damaged.close()
             raise
         errors = [error for error in self.errors if error != WIDGET_LATE]
         assert not self.outside, f"the page asked for {self.outside}"

@@ -26,6 +26,8 @@ def looked_at_from_all_sides(inspector, steps, layouts=tuple(LAYOUTS)):
             inspector.axis = axis
             inspector.step = step
         assert_fit_for_a_page(inspector)
+        inspector.axis = "time" if inspector.axis == "step" else "step"
+        assert_fit_for_a_page(inspector)
     for number, colour in enumerate(COLOURINGS):
         inspector.colour = colour
         inspector.views = ("chunk_table", "event_table", "memory")[number % 3]

@@ -24,7 +24,7 @@ def pictures(trace, look, pool=0, steps=()):
 @pytest.mark.parametrize("name", ODD)
 def test_every_figure_is_drawn(name, axis):
     trace = ODD[name]()
-    steps = sorted({0, len(trace) // 2, len(trace)}) if axis == "step" else ()
+    steps = sorted({0, len(trace) // 2, len(trace)} if axis == "step" else {0, len(trace)})
     for pool in range(len(trace.origin.pools)):
         for picture in pictures(trace, Look(axis=axis, wanted=1 << 20), pool, steps):
             assert_drawable(picture.to_dict())

@@ -41,9 +41,9 @@ _ABSENT: dict[str, int | float | str] = {
     "region_type": "",
 }
 """The stats we read, each with the value that means absent; the type of that value is the type of the stat."""
-_ABSENT_VALUES = [*_ABSENT.values(), None]
 _IGNORED = len(_ABSENT)
-"""The place of a stat that we do not read."""
+"""The place of the stats that we do not read, after the others."""
+_ABSENT_VALUES = [*_ABSENT.values(), None]
 _PLACES = {stat: place for place, stat in enumerate(_ABSENT)}
 _STATS = {stat.encode(): place for stat, place in _PLACES.items()}
 _ALLOCATOR, _OP, _DATA_TYPE, _SHAPE, _REGION_TYPE, _ADDRESS, _SIZE, _REQUESTED, _AVAILABLE, _FRAGMENTATION = (
@@ -74,7 +74,7 @@ _BATCH = 4096
 """Rows kept as Python objects before they become an array, which needs a tenth of the memory."""
 
 _MAX_KNOWN = 1 << 14  # stats that a reader remembers
-_MAX_KNOWN_BYTES = 32  # of each: a number or the number of a name
+_MAX_KNOWN_BYTES = 32  # of each: a number, the number of a name, or a short text
 
 _MAX_REASONS = 20
 _MAX_SHOWN = 60  # characters of a name in a message
@@ -131,42 +131,39 @@ class _Reader:
         self._places = {key: _STATS[name] for key, name in plane.stat_names.items() if name in _STATS}
         self._texts: dict[int, str] = {}  # names that memory events refer to
         self._known: dict[bytes, tuple[int, Any]] = {}  # bytes of a stat -> its place and value
-        self._line_start = 0
+        self._place = f"plane {plane.name!r}"  # for errors
 
     def read(self, line: Line, plane: int, thread: int) -> int:
         """Add one row for every memory event of a line; returns how many there are."""
-        place = f"plane {self._plane.name!r}"
         start = line.timestamp_ns
         if abs(start) > _MAX_TIME_NS:
             cause = f"corrupt profile: a line begins at {start} ns"
-            raise FileError(self._plane.wire.path, place, cause)
-        self._line_start = line.start
+            raise FileError(self._plane.wire.path, self._place, cause)
         frees, count = self._frees, 0
         for event in line.events():
             free = frees.get(event.metadata_id)
             if free is None:
                 continue
             count += 1
-            self._limits.count(MEMORY_EVENTS, 1, place)
+            self._limits.count(MEMORY_EVENTS, 1, self._place)
             ns, ps = divmod(event.offset_ps, _PS_PER_NS)
-            self._rows.add(self._values(event.stats), (start + ns, ps), (plane, thread), free=free)
+            self._rows.add(self._values(event.stats, line), (start + ns, ps), (plane, thread), free=free)
         return count
 
-    def _values(self, stats: Sequence[bytes]) -> list[Any]:
-        """The values of one event, in the order of `_ABSENT`."""
-        self._limits.count(STATS, len(stats), f"plane {self._plane.name!r}")
+    def _values(self, stats: Sequence[bytes], line: Line) -> list[Any]:
+        """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read."""
+        self._limits.count(STATS, len(stats), self._place)
         values = _ABSENT_VALUES.copy()
         known = self._known
         for raw in stats:
             found = known.get(raw)
-            place, value = self._parsed(raw) if found is None else found
+            place, value = self._parsed(raw, line) if found is None else found
             values[place] = value
         return values
 
-    def _parsed(self, raw: bytes) -> tuple[int, Any]:
+    def _parsed(self, raw: bytes, line: Line) -> tuple[int, Any]:
         """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
-        wire, what = self._plane.wire, f"a line of plane {self._plane.name!r}"
-        stat = parse(wire, "XStat", raw, self._line_start, what)
+        stat = parse(self._plane.wire, "XStat", raw, line.piece_start, line.what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
         if len(raw) <= _MAX_KNOWN_BYTES:
@@ -207,7 +204,7 @@ class _Reader:
         if len(raw) > MAX_NAME_BYTES:
             raise FileError(
                 self._plane.wire.path,
-                f"plane {self._plane.name!r}",
+                self._place,
                 f"corrupt profile: a name of {len(raw):,} bytes, the limit is {MAX_NAME_BYTES:,}; "
                 "record it again",
             )

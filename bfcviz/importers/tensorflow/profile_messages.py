@@ -25,7 +25,11 @@ _MAX_HEADER = 3 * MAX_NAME_BYTES
 
 
 class Line:
-    """A complete line of a plane: one thread. Its events are parsed during iteration.
+    """A complete line of a plane: one thread. Its events are parsed during iteration, their stats are not.
+
+    Attributes:
+        what: it is, for errors.
+        piece_start: where the bytes begin in the file that hold the event of the iteration, for errors.
 
     Raises:
         FileError: its bytes are corrupt, or the file holds too many events.
@@ -33,8 +37,8 @@ class Line:
 
     def __init__(self, wire: Wire, span: Field, what: str) -> None:
         self._wire = wire
-        self._what = what
-        self.start = span.start
+        self.what = what
+        self.piece_start = span.start
         header, self._pieces = self._walk(span)
         line = parse(wire, "XLine", header, span.start, what)
         self.id: int = line.id
@@ -44,7 +48,8 @@ class Line:
     def events(self) -> Iterator[Any]:
         """Its events, as XEvent messages."""
         for start, stop in self._pieces:
-            yield from parse(self._wire, "XLine", self._wire.data[start:stop], start, self._what).events
+            self.piece_start = start
+            yield from parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what).events
 
     def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
         """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
@@ -56,20 +61,20 @@ class Line:
             if not count:
                 field = self._field(at, span.stop)
                 at, count = field.stop, 1
-            self._wire.limits.count(EVENTS, count, self._what)
+            self._wire.limits.count(EVENTS, count, self.what)
             if self._wire.data[start] == _EVENTS << 3 | LENGTH:
                 pieces.append((start, at))
             else:
                 header += self._wire.data[start:at]
             if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
-                raise self._wire.corrupt(start, f"{self._what} has an event or a name of {at - start} bytes")
+                raise self._wire.corrupt(start, f"{self.what} has an event or a name of {at - start} bytes")
         return bytes(header), pieces
 
     def _field(self, at: int, stop: int) -> Field:
         try:
             return self._wire.field(at, stop)
         except FileError:
-            raise self._wire.corrupt(at, f"{self._what} cannot be decoded") from None
+            raise self._wire.corrupt(at, f"{self.what} cannot be decoded") from None
 
 
 @dataclass

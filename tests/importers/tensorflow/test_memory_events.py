@@ -8,6 +8,7 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.protobuf_wire import Wire
+from bfcviz.importers.tensorflow import memory_events
 from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.profile_messages import read_space
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
@@ -143,6 +144,28 @@ def test_corrupt_lines_and_times_are_one_error_with_the_place() -> None:
     plane.lines += chunk(3, b"\x22\x7f")  # an event longer than its line
     with pytest.raises(FileError, match=r"byte \d+: .*'/host:CPU'"):
         read(plane)
+
+
+def test_a_corrupt_stat_is_an_error_in_a_memory_event_only() -> None:
+    for name in (ALLOCATE, "OtherEvent"):
+        plane = PlaneMaker()
+        plane.line("t", [(ALLOCATE, 0, memory("a", 512, 256, 256)), ("OtherEvent", 1, {})])
+        plane.lines += chunk(3, chunk(4, number(1, plane.events[name]) + chunk(4, b"\xff")))
+        if name == ALLOCATE:
+            with pytest.raises(FileError, match=r"byte \d+: .*'/host:CPU'"):
+                read(plane)
+        else:
+            assert len(read(plane).requests) == 1
+
+
+def test_more_stats_than_are_remembered_are_read() -> None:
+    plane = PlaneMaker()
+    count = 2 * memory_events._MAX_KNOWN
+    plane.line(
+        "t", [(ALLOCATE, at, memory("a", 256 * (at % count + 1), 256, at)) for at in range(count + 100)]
+    )
+    found = read(plane).requests
+    assert found["address"].tolist() == [256 * (at % count + 1) for at in range(count + 100)]
 
 
 def test_more_pools_or_threads_than_a_trace_holds_are_refused() -> None:
