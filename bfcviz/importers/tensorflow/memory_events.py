@@ -140,30 +140,38 @@ class _Reader:
             cause = f"corrupt profile: a line begins at {start} ns"
             raise FileError(self._plane.wire.path, self._place, cause)
         frees, count = self._frees, 0
-        for event in line.events():
-            free = frees.get(event.metadata_id)
-            if free is None:
-                continue
-            count += 1
-            self._limits.count(MEMORY_EVENTS, 1, self._place)
-            ns, ps = divmod(event.offset_ps, _PS_PER_NS)
-            self._rows.add(self._values(event.stats, line), (start + ns, ps), (plane, thread), free=free)
+        for piece in line.pieces():
+            for event in piece.events:
+                free = frees.get(event.metadata_id)
+                if free is None:
+                    continue
+                count += 1
+                self._limits.count(MEMORY_EVENTS, 1, self._place)
+                ns, ps = divmod(event.offset_ps, _PS_PER_NS)
+                values = self._values(event.stats, piece.start, line.what)
+                self._rows.add(values, (start + ns, ps), (plane, thread), free=free)
         return count
 
-    def _values(self, stats: Sequence[bytes], line: Line) -> list[Any]:
-        """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read."""
+    def _values(self, stats: Sequence[bytes], at: int, what: str) -> list[Any]:
+        """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read.
+
+        Args:
+            stats: of the event.
+            at: the place of its piece in the file, for errors.
+            what: its line, for errors.
+        """
         self._limits.count(STATS, len(stats), self._place)
         values = _ABSENT_VALUES.copy()
         known = self._known
         for raw in stats:
             found = known.get(raw)
-            place, value = self._parsed(raw, line) if found is None else found
+            place, value = self._parsed(raw, at, what) if found is None else found
             values[place] = value
         return values
 
-    def _parsed(self, raw: bytes, line: Line) -> tuple[int, Any]:
+    def _parsed(self, raw: bytes, at: int, what: str) -> tuple[int, Any]:
         """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
-        stat = parse(self._plane.wire, "XStat", raw, line.piece_start, line.what)
+        stat = parse(self._plane.wire, "XStat", raw, at, what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
         if len(raw) <= _MAX_KNOWN_BYTES:

@@ -4,7 +4,7 @@ Field numbers: xla/tsl/profiler/protobuf/xplane.proto. Lines are parsed in piece
 `limits`), so the parser needs memory for one piece beside the bytes of the file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,12 +24,18 @@ _MAX_HEADER = 3 * MAX_NAME_BYTES
 """Bytes of a line without its events: a number, a time and two names."""
 
 
+class Piece(NamedTuple):
+    """Some events of a line, as XEvent messages, and where their bytes begin in the file, for errors."""
+
+    start: int
+    events: Sequence[Any]
+
+
 class Line:
     """A complete line of a plane: one thread. Its events are parsed during iteration, their stats are not.
 
     Attributes:
         what: it is, for errors.
-        piece_start: where the bytes begin in the file that hold the event of the iteration, for errors.
 
     Raises:
         FileError: its bytes are corrupt, or the file holds too many events.
@@ -38,22 +44,22 @@ class Line:
     def __init__(self, wire: Wire, span: Field, what: str) -> None:
         self._wire = wire
         self.what = what
-        self.piece_start = span.start
-        header, self._pieces = self._walk(span)
+        header, self._ranges = self._walk(span)
         line = parse(wire, "XLine", header, span.start, what)
         self.id: int = line.id
         self.name: bytes = line.display_name or line.name
         self.timestamp_ns: int = line.timestamp_ns
 
-    def events(self) -> Iterator[Any]:
-        """Its events, as XEvent messages."""
-        for start, stop in self._pieces:
-            self.piece_start = start
-            yield from parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what).events
+    def pieces(self) -> Iterator[Piece]:
+        """Its events, in file order."""
+        for start, stop in self._ranges:
+            yield Piece(
+                start, parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what).events
+            )
 
     def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
         """The bytes that are not events, and the ranges of events. A message may be cut between fields."""
-        header, pieces = bytearray(), []
+        header, ranges = bytearray(), []
         at = span.start
         while at < span.stop:
             start = at
@@ -63,12 +69,12 @@ class Line:
                 at, count = field.stop, 1
             self._wire.limits.count(EVENTS, count, self.what)
             if self._wire.data[start] == _EVENTS << 3 | LENGTH:
-                pieces.append((start, at))
+                ranges.append((start, at))
             else:
                 header += self._wire.data[start:at]
             if at - start > _PIECE + MAX_EVENT_BYTES or len(header) > _MAX_HEADER:
                 raise self._wire.corrupt(start, f"{self.what} has an event or a name of {at - start} bytes")
-        return bytes(header), pieces
+        return bytes(header), ranges
 
     def _field(self, at: int, stop: int) -> Field:
         try:
