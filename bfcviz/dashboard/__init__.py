@@ -1,11 +1,12 @@
 """ipywidgets around the figures. Input: a trace. Output: an interactive view in the notebook.
 
 `Inspector` steps through a trace and gets everything it shows from the model. `LiveDashboard` follows an active heap
-with an Inspector. May import figures, model and what those import. Only figures/ and dashboard/ import plotly; only
-dashboard/, and what watching/ adds to it, imports ipywidgets.
+with an Inspector. `side_by_side` shows several figures in one row. May import figures, model and what those import.
+Only figures/ and dashboard/ import plotly; only dashboard/, and what watching/ adds to it, imports ipywidgets.
 """
 
 from bfcviz.dashboard.inspector import Inspector
 from bfcviz.dashboard.live import LiveDashboard
+from bfcviz.dashboard.side_by_side import side_by_side
 
-__all__ = ["Inspector", "LiveDashboard"]
+__all__ = ["Inspector", "LiveDashboard", "side_by_side"]
