@@ -27,12 +27,15 @@ _MOST_GAPS: Final = 1500
 def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> dict[str, Any]:
     """A text trace: `label, size` in the boxes that have room for it; each chunk once, in its widest piece.
 
+    Where waste has a colour of its own, the text is in the requested part: it would be hard to read across both.
+
     Args:
         visible: the chunks; the faded ones have no text.
         pieces: their boxes.
         labels: the labels of the trace.
     """
-    pixels, pieces = visible.pixels, pieces.only(~visible.faded[pieces.source])
+    pixels, pieces = visible.pixels, _without_waste(visible, pieces)
+    pieces = pieces.only(~visible.faded[pieces.source])
     left, right = _clipped(visible, pieces)
     wide = (right - left) * (pixels[0] / visible.screen) - 2 * _EDGE
     high = pixels[1] / max(len(visible.part), 1) * (BOTTOM - TOP)
@@ -56,6 +59,15 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
         "showlegend": False,
         "hoverinfo": "skip",
     }
+
+
+def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
+    """The boxes of the requested parts of chunks in use, and of free chunks."""
+    if not visible.colours.shows_waste or not len(pieces):
+        return pieces
+    chunks = visible.chunks
+    requested = np.where(chunks["in_use"], chunks["requested"], chunks["size"])
+    return visible.cut(chunks["address"], np.where(requested, requested, chunks["size"]))
 
 
 def _clipped(visible: VisibleChunks, pieces: Pieces) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -62,6 +62,20 @@ def test_a_text_contrasts_with_its_box(theme):
         }
 
 
+def test_a_text_is_in_the_requested_part_where_waste_has_its_own_colour():
+    heap = PlainHeap(MiB)
+    hole = heap.allocate(40 * KiB)
+    heap.allocate(256)
+    heap.free(hole)
+    heap.allocate(24 * KiB, "a")  # gets the hole: it is less than twice as large
+    model = at_step(heap.trace(), len(heap.events))
+    for colour, size in (("state", 24 * KiB), ("size", 40 * KiB)):
+        panel = region_panel(model, None, Look(colour=colour))
+        found = texts(panel)
+        (place,) = (x for x, text in zip(found["x"], found["text"], strict=True) if text.startswith("a"))
+        assert place * panel.x_unit == size / 2
+
+
 def test_a_hostile_label_is_escaped_in_its_box():
     found = texts(region_panel(heap_of(("<img src=x>", 4 * MiB)), None, Look()))
     assert any("&lt;img" in text for text in found["text"])
