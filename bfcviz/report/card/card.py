@@ -9,14 +9,13 @@ from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 from bfcviz.model.explain.text.short_names import path_end
+from bfcviz.report.card.card_holders import card_holders, holders_table
 from bfcviz.report.card.card_map import card_map
-from bfcviz.report.card.holder_colours import CardRow, HolderColours, holder_colours
 from bfcviz.report.card.style import STYLE
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
 
 _LONGEST: Final = 600  # characters of a text
-_LONGEST_NAME: Final = 30
 _PIECES: Final = 40
 """Free chunks that are drawn each for itself in the bar of free memory."""
 
@@ -52,13 +51,13 @@ def peak_card(model: Model, says: str = "") -> str:
 def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:
     kind = "bfcviz-card bfcviz-report" if found is None else "bfcviz-card bfcviz-failure"
     lines = "".join(f'<div class="facts">{_safe(fact)}</div>' for fact in facts)
-    colours = holder_colours(model)
+    holders = card_holders(model)
     to_do = f'<div class="to-do"><b>To do</b> {_safe(advice)}</div>' if advice else ""
     body = ""
     if len(model.regions()):
         body = (
             f"{size_bars(_bars(model, found))}"
-            f'<div class="two">{card_map(model, colours, found)}{_holders(colours)}</div>'
+            f'<div class="two">{card_map(model, holders, found)}{holders_table(holders)}</div>'
         )
     return (
         f"<style>{STYLE}</style>"
@@ -94,21 +93,6 @@ def _pieces(model: Model) -> list[int]:
     free = chunks[~chunks["in_use"]]
     sizes = sorted(free["size"].tolist(), reverse=True)
     return [*sizes[:_PIECES], *([sum(sizes[_PIECES:])] if len(sizes) > _PIECES else [])]
-
-
-def _holders(colours: HolderColours) -> str:
-    rows = "".join(_holder(row) for row in colours.rows)
-    head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
-    return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
-
-
-def _holder(row: CardRow) -> str:
-    name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
-    full = harmless(row.name, _LONGEST)
-    return (
-        f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
-        f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"
-    )
 
 
 def _safe(text: str) -> str:

@@ -9,7 +9,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Pieces, Rows, lay_out
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.report.card.holder_colours import HolderColours
+from bfcviz.report.card.card_holders import CardHolders
 from bfcviz.report.html.row_shapes import HEIGHT, RowChunks
 from bfcviz.units import format_bytes
 
@@ -31,7 +31,7 @@ class _Request(NamedTuple):
     pins: list[tuple[int, int]]
 
 
-def card_map(model: Model, colours: HolderColours, found: Diagnosis | None) -> str:
+def card_map(model: Model, holders: CardHolders, found: Diagnosis | None) -> str:
     """The map with a line of text below it; `found`: the failed request."""
     regions, request = model.regions(), None if found is None else _request(model, found)
     shown = _shown(regions, None if request is None else request.address)
@@ -39,10 +39,10 @@ def card_map(model: Model, colours: HolderColours, found: Diagnosis | None) -> s
     count = min(len(rows), 2 * _ROWS)
     height = count * (HEIGHT + _GAP)
     drawn = min(height, _TALLEST)
-    parts = [*_background(rows, count), *_chunks(rows, count, shown, colours)]
+    parts = [*_background(rows, count), *_chunks(rows, count, shown, holders)]
     if request is not None:
         parts += _request_shapes(rows, count, request)
-    texts = _free_sizes(rows, count, shown, colours.chunks)
+    texts = _free_sizes(rows, count, shown, holders.chunks)
     left = len(regions) - len(shown)
     more = f", {left:,} smaller regions not drawn" if left else ""
     key = "".join(f'<span class="key {kind}"></span>{name}' for kind, name in _key(request))
@@ -105,16 +105,16 @@ def _inside(shown: NDArray[np.void], chunks: NDArray[np.void], wanted: NDArray[n
     return np.flatnonzero(wanted & np.isin(chunks["region"], shown["slot"]))
 
 
-def _chunks(rows: Rows, count: int, shown: NDArray[np.void], colours: HolderColours) -> list[str]:
-    chunks = colours.chunks
+def _chunks(rows: Rows, count: int, shown: NDArray[np.void], holders: CardHolders) -> list[str]:
+    chunks = holders.chunks
     at = _inside(shown, chunks, chunks["in_use"])
     pieces = rows.pieces(chunks["address"][at], chunks["size"][at])
-    kinds = colours.numbers[at][pieces.source]
+    kinds = holders.numbers[at][pieces.source]
     scale = _WIDTH / rows.width
     found = []
     for row in range(count):
         mine = pieces.row == row
-        drawn = RowChunks(pieces.left[mine] * scale, pieces.right[mine] * scale, kinds[mine], colours.kinds)
+        drawn = RowChunks(pieces.left[mine] * scale, pieces.right[mine] * scale, kinds[mine], holders.kinds)
         shapes = drawn.exact() if len(pieces) <= _EXACT else drawn.shaded(_WIDTH, _COLUMNS)
         found.append(f'<g transform="translate(0,{row * (HEIGHT + _GAP)})">{"".join(shapes)}</g>')
     return found

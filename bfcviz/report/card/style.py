@@ -3,7 +3,7 @@
 from typing import Final
 
 from bfcviz.figures.style.css import following
-from bfcviz.report.card.holder_colours import colour_rules
+from bfcviz.report.card.card_holders import colour_rules
 from bfcviz.report.html.size_bars import SIZE_BAR_STYLE
 
 _RULES: Final = """

@@ -1,4 +1,4 @@
-"""HolderColours: who holds the memory of a heap, each with a colour, the same as in the dashboard."""
+"""The holders on a card: who holds the memory, each with the colour that it has in the map and in the dashboard."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.figures.style.colouring import Colouring, colouring
+from bfcviz.figures.style.text import harmless
 from bfcviz.figures.style.theme import DARK, LIGHT, Theme
 from bfcviz.model import Model
+from bfcviz.model.explain.text.short_names import path_end
+from bfcviz.units import format_bytes
 
 _MOST: Final = 8
 """Holders that are listed; the rest is one row."""
+
+_LONGEST: Final = 600  # characters of a text
+_LONGEST_NAME: Final = 30
 
 
 class CardRow(NamedTuple):
@@ -25,7 +31,7 @@ class CardRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HolderColours:
+class CardHolders:
     """The holders at one step.
 
     Attributes:
@@ -41,7 +47,7 @@ class HolderColours:
     rows: Sequence[CardRow]
 
 
-def holder_colours(model: Model) -> HolderColours:
+def card_holders(model: Model) -> CardHolders:
     """The holders of the memory at the model's step."""
     chunks = model.chunks()
     used = chunks["in_use"]
@@ -50,7 +56,7 @@ def holder_colours(model: Model) -> HolderColours:
     kinds = [f"holder-{number}" for number in range(len(colours.paints))]
     held = np.where(used, chunks["size"], 0)
     sizes = np.bincount(numbers, held, minlength=len(kinds)).astype(np.float64)
-    return HolderColours(chunks, numbers, kinds, _rows(colours, sizes, kinds))
+    return CardHolders(chunks, numbers, kinds, _rows(colours, sizes, kinds))
 
 
 def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[CardRow]:
@@ -66,8 +72,24 @@ def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) 
     return [*rows, CardRow("other", kinds[-1], rest, rest / total)] if rest else rows
 
 
+def holders_table(holders: CardHolders) -> str:
+    """The rows as an HTML table."""
+    rows = "".join(_holder(row) for row in holders.rows)
+    head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
+    return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
+
+
+def _holder(row: CardRow) -> str:
+    name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
+    full = harmless(row.name, _LONGEST)
+    return (
+        f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
+        f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"
+    )
+
+
 def colour_rules(selector: str) -> str:
-    """The colours of all `HolderColours.kinds` inside an element, light and dark."""
+    """The colours of all `CardHolders.kinds` inside an element, light and dark."""
     light, dark = _fills(LIGHT), _fills(DARK)
     kinds = "".join(
         f"{selector} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
