@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.columns import EVENT_COLUMNS, EventRows
+from bfcviz.dashboard.tables.event_row import EVENT_COLUMNS, EventRows
 from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
 from bfcviz.dashboard.tables.rows_in_view import RowsInView
 from bfcviz.dashboard.tables.table import ListHtml, Row

@@ -1,13 +1,11 @@
-"""The row of a chunk and of an event, in their lists."""
+"""The row of a chunk in the list of chunks."""
 
 import pytest
 from dashboard.pages import count, page
-from figures.synthetic import MiB, PlainHeap, busy_trace
+from figures.synthetic import busy_trace
 
 from bfcviz.dashboard.tables.chunk_list import ChunkList
-from bfcviz.dashboard.tables.event_list import EventList
-from bfcviz.events.labels import Labels
-from bfcviz.events.schema import Kind, bin_of
+from bfcviz.events.schema import bin_of
 from bfcviz.model import Model
 from bfcviz.units import format_bytes
 
@@ -54,34 +52,3 @@ def test_clicks_select_and_jump(listed, model):
         assert row["does"] == {"do": "select", "address": str(chunk["address"]), "born": born}
         assert row["tabindex"] == "0"
         assert row["jumps"] == ([] if born is None else [{"do": "step", "step": born + 1}])
-
-
-def test_a_row_shows_every_field_of_its_event():
-    trace = busy_trace()
-    listed = EventList(trace)
-    event = next(event for event in trace.read(10, 60) if event["kind"] == Kind.ALLOCATE)
-    after = int(event["seq"]) + 1
-    listed.show(after)
-    row = next(row for row in page(listed).rows if row["does"]["step"] == after)
-    step, time, kind, label, size, requested, words, address, thread, stream = row["cells"]
-    assert (step, time, kind, address) == (
-        f"{after}",
-        f"0.0{after - 1} ms",
-        "ALLOCATE",
-        f"{event['address']:#x}",
-    )
-    assert size.split()[1] in {"B", "KiB", "MiB"}
-    assert requested.split()[1] in {"B", "KiB", "MiB"}
-    assert label == trace.labels.name(int(event["label"]))
-    assert (thread, stream) == ("0", "0")
-    assert words.startswith("from bin ")
-
-
-def test_an_event_without_an_address_shows_none():
-    heap = PlainHeap(MiB, labels=Labels())
-    heap.allocate(4 * MiB)
-    listed = EventList(heap.trace())
-    oom = next(row["cells"] for row in page(listed).rows if row["cells"][2] == "OOM")
-    assert oom[3:6] == ["-", "-", "4.0 MiB"]
-    assert oom[6].startswith("free 1.0 MiB, largest 1.0 MiB")
-    assert oom[7] == "-"
