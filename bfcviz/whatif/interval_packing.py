@@ -18,6 +18,7 @@ assignment of TensorFlow Lite's and TVM's planners. No height is below the peak 
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,7 @@ UNIT: Final = 256
 
 _BATCH: Final = 1024
 _FAR: Final = 1 << 62
+_MOST_PLANS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,22 @@ class PackingPlan:
     def height(self) -> int:
         """Bytes of the region."""
         return int((self.offset + self.lifetimes.size)[self.lifetimes.size > 0].max(initial=0))
+
+
+_plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at the end
+_plans_lock = Lock()
+
+
+def plan_of(stream: RequestStream) -> PackingPlan:
+    """As `pack`; the last few plans are kept, for searches ask for many limits of one stream."""
+    with _plans_lock:
+        plan = _plans.pop(stream.digest, None)
+    plan = plan or pack(stream)
+    with _plans_lock:
+        _plans[stream.digest] = plan
+        if len(_plans) > _MOST_PLANS:
+            del _plans[next(iter(_plans))]
+    return plan
 
 
 def pack(stream: RequestStream) -> PackingPlan:

@@ -8,7 +8,6 @@ without that knowledge seldom need less, but can: they may round less, return re
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
-from bfcviz.whatif.interval_packing import UNIT, PackingPlan, pack
+from bfcviz.whatif.interval_packing import UNIT, PackingPlan, pack, plan_of
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import Policy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
@@ -28,9 +27,6 @@ LIVE_OPTIONS: Final[Mapping[str, Any]] = {"unit": 1}
 
 BASE: Final = 0x7F0000000000
 _ALL_BITS: Final = (1 << 64) - 1
-_MOST_PLANS: Final = 4
-_plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at the end
-_plans_lock = Lock()
 
 
 class _Task(NamedTuple):
@@ -121,22 +117,10 @@ def _plan(stream: RequestStream, limit: int | None) -> PackingPlan:
     if limit is not None:
         too_large = (rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)
     if not too_large.any():
-        return _plan_of_all(stream)
+        return plan_of(stream)
     rows = rows.copy()
     rows["size"][too_large] = 0
     return pack(replace(stream, rows=rows))
-
-
-def _plan_of_all(stream: RequestStream) -> PackingPlan:
-    """The plan of all blocks; the last few plans are kept, for searches ask for many limits of one stream."""
-    with _plans_lock:
-        plan = _plans.pop(stream.digest, None)
-    plan = plan or pack(stream)
-    with _plans_lock:
-        _plans[stream.digest] = plan
-        if len(_plans) > _MOST_PLANS:
-            del _plans[next(iter(_plans))]
-    return plan
 
 
 def _served_sizes(stream: RequestStream, size: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
