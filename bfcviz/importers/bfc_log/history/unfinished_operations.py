@@ -1,8 +1,8 @@
-"""ThreadState: the operations of a thread whose records are not complete yet."""
+"""UnfinishedOperations: the operations of a thread whose records are not complete yet."""
 
 from collections import deque
 
-from bfcviz.importers.bfc_log.history.stream import VlogHeap, VlogOperation
+from bfcviz.importers.bfc_log.history.vlog_stream import VlogHeap, VlogOperation
 from bfcviz.importers.tensorflow.requests import ABSENT
 
 _RECENT = 64
@@ -11,7 +11,7 @@ _RECENT = 64
 _Recent = deque[VlogOperation]
 
 
-class ThreadState:
+class UnfinishedOperations:
     """What one thread is doing. Where records name no threads, this is what all do; so it holds some operations.
 
     Attributes:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
-from bfcviz.importers.bfc_log.history.stream import Act, VlogOperation
+from bfcviz.importers.bfc_log.history.vlog_stream import Act, VlogOperation
 
 
 class PlacedFrees(NamedTuple):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bfcviz.events.origin_details import REGION_FACTS, RecordedFailure
 from bfcviz.events.schema import EVENT, Events, Kind
-from bfcviz.importers.bfc_log.history.stream import Act, VlogHeap, VlogOperation
 from bfcviz.importers.bfc_log.history.unplaced_frees import PlacedFrees, place_frees
+from bfcviz.importers.bfc_log.history.vlog_stream import Act, VlogHeap, VlogOperation
 from bfcviz.importers.pools import without
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.tensorflow.comparison import Checks, compare
