@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures.style.colouring import Colouring, colouring
 from bfcviz.figures.style.text import harmless
-from bfcviz.figures.style.theme import DARK, LIGHT, Theme
+from bfcviz.figures.style.theme import LIGHT
 from bfcviz.model import Model
 from bfcviz.model.explain.text.short_names import path_end
 from bfcviz.units import format_bytes
@@ -37,7 +37,7 @@ class CardHolders:
     Attributes:
         chunks: every chunk by ascending address, of CHUNK.
         numbers: the colour of each, an index into `kinds`; of free chunks any.
-        kinds: CSS classes; `colour_rules` has their colours.
+        kinds: CSS classes; `style` has their colours.
         rows: the largest holders, then all others.
     """
 
@@ -86,28 +86,3 @@ def _holder(row: CardRow) -> str:
         f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
         f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"
     )
-
-
-def colour_rules(selector: str) -> str:
-    """The colours of all `CardHolders.kinds` inside an element, light and dark."""
-    light, dark = _fills(LIGHT), _fills(DARK)
-    kinds = "".join(
-        f"{selector} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
-        for number in range(len(light))
-    )
-    return (
-        f"{selector}{{{_variables(light)}}}"
-        f'[data-jp-theme-light="false"] {selector}{{{_variables(dark)}}}'
-        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{_variables(dark)}}}}}"
-        f"{kinds}"
-    )
-
-
-def _fills(theme: Theme) -> list[str]:
-    """The colours of the classes of the colouring by holder, in its order."""
-    hues = range(len(theme.classes))
-    return [*(paint.fill for hue in hues for paint in theme.shades(hue)), theme.other.fill]
-
-
-def _variables(fills: Sequence[str]) -> str:
-    return "".join(f"--holder-{number}:{fill};" for number, fill in enumerate(fills))

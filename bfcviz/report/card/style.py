@@ -1,9 +1,10 @@
 """The style of a card."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from bfcviz.figures.style.css import following
-from bfcviz.report.card.card_holders import colour_rules
+from bfcviz.figures.style.theme import DARK, LIGHT, Theme
 from bfcviz.report.html.size_bars import SIZE_BAR_STYLE
 
 _RULES: Final = """
@@ -39,5 +40,31 @@ _RULES: Final = """
 .bfcviz-card .to-do b{margin-right:6px}
 """
 
-STYLE: Final = f"{following('.bfcviz-card')}{colour_rules('.bfcviz-card')}{SIZE_BAR_STYLE}{_RULES}"
+
+def _holder_colours(selector: str) -> str:
+    """The colours of all `CardHolders.kinds` inside an element, light and dark."""
+    light, dark = _fills(LIGHT), _fills(DARK)
+    kinds = "".join(
+        f"{selector} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(light))
+    )
+    return (
+        f"{selector}{{{_variables(light)}}}"
+        f'[data-jp-theme-light="false"] {selector}{{{_variables(dark)}}}'
+        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{_variables(dark)}}}}}"
+        f"{kinds}"
+    )
+
+
+def _fills(theme: Theme) -> list[str]:
+    """The colours of the classes of the colouring by holder, in its order."""
+    hues = range(len(theme.classes))
+    return [*(paint.fill for hue in hues for paint in theme.shades(hue)), theme.other.fill]
+
+
+def _variables(fills: Sequence[str]) -> str:
+    return "".join(f"--holder-{number}:{fill};" for number, fill in enumerate(fills))
+
+
+STYLE: Final = f"{following('.bfcviz-card')}{_holder_colours('.bfcviz-card')}{SIZE_BAR_STYLE}{_RULES}"
 """The rules of all cards."""
