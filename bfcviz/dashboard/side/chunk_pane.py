@@ -8,7 +8,7 @@ from typing import Any, Final
 import ipywidgets as widgets
 import numpy as np
 
-from bfcviz.dashboard.side.chunk_facts import ChunkFacts, ChunkFinder
+from bfcviz.dashboard.side.chunk_finder import ChunkFacts, ChunkFinder
 from bfcviz.dashboard.side.style import STYLE
 from bfcviz.events.origin_details import requested_bytes_known
 from bfcviz.events.schema import bin_of

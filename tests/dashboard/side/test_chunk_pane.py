@@ -102,7 +102,7 @@ def test_its_end_is_searched_once(shown, monkeypatch):
     searched = []
     search = chunk_life.life_of
     monkeypatch.setattr(
-        "bfcviz.dashboard.side.chunk_facts.life_of", lambda *args: searched.append(1) or search(*args)
+        "bfcviz.dashboard.side.chunk_finder.life_of", lambda *args: searched.append(1) or search(*args)
     )
     ages = [shown.at(step)["allocated"] for step in (shown.born + 1, shown.born + 2)]
     assert searched == [1]

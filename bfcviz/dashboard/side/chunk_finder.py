@@ -1,4 +1,4 @@
-"""What the selected chunk is, as facts in order of importance."""
+"""ChunkFinder: finds the selected chunk in the model, and what is known of it."""
 
 from dataclasses import dataclass, replace
 from typing import Final
