@@ -14,7 +14,7 @@ from bfcviz.model.comparison import recording_comparison
 from bfcviz.model.comparison.recording_comparison import RecordingComparison
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps, without_failure, would_fit
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.model.explain.failure.opening import failing_pool
+from bfcviz.model.explain.failure.first_failure import failing_pool
 from bfcviz.model.explain.text import event as event_text
 from bfcviz.model.holders import holders as holder_tree
 from bfcviz.model.holders import leaks as leak_search

@@ -136,7 +136,7 @@ def dashboard(file: str, theme: str) -> Any:
     None after an error, which is printed: the file may have changed since it was checked.
     """
     from bfcviz.dashboard import Inspector  # noqa: PLC0415  the server needs no widgets
-    from bfcviz.model.explain.failure.opening import opening  # noqa: PLC0415
+    from bfcviz.model.explain.failure.first_failure import opening  # noqa: PLC0415
 
     try:
         trace = _open(file)

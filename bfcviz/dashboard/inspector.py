@@ -35,7 +35,7 @@ from bfcviz.figures.panel import Panel
 from bfcviz.figures.python_code import code_for, code_for_inspector
 from bfcviz.figures.region_map.highlights import last_event
 from bfcviz.figures.style.view_options import Look
-from bfcviz.model.explain.failure.opening import opening
+from bfcviz.model.explain.failure.first_failure import opening
 from bfcviz.model.timelines.busy_window import busy_window
 
 _ALL: Final = "everything"

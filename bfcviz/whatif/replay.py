@@ -9,7 +9,7 @@ from bfcviz import native
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
-from bfcviz.model.explain.failure.opening import failing_pool
+from bfcviz.model.explain.failure.first_failure import failing_pool
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.units import format_bytes, parse_bytes
 from bfcviz.whatif.failed_requests import are_failed, failed_note

@@ -14,7 +14,7 @@ from bfcviz.importers.pools import one_after_another
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import end_of_state, peak, worst_fragmentation
 from bfcviz.model.explain.failure.diagnose import diagnose
-from bfcviz.model.explain.failure.opening import first_failure, opening
+from bfcviz.model.explain.failure.first_failure import first_failure, opening
 from bfcviz.model.explain.search import search_of
 from bfcviz.model.explain.text.event import explain
 from bfcviz.model.explain.text.failure import failure_line, failure_lines

@@ -9,7 +9,7 @@ from typing import Final
 
 from bfcviz.model.explain.failure.diagnosis import Advice, AdviceKind, Diagnosis, Verdict
 from bfcviz.model.explain.failure.framework_words import GROWS_IN_PLACE, WORDS
-from bfcviz.model.explain.failure.gaps import missing_knowledge
+from bfcviz.model.explain.failure.missing_information import missing_information
 from bfcviz.model.explain.failure.request_size import batch_advice
 from bfcviz.model.explain.failure.settings import Family
 from bfcviz.units import MiB, format_bytes
@@ -29,7 +29,7 @@ def advice_for(found: Diagnosis) -> Iterator[Advice]:
             advice = rule(found) if found.unknown.isdisjoint(needed) else None
             if advice is not None:
                 yield advice
-    yield from missing_knowledge(found)
+    yield from missing_information(found)
 
 
 def _is_split(found: Diagnosis) -> bool:

@@ -6,7 +6,7 @@ from bfcviz.model.explain.failure.diagnosis import Advice, AdviceKind, Diagnosis
 from bfcviz.model.explain.failure.framework_words import WORDS
 
 
-def missing_knowledge(found: Diagnosis) -> Iterator[Advice]:
+def missing_information(found: Diagnosis) -> Iterator[Advice]:
     """One advice for each gap that matters to this diagnosis."""
     words = WORDS[found.settings.family]
     if not found.recorded.has_heap:
