@@ -1,6 +1,6 @@
 # The C primitives (bfcviz/c/*.h), declared to Cython; native.py beside this file is the same in plain Python.
 # A compiled module does `from bfcviz cimport native` in its .pxd and `from bfcviz import native` in its .py:
-# `native.clock_read()` is then the C function when compiled and the Python one when not.
+# `native.clock_at()` is then the C function when compiled and the Python one when not.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -54,7 +54,8 @@ cdef extern from "bfcviz/c/clock.h" nogil:
     Clock *clock_new "bfc_clock_new"() noexcept
     void clock_delete "free"(Clock *) noexcept
     void clock_anchor "bfc_clock_anchor"(Clock *) noexcept
-    i64 clock_read "bfc_clock_read"(const Clock *) noexcept
+    u64 ticks "bfc_ticks"() noexcept
+    i64 clock_at "bfc_clock_at"(Clock *, u64) noexcept
 
 cdef extern from "bfcviz/c/thread_number.h" nogil:
     u16 thread_number "bfc_thread_number"() noexcept
@@ -75,6 +76,7 @@ cdef extern from "bfcviz/c/spinlock.h" nogil:
     ctypedef struct SpinLock "bfc_spinlock":
         pass
     void spin_lock "bfc_spin_lock"(SpinLock *) noexcept
+    u64 spin_lock_timed "bfc_spin_lock_timed"(SpinLock *) noexcept
     void spin_unlock "bfc_spin_unlock"(SpinLock *) noexcept
 
 cdef extern from "bfcviz/c/lock_list.h" nogil:

@@ -64,7 +64,12 @@ def clock_anchor(clock: Clock) -> None:
     """Do nothing: Python's clock needs no calibration."""
 
 
-def clock_read(clock: Clock) -> int:
+def ticks() -> int:
+    return 0
+
+
+def clock_at(clock: Clock, _ticks: int) -> int:
+    """The time now: Python reads no counter."""
     return time.monotonic_ns() - clock.origin_ns
 
 
@@ -169,6 +174,11 @@ def spin_lock(lock: SpinLock) -> None:
         SpinLock.holders += 1
         gc.disable()
     lock.lock.acquire()
+
+
+def spin_lock_timed(lock: SpinLock) -> int:
+    spin_lock(lock)
+    return ticks()
 
 
 def spin_unlock(lock: SpinLock) -> None:

@@ -81,8 +81,8 @@ class Heap:
         if alignment == 0 or alignment & (alignment - 1) != 0:
             return native.FAILED_ALIGNMENT
         rounded = round_up(requested)
-        native.spin_lock(self.lock)
-        if not self.begin_operation():
+        ticks = native.spin_lock_timed(self.lock)
+        if not self.begin_operation(ticks):
             native.spin_unlock(self.lock)
             return native.FAILED_TABLES
         h = self.find_now(rounded, alignment, freed_before)
@@ -105,8 +105,8 @@ class Heap:
 
     def free(self, address: int) -> int:
         """Free the chunk in use at an address; returns 0, or the reason why no chunk in use begins there."""
-        native.spin_lock(self.lock)
-        if not self.begin_operation():
+        ticks = native.spin_lock_timed(self.lock)
+        if not self.begin_operation(ticks):
             native.spin_unlock(self.lock)
             return native.FREE_TABLES
         h = self.space.table.find(address)
@@ -133,8 +133,8 @@ class Heap:
 
     def put_mark(self, label: int, value: int) -> None:
         """Record a mark of the user."""
-        native.spin_lock(self.lock)
-        self.space.log.tick()
+        ticks = native.spin_lock_timed(self.lock)
+        self.space.log.tick(ticks)
         self.space.log.mark(label, value)
         native.spin_unlock(self.lock)
 
@@ -202,18 +202,17 @@ class Heap:
             return native.NONE
         native.spin_unlock(self.lock)
         native.mutex_lock(self.growth)
-        native.spin_lock(self.lock)
+        ticks = native.spin_lock_timed(self.lock)
         self.bad_grant = False
         h = native.NONE
-        if not self.closed and self.begin_operation():
+        if not self.closed and self.begin_operation(ticks):
             h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
             if h == native.NONE and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
             if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
-                if (
-                    not self.begin_operation()
-                ):  # others may have used up the table room while the lock was released
+                # Others may have used up the table room while the lock was released.
+                if not self.begin_operation(native.ticks()):
                     h = native.NONE
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -284,9 +283,9 @@ class Heap:
 
     # -- regions: all methods hold `growth` too -----------------------------------------------------------------
 
-    def begin_operation(self) -> bool:
-        """Read the clock after locking; returns whether the tables have room for one operation."""
-        self.space.log.tick()
+    def begin_operation(self, ticks: int) -> bool:
+        """Set the time after locking; returns whether the tables have room for one operation."""
+        self.space.log.tick(ticks)
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
             return True
         return self.space.reserve() and (not self.timestamps or self.held.reserve())
@@ -349,7 +348,7 @@ class Heap:
             address = self.request_region(alignment, num_bytes)
         if not increased:
             self.next_region = double(self.next_region)
-        if not self.begin_operation():
+        if not self.begin_operation(native.ticks()):
             self.bad_grant = True
             return False
         h = self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing)
@@ -367,7 +366,7 @@ class Heap:
         if total == 0 or rounded > native.wrap_64(self.limit - self.space.pool_bytes + total):
             return False
         self.release_free_regions()
-        return self.begin_operation()
+        return self.begin_operation(native.ticks())
 
     def release_free_regions(self) -> None:
         """Release all wholly free regions."""

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "bfcviz/c/attributes.h"
+#include "bfcviz/c/clock.h"
 #include "bfcviz/c/gil.h"
 
 #if defined(__x86_64__)
@@ -49,4 +50,12 @@ BFC_STATIC void bfc_spin_wait(bfc_spinlock *l) {
 /* mutex.h explains which thread waits with the GIL. */
 static inline void bfc_spin_lock(bfc_spinlock *l) {
     if (!bfc_spin_try(l)) bfc_spin_wait(l);
+}
+
+/* Lock, and read the counter. A reading before the exchange costs half as much: the two overlap. */
+static inline uint64_t bfc_spin_lock_timed(bfc_spinlock *l) {
+    uint64_t ticks = bfc_ticks();
+    if (bfc_spin_try(l)) return ticks;
+    bfc_spin_wait(l);
+    return bfc_ticks();
 }

@@ -26,7 +26,7 @@ cdef class EventLog:
     cdef bint has_ring          # the window is the ring, for the rest of its life
     cdef readonly object path   # of the file, or None
 
-    cdef void tick(self) noexcept nogil
+    cdef void tick(self, u64 ticks) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept nogil
@@ -66,6 +66,7 @@ cdef class EventLog:
     @cython.locals(r="event_record.Event *")
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
+    @cython.locals(ticks=u64)
     cpdef int begin_operation(self, i64 time, int thread=*)
 
     @cython.locals(seq=u64, r="event_record.Event *")

@@ -106,11 +106,11 @@ class EventLog:
 
     # -- for the writer: called by the heap, under its lock ---------------------------------------------------
 
-    def tick(self) -> None:
-        """Read the clock, once per operation (not during a replay, which sets the recorded times)."""
+    def tick(self, ticks: int) -> None:
+        """Set the time, once per operation, from `native.ticks` (not in a replay, which sets the recorded times)."""
         if self.replaying:
             return
-        self.time = native.clock_read(self.clock)
+        self.time = native.clock_at(self.clock, ticks)
         self.thread = native.thread_number()
 
     def at(self, time: int, thread: int) -> None:
@@ -262,9 +262,9 @@ class EventLog:
 
         Returns the number of the thread: `thread`, or if that is below 0 the number of this thread.
         """
-        native.spin_lock(self.lock)
+        ticks = native.spin_lock_timed(self.lock)
         if time < 0:
-            self.tick()
+            self.tick(ticks)
         else:
             self.time = time if time > self.time else self.time
             self.thread = native.thread_number()

@@ -13,9 +13,9 @@ def trim_heap(heap: Heap) -> int:
     if heap.is_growing_here() or heap.was_forked_while_growing():
         return 0
     native.mutex_lock(heap.growth)
-    native.spin_lock(heap.lock)
+    ticks = native.spin_lock_timed(heap.lock)
     before = heap.space.pool_bytes
-    if not heap.closed and heap.begin_operation():
+    if not heap.closed and heap.begin_operation(ticks):
         heap.release_free_regions()
     released = before - heap.space.pool_bytes
     if heap.space.pool_bytes == 0:
