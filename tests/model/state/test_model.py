@@ -121,14 +121,14 @@ def test_a_long_trace_is_sought_either_way(tmp_path):
         once.free(0, piece)
     events = once.events()
     period = len(events) - 1
-    times = sized(300_000, 30_000) // period
+    times = sized(300_000, 150_000) // period
     long = np.concatenate([events[:1], *[events[1:]] * times])
     shift = np.repeat(np.arange(times, dtype=np.uint64) * np.uint64(period), period)
     long["seq"] = np.arange(len(long))
     long["other"][1:][long["kind"][1:] == Kind.FREE] += shift[long["kind"][1:] == Kind.FREE].astype(np.uint32)
     trace = Trace.from_events(long, Labels(), Origin())
     path = tmp_path / "long.parquet"
-    with small_steps(pool_state.PoolState, block=sized(1 << 17, 1 << 13)):
+    with small_steps(pool_state.PoolState, block=1 << 17):
         trace.save(path, keyframes=keyframes)
     model, packed = Model(trace), Model(Trace.open(path))
     rng = np.random.default_rng(5)
