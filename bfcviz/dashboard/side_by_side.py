@@ -3,15 +3,26 @@
 import ipywidgets as widgets
 import plotly.graph_objects as go
 
+from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
+from bfcviz.figures.panel import CONFIG
 
 
 def side_by_side(*figures: go.Figure) -> widgets.HBox:
     """Show figures beside each other; the row breaks where the page is too narrow for all.
 
+    ::
+
+        side_by_side(*(bfcviz.draw("region_map", trace).update_layout(width=410) for trace in (a, b)))
+
     Plotly's script is sent to the page once for all figures of the notebook.
 
     Args:
-        figures: as `bfcviz.draw` makes them; each keeps the width of its layout, in pixels.
+        figures: each with a width, in pixels; without one it takes a row of its own.
     """
-    return widgets.HBox([OneWayFigureWidget(figure) for figure in figures], layout={"flex_flow": "row wrap"})
+    shown = [OneWayFigureWidget(figure) for figure in figures]
+    for each in shown:
+        each._config = CONFIG  # noqa: SLF001  plotly has no public way
+    row = widgets.HBox(shown, layout={"flex_flow": "row wrap"}, _view_count=0)
+    widget_lifetime.free_unseen(row)
+    return row
