@@ -112,8 +112,8 @@ _plans: dict[str, PackingPlan] = {}  # by digest of the stream, the last used at
 _plans_lock = Lock()
 
 
-def plan_of(stream: RequestStream) -> PackingPlan:
-    """As `pack`; the last few plans are kept, for searches ask for many limits of one stream."""
+def kept_plan(stream: RequestStream) -> PackingPlan:
+    """As `pack`, but the last few plans are kept: searches ask for many limits of one stream."""
     with _plans_lock:
         plan = _plans.pop(stream.digest, None)
     plan = plan or pack(stream)

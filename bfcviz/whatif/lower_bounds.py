@@ -17,7 +17,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.events.trace import Trace
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.native import MAX_REGIONS
-from bfcviz.whatif.interval_packing import UNIT, PackingPlan, pack, plan_of
+from bfcviz.whatif.interval_packing import UNIT, PackingPlan, kept_plan, pack
 from bfcviz.whatif.outcome import DriverCalls, Outcome, failed_allocations
 from bfcviz.whatif.policy import Policy, checked_limit, origin_of
 from bfcviz.whatif.requests import ALLOCATE, FREE, MARK, RequestStream
@@ -117,7 +117,7 @@ def _plan(stream: RequestStream, limit: int | None) -> PackingPlan:
     if limit is not None:
         too_large = (rows["kind"] == ALLOCATE) & (rows["size"] > limit // UNIT * UNIT)
     if not too_large.any():
-        return plan_of(stream)
+        return kept_plan(stream)
     rows = rows.copy()
     rows["size"][too_large] = 0
     return pack(replace(stream, rows=rows))

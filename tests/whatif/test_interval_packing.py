@@ -9,7 +9,7 @@ from whatif.test_policy import stream_of, streams
 
 from bfcviz.errors import BrokenInvariant
 from bfcviz.whatif import interval_packing
-from bfcviz.whatif.interval_packing import Lifetimes, PackingPlan, check_plan, pack
+from bfcviz.whatif.interval_packing import Lifetimes, PackingPlan, check_plan, kept_plan, pack
 from bfcviz.whatif.requests import ALLOCATE, FREE, requests_of
 
 MiB = 1 << 20
@@ -58,6 +58,22 @@ def test_a_plan_that_knows_the_future_beats_the_order_of_time():
     by_start = interval_packing._by_start(stream_of(requests), plan.lifetimes)
     assert by_start.height == 4 * MiB
     assert plan.offset[1] == 2 * MiB
+
+
+def test_the_plans_used_last_are_kept(monkeypatch):
+    packed = []
+    monkeypatch.setattr(interval_packing, "_plans", {})
+    monkeypatch.setattr(interval_packing, "pack", lambda stream: packed.append(stream) or pack(stream))
+    streams = [
+        stream_of([(ALLOCATE, 0, (number + 1) * MiB)]) for number in range(interval_packing._MOST_PLANS)
+    ]
+    first, *_ = [kept_plan(stream) for stream in streams]
+    assert kept_plan(streams[0]) is first
+    kept_plan(stream_of([(ALLOCATE, 0, 99 * MiB)]))  # in place of the second
+    assert kept_plan(streams[0]) is first
+    assert len(packed) == len(streams) + 1
+    kept_plan(streams[1])
+    assert len(packed) == len(streams) + 2
 
 
 @pytest.mark.parametrize("name", ["conv", "lstm"])

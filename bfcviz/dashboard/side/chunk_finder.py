@@ -1,4 +1,4 @@
-"""ChunkFinder: finds the selected chunk in the model, and what is known of it."""
+"""Find the selected chunk in the model, and collect its facts."""
 
 from dataclasses import dataclass, replace
 from typing import Final

@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.chunk_row import CHUNK_COLUMNS, ChunkTableRows
+from bfcviz.dashboard.tables.chunk_table_rows import CHUNK_COLUMNS, ChunkTableRows
 from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
 from bfcviz.dashboard.tables.rows_in_view import RowsInView
 from bfcviz.dashboard.tables.table import ListHtml, Order

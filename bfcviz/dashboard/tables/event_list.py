@@ -8,7 +8,7 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from bfcviz.dashboard.tables.event_row import EVENT_COLUMNS, EventRows
+from bfcviz.dashboard.tables.event_table_rows import EVENT_COLUMNS, EventTableRows
 from bfcviz.dashboard.tables.list_controls import FilterControls, list_box, row, show_all, status_html
 from bfcviz.dashboard.tables.rows_in_view import RowsInView
 from bfcviz.dashboard.tables.table import ListHtml, Row
@@ -60,7 +60,7 @@ class EventList:
         self._search_number = 0
         self._clearing = False  # `clear` changes several filters, and searches once
         self._searched = 0
-        self._event_rows = EventRows(trace)
+        self._event_rows = EventTableRows(trace)
         self.found: NDArray[np.unsignedinteger] = np.zeros(0, np.uint32)
         self._build()
         self._search()

@@ -27,11 +27,12 @@ _MOST_GAPS: Final = 1500
 def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> dict[str, Any]:
     """A text trace: `label, size` in the boxes that have room for it; each chunk once, in its widest piece.
 
-    Where waste has a colour of its own, the text is in the requested part: it would be hard to read across both.
+    The size is the allocated one. Where waste has a colour of its own, the text is in the requested part: across both
+    colours it could not be read.
 
     Args:
         visible: the chunks; the faded ones have no text.
-        pieces: their boxes.
+        pieces: their boxes; none: there are no texts.
         labels: the labels of the trace.
     """
     pixels, pieces = visible.pixels, _without_waste(visible, pieces)
@@ -62,12 +63,12 @@ def names_in_boxes(visible: VisibleChunks, pieces: Pieces, labels: Labels) -> di
 
 
 def _without_waste(visible: VisibleChunks, pieces: Pieces) -> Pieces:
-    """The boxes of the requested parts of chunks in use, and of free chunks."""
+    """The boxes of free chunks, and of the requested parts of chunks in use (of all of it where that is unknown)."""
     if not visible.colours.shows_waste or not len(pieces):
         return pieces
     chunks = visible.chunks
-    requested = np.where(chunks["in_use"], chunks["requested"], chunks["size"])
-    return visible.cut(chunks["address"], np.where(requested, requested, chunks["size"]))
+    known = chunks["in_use"] & (chunks["requested"] > 0)
+    return visible.cut(chunks["address"], np.where(known, chunks["requested"], chunks["size"]))
 
 
 def _clipped(visible: VisibleChunks, pieces: Pieces) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -152,26 +152,26 @@ class _Reader:
                 self._rows.add(values, (start + ns, ps), (plane, thread), free=free)
         return count
 
-    def _values(self, stats: Sequence[bytes], at: int, what: str) -> list[Any]:
+    def _values(self, stats: Sequence[bytes], start: int, what: str) -> list[Any]:
         """The values of one event, in the order of `_ABSENT`, and one for the stats that are not read.
 
         Args:
-            stats: of the event.
-            at: the place of its piece in the file, for errors.
-            what: its line, for errors.
+            stats: the stats of the event, as bytes.
+            start: where the bytes of its piece begin in the file, for errors.
+            what: the name of its line, for errors.
         """
         self._limits.count(STATS, len(stats), self._place)
         values = _ABSENT_VALUES.copy()
         known = self._known
         for raw in stats:
             found = known.get(raw)
-            place, value = self._parsed(raw, at, what) if found is None else found
+            place, value = self._parsed(raw, start, what) if found is None else found
             values[place] = value
         return values
 
-    def _parsed(self, raw: bytes, at: int, what: str) -> tuple[int, Any]:
+    def _parsed(self, raw: bytes, start: int, what: str) -> tuple[int, Any]:
         """The place and the value of a stat; they are remembered: most stats are equal to an earlier one."""
-        stat = parse(self._plane.wire, "XStat", raw, at, what)
+        stat = parse(self._plane.wire, "XStat", raw, start, what)
         place = self._places.get(stat.metadata_id)
         found = (_IGNORED, None) if place is None else (place, self._value(stat, _ABSENT_VALUES[place]))
         if len(raw) <= _MAX_KNOWN_BYTES:

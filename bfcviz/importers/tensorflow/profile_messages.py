@@ -24,7 +24,7 @@ _MAX_HEADER = 3 * MAX_NAME_BYTES
 """Bytes of a line without its events: a number, a time and two names."""
 
 
-class LineEvents(NamedTuple):
+class LinePiece(NamedTuple):
     """Some events of a line, as XEvent messages, and where their bytes begin in the file, for errors."""
 
     start: int
@@ -50,11 +50,15 @@ class Line:
         self.name: bytes = line.display_name or line.name
         self.timestamp_ns: int = line.timestamp_ns
 
-    def pieces(self) -> Iterator[LineEvents]:
-        """Its events, in file order, some at a time."""
+    def pieces(self) -> Iterator[LinePiece]:
+        """Its events in file order, about 1 MiB of them at a time.
+
+        Raises:
+            FileError: an event is corrupt.
+        """
         for start, stop in self._ranges:
             line = parse(self._wire, "XLine", self._wire.data[start:stop], start, self.what)
-            yield LineEvents(start, line.events)
+            yield LinePiece(start, line.events)
 
     def _walk(self, span: Field) -> tuple[bytes, list[tuple[int, int]]]:
         """The bytes that are not events, and the ranges of events. A message may be cut between fields."""

@@ -9,13 +9,12 @@ from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 from bfcviz.model.explain.text.short_names import path_end
-from bfcviz.report.card.card_holders import card_holders, holders_table
+from bfcviz.report.card.card_holders import LONGEST, card_holders, holders_table
 from bfcviz.report.card.card_map import card_map
 from bfcviz.report.card.style import STYLE
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
 
-_LONGEST: Final = 600  # characters of a text
 _PIECES: Final = 40
 """Free chunks that are drawn each for itself in the bar of free memory."""
 
@@ -27,7 +26,7 @@ def failure_card(model: Model, found: Diagnosis) -> str:
         model: stands at the step before the request.
         found: its diagnosis.
     """
-    who = path_end(found.label, _LONGEST) or "an unnamed request"
+    who = path_end(found.label, LONGEST) or "an unnamed request"
     facts = f"{who} failed to allocate {format_bytes(found.requested)} · {found.pool_name}, step {found.step + 1:,}"
     advice = found.advice[0].text if found.advice else ""
     return _card(model, failure_headline(found), [facts], found, advice)
@@ -96,4 +95,4 @@ def _pieces(model: Model) -> list[int]:
 
 
 def _safe(text: str) -> str:
-    return harmless(text, _LONGEST)
+    return harmless(text, LONGEST)

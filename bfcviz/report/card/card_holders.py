@@ -17,11 +17,13 @@ from bfcviz.units import format_bytes
 _MOST: Final = 8
 """Holders that are listed; the rest is one row."""
 
-_LONGEST: Final = 600  # characters of a text
+LONGEST: Final = 600
+"""Characters of a text on a card."""
+
 _LONGEST_NAME: Final = 30
 
 
-class CardRow(NamedTuple):
+class CardHolder(NamedTuple):
     """A holder: the CSS class of its colour, its bytes, and their share (0..1) of all in use."""
 
     name: str
@@ -36,7 +38,7 @@ class CardHolders:
 
     Attributes:
         chunks: every chunk by ascending address, of CHUNK.
-        numbers: the colour of each, an index into `kinds`; of free chunks any.
+        numbers: the colour of each, an index into `kinds`; undefined for free chunks.
         kinds: CSS classes; `style` has their colours.
         rows: the largest holders, then all others.
     """
@@ -44,7 +46,7 @@ class CardHolders:
     chunks: NDArray[np.void]
     numbers: NDArray[np.intp]
     kinds: Sequence[str]
-    rows: Sequence[CardRow]
+    rows: Sequence[CardHolder]
 
 
 def card_holders(model: Model) -> CardHolders:
@@ -59,17 +61,17 @@ def card_holders(model: Model) -> CardHolders:
     return CardHolders(chunks, numbers, kinds, _rows(colours, sizes, kinds))
 
 
-def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[CardRow]:
+def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[CardHolder]:
     names = {} if colours.holders is None else dict(colours.holders.names())
     total = max(float(sizes.sum()), 1.0)
     named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
     rows = [
-        CardRow(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
+        CardHolder(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
         for number in named[:_MOST]
         if sizes[number]
     ]
     rest = int(sizes.sum()) - sum(row.size for row in rows)
-    return [*rows, CardRow("other", kinds[-1], rest, rest / total)] if rest else rows
+    return [*rows, CardHolder("other", kinds[-1], rest, rest / total)] if rest else rows
 
 
 def holders_table(holders: CardHolders) -> str:
@@ -79,9 +81,9 @@ def holders_table(holders: CardHolders) -> str:
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 
 
-def _holder(row: CardRow) -> str:
+def _holder(row: CardHolder) -> str:
     name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
-    full = harmless(row.name, _LONGEST)
+    full = harmless(row.name, LONGEST)
     return (
         f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
         f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"

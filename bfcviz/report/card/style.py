@@ -7,6 +7,8 @@ from bfcviz.figures.style.css import following
 from bfcviz.figures.style.theme import DARK, LIGHT, Theme
 from bfcviz.report.html.size_bars import SIZE_BAR_STYLE
 
+_CARD: Final = ".bfcviz-card"
+
 _RULES: Final = """
 .bfcviz-card{max-width:1100px;margin:4px 0;padding:2px 0 2px 14px;border-left:5px solid var(--free-line);
   color:var(--jp-ui-font-color1,var(--text));font:13px/1.4 var(--jp-ui-font-family,system-ui,sans-serif)}
@@ -41,17 +43,17 @@ _RULES: Final = """
 """
 
 
-def _holder_colours(selector: str) -> str:
-    """The colours of all `CardHolders.kinds` inside an element, light and dark."""
+def _holder_colours() -> str:
+    """The colours of all `CardHolders.kinds` inside a card, light and dark."""
     light, dark = _fills(LIGHT), _fills(DARK)
     kinds = "".join(
-        f"{selector} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        f"{_CARD} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
         for number in range(len(light))
     )
     return (
-        f"{selector}{{{_variables(light)}}}"
-        f'[data-jp-theme-light="false"] {selector}{{{_variables(dark)}}}'
-        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{_variables(dark)}}}}}"
+        f"{_CARD}{{{_variables(light)}}}"
+        f'[data-jp-theme-light="false"] {_CARD}{{{_variables(dark)}}}'
+        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {_CARD}{{{_variables(dark)}}}}}"
         f"{kinds}"
     )
 
@@ -66,5 +68,5 @@ def _variables(fills: Sequence[str]) -> str:
     return "".join(f"--holder-{number}:{fill};" for number, fill in enumerate(fills))
 
 
-STYLE: Final = f"{following('.bfcviz-card')}{_holder_colours('.bfcviz-card')}{SIZE_BAR_STYLE}{_RULES}"
+STYLE: Final = f"{following(_CARD)}{_holder_colours()}{SIZE_BAR_STYLE}{_RULES}"
 """The rules of all cards."""

@@ -69,7 +69,7 @@ def test_a_text_is_in_the_requested_part_where_waste_has_its_own_colour():
     heap.free(hole)
     heap.allocate(24 * KiB, "a")  # gets the hole: it is less than twice as large
     model = at_step(heap.trace(), len(heap.events))
-    for colour, size in (("state", 24 * KiB), ("size", 40 * KiB)):
+    for colour, size in (("state", 24 * KiB), ("holder", 24 * KiB), ("size", 40 * KiB)):
         panel = region_panel(model, None, Look(colour=colour))
         found = texts(panel)
         (place,) = (x for x, text in zip(found["x"], found["text"], strict=True) if text.startswith("a"))

@@ -8,7 +8,7 @@ from shared import needs_shared
 
 from bfcviz.errors import FileError
 from bfcviz.importers.protobuf_wire import Wire
-from bfcviz.importers.tensorflow import memory_events
+from bfcviz.importers.tensorflow import memory_events, profile_messages
 from bfcviz.importers.tensorflow.memory_events import collect_requests
 from bfcviz.importers.tensorflow.profile_messages import read_space
 from bfcviz.importers.tensorflow.requests import ABSENT, RecordedRequests
@@ -156,6 +156,17 @@ def test_a_corrupt_stat_is_an_error_in_a_memory_event_only() -> None:
                 read(plane)
         else:
             assert len(read(plane).requests) == 1
+
+
+def test_a_corrupt_stat_is_named_by_the_piece_that_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile_messages, "_PIECE", 1)  # bytes: a piece is an event
+    plane = PlaneMaker()
+    plane.line("t", [(ALLOCATE, 0, memory("a", 512, 256, 256))])
+    good = plane.event(ALLOCATE, 1, memory("a", 1024, 256, 512))
+    corrupt = chunk(4, number(1, plane.events[ALLOCATE]) + chunk(4, b"\xff"))
+    plane.lines += chunk(3, good + corrupt)
+    with pytest.raises(FileError, match=f"byte {plane.to_bytes().index(corrupt)}: "):
+        read(plane)
 
 
 def test_more_stats_than_are_remembered_are_read() -> None:

@@ -18,8 +18,8 @@ from bfcviz.watching.workers import watch_workers as module
 
 LIMIT_S = 60
 
-ARRAY = 1 << 20
-"""Bytes, and some more: an array of a test is larger than any message that Dask receives into an array of NumPy."""
+LEAST = 1 << 20
+"""Bytes of the smallest array of a test. Dask's messages, which it receives into NumPy arrays, are smaller."""
 
 
 def until(true):
@@ -83,7 +83,7 @@ def run_everywhere(client, sizes):
 @pytest.mark.parametrize("fetch", [False, True])
 def test_every_array_of_every_worker_is_in_the_trace_of_its_process(fetch, client, watch):
     w = watch(numpy=True, limit="64MiB", fetch=fetch)
-    sizes = [ARRAY + number for number in range(40)]
+    sizes = [LEAST + number for number in range(40)]
     processes = run_everywhere(client, sizes)
     assert len({*processes}) == 2
     w.stop()
@@ -94,8 +94,8 @@ def test_every_array_of_every_worker_is_in_the_trace_of_its_process(fetch, clien
         assert {*sizes} & requests_in(trace) == mine
         assert (trace.origin.status, trace.following) == (Status.COMPLETE, False)
         assert trace.origin.pools[0].limit == 64 << 20
-    run_everywhere(client, [ARRAY + 777] * 2)
-    assert not any(ARRAY + 777 in requests_in(trace) for trace in w.traces.values())
+    run_everywhere(client, [LEAST + 777] * 2)
+    assert not any(LEAST + 777 in requests_in(trace) for trace in w.traces.values())
     assert [*w.folder.glob(".*")] == []
 
 
@@ -103,18 +103,18 @@ def test_every_array_of_every_worker_is_in_the_trace_of_its_process(fetch, clien
 @pytest.mark.parametrize("fetch", [False, True])
 def test_the_recording_of_a_killed_worker_stays_and_its_successor_gets_a_new_one(fetch, client, watch):
     w = watch(numpy=True, limit="64MiB", fetch=fetch)
-    victim, _ = run_everywhere(client, [ARRAY + 1, ARRAY + 2])
-    until(lambda: {ARRAY + 1, ARRAY + 2} <= set.union(set(), *map(requests_in, w.traces.values())))
+    victim, _ = run_everywhere(client, [LEAST + 1, LEAST + 2])
+    until(lambda: {LEAST + 1, LEAST + 2} <= set.union(set(), *map(requests_in, w.traces.values())))
     os.kill(victim, signal.SIGKILL)
     until(lambda: len(w.traces) == 3 and len(client.scheduler_info()["workers"]) == 2)
     by_process = {details(trace)[1]: name for name, trace in w.traces.items()}
     lost = by_process[victim]
     until(lambda: w.traces[lost].origin.status is Status.TRUNCATED)
-    assert ARRAY + 1 in requests_in(w.traces[lost])
-    processes = run_everywhere(client, [ARRAY + 3, ARRAY + 4])
+    assert LEAST + 1 in requests_in(w.traces[lost])
+    processes = run_everywhere(client, [LEAST + 3, LEAST + 4])
     assert {*processes} <= {details(trace)[1] for trace in w.traces.values()}
     w.stop()
-    assert set.union(*map(requests_in, w.traces.values())) >= {ARRAY + 1, ARRAY + 2, ARRAY + 3, ARRAY + 4}
+    assert set.union(*map(requests_in, w.traces.values())) >= {LEAST + 1, LEAST + 2, LEAST + 3, LEAST + 4}
     states = {each.name: each.state for each in w.dashboard.traces.workers}
     assert states.pop(lost) is WorkerState.LOST
     assert {*states.values()} == {WorkerState.ENDED}
@@ -127,7 +127,7 @@ def test_a_worker_that_joins_is_watched_and_one_that_leaves_is_complete(client, 
     client.cluster.scale(3)
     client.wait_for_workers(3)
     until(lambda: len(w.traces) == 3)
-    assert len({*run_everywhere(client, [ARRAY + 1, ARRAY + 2, ARRAY + 3])}) == 3
+    assert len({*run_everywhere(client, [LEAST + 1, LEAST + 2, LEAST + 3])}) == 3
     client.cluster.scale(2)
     until(lambda: Status.COMPLETE in {trace.origin.status for trace in w.traces.values()})
     assert sorted(trace.origin.status for trace in w.traces.values()) == [
@@ -150,7 +150,7 @@ def test_a_second_watch_ends_the_first(client, watch):
 @needs_compiled
 def test_the_view_shows_all_workers_and_opens_one(client, watch):
     w = watch(numpy=True, limit="64MiB")
-    run_everywhere(client, [30 << 20, ARRAY])
+    run_everywhere(client, [30 << 20, LEAST])
     board = w.dashboard
     until(lambda: all(each.timeline.step for each in board.traces.workers) and len(board.traces.workers) == 2)
     board.refresh()

@@ -15,7 +15,7 @@ from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.importers.bfc_log.history.joined_events import in_record_order
 from bfcviz.importers.bfc_log.history.vlog_events import VlogEvents, events_of_heap
-from bfcviz.importers.bfc_log.history.vlog_records import collect_operations
+from bfcviz.importers.bfc_log.history.vlog_operations import collect_operations
 from bfcviz.importers.bfc_log.history.vlog_stream import VlogHeap, VlogStream
 from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.file_format import Format

@@ -1,4 +1,4 @@
-"""UnfinishedOperations: the operations of a thread whose records are not complete yet."""
+"""VlogThread: a thread of a VLOG stream, with its operations whose records are not complete yet."""
 
 from collections import deque
 
@@ -6,15 +6,16 @@ from bfcviz.importers.bfc_log.history.vlog_stream import VlogHeap, VlogOperation
 from bfcviz.importers.tensorflow.requests import ABSENT
 
 _RECENT = 64
-"""The number of operations that are kept."""
+"""The most operations in each queue of a thread."""
 
 _Recent = deque[VlogOperation]
 
 
-class UnfinishedOperations:
+class VlogThread:
     """What one thread is doing. Where records name no threads, this is what all do; so it holds some operations.
 
     Attributes:
+        number: of the thread, from 1.
         heap: of its last record with a name.
         last: its last operation.
         allocated: operations whose record of level 4 was not seen yet.

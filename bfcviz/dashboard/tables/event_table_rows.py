@@ -37,7 +37,7 @@ _REQUESTED: Final = frozenset({Kind.ALLOCATE, Kind.FREE, Kind.OOM})
 """Kinds with a requested size, even if it is 0."""
 
 
-class EventRows:
+class EventTableRows:
     """Makes rows of the events of one trace."""
 
     def __init__(self, trace: Trace) -> None:

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from bfcviz.events.labels import Labels
 from bfcviz.importers.bfc_log.history.stack_labels import LogStackLabels
 from bfcviz.importers.bfc_log.history.tensor_memory import tensor_memory
-from bfcviz.importers.bfc_log.history.unfinished_operations import UnfinishedOperations, taken
 from bfcviz.importers.bfc_log.history.vlog_stream import Act, VlogHeap, VlogOperation, VlogStream
+from bfcviz.importers.bfc_log.history.vlog_thread import VlogThread, taken
 from bfcviz.importers.bfc_log.records import LogRecord
 from bfcviz.importers.limits import MEMORY_EVENTS, Limits
 from bfcviz.importers.tensorflow.requests import ABSENT
@@ -76,7 +76,7 @@ class _OperationCollector:
         self._allocated: dict[tuple[str, int], VlogOperation] = {}  # the last at each address
         self._stacks = LogStackLabels(labels, limits)
         self._newest: dict[tuple[str, str], VlogHeap] = {}
-        self._threads: dict[tuple[str, str], UnfinishedOperations] = {}
+        self._threads: dict[tuple[str, str], VlogThread] = {}
         self._returned: dict[
             tuple[str, int], tuple[int, int]
         ] = {}  # by writer and address: order, bytes in use
@@ -108,7 +108,7 @@ class _OperationCollector:
 
     # -- heaps and threads ------------------------------------------------------------------------------------
 
-    def _heap(self, record: LogRecord, name: str, thread: UnfinishedOperations | None = None) -> VlogHeap:
+    def _heap(self, record: LogRecord, name: str, thread: VlogThread | None = None) -> VlogHeap:
         """The newest heap of this name in this process."""
         key = record.writer, name
         if key not in self._newest:
@@ -123,16 +123,16 @@ class _OperationCollector:
         self.stream.heaps.append(heap)
         return heap
 
-    def _thread(self, record: LogRecord) -> UnfinishedOperations:
+    def _thread(self, record: LogRecord) -> VlogThread:
         key = record.writer, record.thread
         if key not in self._threads:
             number = len(self._threads) + 1 if record.thread else 0
-            self._threads[key] = UnfinishedOperations(min(number, (1 << 16) - 1))
+            self._threads[key] = VlogThread(min(number, (1 << 16) - 1))
             if number:
                 self.stream.threads[min(number, (1 << 16) - 1)] = " ".join(filter(None, key))
         return self._threads[key]
 
-    def _operation(self, heap: VlogHeap, thread: UnfinishedOperations, operation: VlogOperation) -> None:
+    def _operation(self, heap: VlogHeap, thread: VlogThread, operation: VlogOperation) -> None:
         self._limits.count(MEMORY_EVENTS, 1)
         operation.thread = thread.number
         heap.operations.append(operation)
@@ -194,7 +194,7 @@ class _OperationCollector:
     def _end_allocate(
         self,
         record: LogRecord,
-        of: tuple[VlogHeap, UnfinishedOperations],
+        of: tuple[VlogHeap, VlogThread],
         requested: int,
         address: int,
         order: int,
@@ -216,7 +216,7 @@ class _OperationCollector:
             self._end_failed(record, of, requested, order)
 
     def _end_failed(
-        self, record: LogRecord, of: tuple[VlogHeap, UnfinishedOperations], requested: int, order: int
+        self, record: LogRecord, of: tuple[VlogHeap, VlogThread], requested: int, order: int
     ) -> None:
         heap, thread = of
         rounded = -(-requested // MIN_CHUNK) * MIN_CHUNK
@@ -256,9 +256,7 @@ class _OperationCollector:
         if known is not None:
             known.label = self._stacks.label(record.message[found.end() :])
 
-    def _end_free(
-        self, of: tuple[VlogHeap, UnfinishedOperations], requested: int, address: int, order: int
-    ) -> None:
+    def _end_free(self, of: tuple[VlogHeap, VlogThread], requested: int, address: int, order: int) -> None:
         heap, thread = of
         if not (0 < address < _HALF_SPACE and 0 < requested < _HALF_SPACE):
             return
