@@ -212,6 +212,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             ("resume", "play") if paused else ("pause", "pause")
         )
         self._pause_or_resume()
+        self.status_line.hurry()
+        self._show_status()
 
     def _views_changed(self, change: dict[str, Any]) -> None:
         """A view appeared or disappeared: without a view, such as after an output is cleared, nothing is drawn."""
@@ -237,7 +239,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def _show_status(self) -> None:
         working = self._workload is not None and not self._workload.done
         error = self.renderer.error or (None if self._workload is None else self._workload.error)
-        text = self.status_line.text(self.trace, self.pictures, error)
+        text = self.status_line.text(self.trace, self.pictures, error, paused=self.pause_button.value)
         if text is None:
             return
         if not working and self.trace.following and not notebook.answers_while_busy():

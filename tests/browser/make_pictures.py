@@ -63,6 +63,11 @@ def train_on():
     for _ in range(50):
         train(33_000, 35_900)
 
+def pause_above(least):
+    while heap.stats().bytes_in_use < least:
+        time.sleep(0.0005)
+    live.pause()  # map and numbers then show the same moment
+
 live = bfcviz.LiveDashboard(heap)
 view = live.inspector
 live
@@ -140,6 +145,8 @@ def _take(browser, place, shot, picture):
         board = Board(lab, "view")
         if "live" in shot.cells:
             lab.page.locator(LIVELY).wait_for()
+            lab.python("pause_above(20 << 20)")
+            lab.page.locator(".bfcviz-live :text-matches('paused: ')").wait_for()
         board.view.locator(".js-plotly-plot .nsewdrag").first.wait_for(state="attached")
         board.view.locator(".bfcviz-headline :text-matches('.')").first.wait_for()
         board.wait_for(f"return plot._fullLayout.paper_bgcolor === '{'#111111' if shot.dark else '#FFFFFF'}'")

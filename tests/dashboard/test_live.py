@@ -180,8 +180,10 @@ def test_it_can_be_paused_and_resumed(watch):
     dashboard.inspector.wait_for(work(heap))
     dashboard.pause()
     assert (dashboard.renderer.paused, dashboard.pause_button.description) == (True, "resume")
+    assert f"paused: {dashboard.inspector.step:,} events." in dashboard.status.value
     dashboard.pause_button.value = False  # as by a click
     assert not dashboard.renderer.paused
+    assert "live: " in dashboard.status.value
     dashboard.inspector.wait_for(work(heap))
 
 

@@ -42,27 +42,36 @@ class StatusLine:
         """Make the next line due now."""
         self._due = 0.0
 
-    def text(self, trace: Trace, frames: int, error: BaseException | None) -> str | None:
-        """The line, None if the last one is less than a second old; `frames`: drawn so far."""
+    def text(
+        self, trace: Trace, frames: int, error: BaseException | None, *, paused: bool = False
+    ) -> str | None:
+        """The line, None if the last one is less than a second old.
+
+        Args:
+            trace: what is shown.
+            frames: drawn so far.
+            error: why no more are drawn.
+            paused: whether the user paused the drawing.
+        """
         now = time.monotonic()
         if now < self._due:
             return None
-        parts = [_state(trace)]
+        parts = [_state(trace, paused=paused)]
         if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
             parts += trace.origin.reasons
-        if self._at and trace.following:
+        if self._at and trace.following and not paused:
             seconds = now - self._at
             events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
             parts[0] += f", {events:,.0f} events/s, {drawn:.1f} frames/s"
         if error is not None:
             parts.insert(0, f"failed: {type(error).__name__}: {error}")
-        self._at, self._due = now, now + PERIOD_S
+        self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
         self._steps, self._frames = len(trace), frames
         return "; ".join(parts)
 
 
-def _state(trace: Trace) -> str:
-    name = "live" if trace.following else f"ended ({trace.origin.status})"
+def _state(trace: Trace, *, paused: bool) -> str:
+    name = ("paused" if paused else "live") if trace.following else f"ended ({trace.origin.status})"
     return f"{name}: {len(trace):,} events{'' if trace.following else _exit_text(trace)}"
 
 

@@ -29,3 +29,15 @@ def test_it_shows_events_and_frames_per_second(monkeypatch):
     now[0] += 0.1
     line.hurry()
     assert "ValueError: no frame" in line.text(trace, 16, ValueError("no frame"))
+
+
+def test_a_pause_has_no_rate_and_none_spans_it(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    trace, line = trace_of(new_heap()), StatusLine()
+    texts = []
+    for paused in (False, True, False, False):
+        texts.append(line.text(trace, 0, None, paused=paused))
+        now[0] += 2
+    assert [text.partition(":")[0] for text in texts] == ["live", "paused", "live", "live"]
+    assert ["/s" in text for text in texts] == [False, False, False, True]
