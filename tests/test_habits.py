@@ -14,7 +14,8 @@ PACKAGE = sorted((ROOT / "bfcviz").rglob("*.py"))
 HEADERS = sorted((ROOT / "bfcviz").rglob("*.h"))
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
 LARGEST_FOLDER = 15  # modules; a module's .pxd and .h count with it
-BANNED = re.compile("whoever|nobody|somebody|in the midst|be had", re.IGNORECASE)
+# Brackets, so that this line does not match.
+BANNED = re.compile("who[e]ver|no[b]ody|some[b]ody|in the mids[t]|be ha[d]", re.IGNORECASE)
 
 _TOOLS = {
     "lint": ["ruff", "check", "--no-fix"],
@@ -97,7 +98,7 @@ def test_banned_words():
     found = []
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
-        if path == Path(__file__) or not path.is_file():
+        if not path.is_file():
             continue
         data = path.read_bytes()
         if b"\0" not in data:  # text
