@@ -54,7 +54,6 @@ cdef extern from "bfcviz/c/clock.h" nogil:
     Clock *clock_new "bfc_clock_new"() noexcept
     void clock_delete "free"(Clock *) noexcept
     void clock_anchor "bfc_clock_anchor"(Clock *) noexcept
-    u64 ticks "bfc_ticks"() noexcept
     i64 clock_at "bfc_clock_at"(Clock *, u64) noexcept
 
 cdef extern from "bfcviz/c/thread_number.h" nogil:

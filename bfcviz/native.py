@@ -64,10 +64,6 @@ def clock_anchor(clock: Clock) -> None:
     """Do nothing: Python's clock needs no calibration."""
 
 
-def ticks() -> int:
-    return 0
-
-
 def clock_at(clock: Clock, _ticks: int) -> int:
     """The time now: Python reads no counter."""
     return time.monotonic_ns() - clock.origin_ns
@@ -177,8 +173,9 @@ def spin_lock(lock: SpinLock) -> None:
 
 
 def spin_lock_timed(lock: SpinLock) -> int:
+    """As `spin_lock`; returns 0 in place of a counter."""
     spin_lock(lock)
-    return ticks()
+    return 0
 
 
 def spin_unlock(lock: SpinLock) -> None:

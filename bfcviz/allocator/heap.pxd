@@ -63,8 +63,10 @@ cdef class Heap:
     cpdef void release_all(self) noexcept nogil
 
     cdef bint begin_operation(self, u64 ticks) noexcept nogil
-    @cython.locals(address=u64)
+    cdef bint has_room(self) noexcept nogil
+    @cython.locals(address=u64, ticks=u64)
     cdef u64 request_region(self, u64 alignment, u64 num_bytes) noexcept nogil
+    @cython.locals(ticks=u64)
     cdef void return_region(self, u64 address, u64 num_bytes) noexcept nogil
     cpdef bint is_growing_here(self) noexcept nogil
     cdef bint was_forked_while_growing(self) noexcept nogil

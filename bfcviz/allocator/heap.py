@@ -212,7 +212,7 @@ class Heap:
             if h == native.NONE and freed_before == 0 and self.held.count > 0 and self.merge_held(rounded):
                 h = self.find(rounded, alignment, freed_before)
                 # Others may have used up the table room while the lock was released.
-                if not self.begin_operation(native.ticks()):
+                if not self.has_room():
                     h = native.NONE
             if h == native.NONE and self.collect(rounded) and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -284,8 +284,12 @@ class Heap:
     # -- regions: all methods hold `growth` too -----------------------------------------------------------------
 
     def begin_operation(self, ticks: int) -> bool:
-        """Set the time after locking; returns whether the tables have room for one operation."""
+        """Set the time and thread of events after locking; returns whether the tables have room for one operation."""
         self.space.log.tick(ticks)
+        return self.has_room()
+
+    def has_room(self) -> bool:
+        """Whether the tables have room for one operation; makes some."""
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
             return True
         return self.space.reserve() and (not self.timestamps or self.held.reserve())
@@ -296,7 +300,8 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
-        native.spin_lock(self.lock)
+        ticks = native.spin_lock_timed(self.lock)
+        self.space.log.tick(ticks)  # other threads had the lock
         self.grower = 0
         if address == 0:
             return 0
@@ -317,7 +322,8 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         self.source.take_back(address, num_bytes)
-        native.spin_lock(self.lock)
+        ticks = native.spin_lock_timed(self.lock)
+        self.space.log.tick(ticks)
         self.grower = 0
 
     def is_growing_here(self) -> bool:
@@ -348,7 +354,7 @@ class Heap:
             address = self.request_region(alignment, num_bytes)
         if not increased:
             self.next_region = double(self.next_region)
-        if not self.begin_operation(native.ticks()):
+        if not self.has_room():
             self.bad_grant = True
             return False
         h = self.space.extend(address, self.source.received, rounded, self.source.supports_coalescing)
@@ -366,7 +372,7 @@ class Heap:
         if total == 0 or rounded > native.wrap_64(self.limit - self.space.pool_bytes + total):
             return False
         self.release_free_regions()
-        return self.begin_operation(native.ticks())
+        return self.has_room()
 
     def release_free_regions(self) -> None:
         """Release all wholly free regions."""

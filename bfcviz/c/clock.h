@@ -15,12 +15,15 @@
 typedef struct bfc_clock {
     int64_t origin_ns; /* monotonic time of the start */
     int64_t anchor_ns; /* time from the start to the anchor */
+    int64_t last_ns;   /* the last result */
     uint64_t first_ticks;
     uint64_t anchor_ticks;
-    uint64_t last_ticks; /* the latest reading of the counter, at least `anchor_ticks` */
-    uint64_t scale;      /* nanoseconds per tick, 32.32 fixed point */
-    int counter;         /* whether the time stamp counter is used */
+    uint64_t scale; /* nanoseconds per tick, 32.32 fixed point */
+    int counter;    /* whether the time stamp counter is used */
 } bfc_clock;
+
+/* Whether the processor has an invariant counter; set with the first clock. Others may be emulated. */
+static int bfc_has_counter = 0;
 
 BFC_STATIC int64_t bfc_monotonic_ns(void) {
     struct timespec t;
@@ -28,46 +31,68 @@ BFC_STATIC int64_t bfc_monotonic_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 #if defined(__x86_64__)
-static inline uint64_t bfc_ticks(void) { return __rdtsc(); }
-
-BFC_STATIC int bfc_has_counter(void) {
+BFC_STATIC void bfc_find_counter(void) {
     unsigned a, b, c, d;
-    return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256); /* invariant TSC */
+    bfc_has_counter = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & 256);
 }
-#else
-static inline uint64_t bfc_ticks(void) { return 0; }
 
-BFC_STATIC int bfc_has_counter(void) { return 0; }
+static inline uint64_t bfc_ticks(void) { return bfc_has_counter ? __rdtsc() : 0; }
+#else
+BFC_STATIC void bfc_find_counter(void) {}
+
+static inline uint64_t bfc_ticks(void) { return 0; }
 #endif
 
-/* The time of a reading of the counter; never before the last result. Without a counter, the time now. */
+/* The time of a reading of the counter, at least the last result. Without a counter, the time now. */
 static inline int64_t bfc_clock_at(bfc_clock *c, uint64_t ticks) {
-    if (!c->counter) return bfc_monotonic_ns() - c->origin_ns;
-    if (ticks > c->last_ticks) c->last_ticks = ticks;
-    return c->anchor_ns + (int64_t)(((unsigned __int128)(c->last_ticks - c->anchor_ticks) * c->scale) >> 32);
+    int64_t ns;
+    if (!c->counter) {
+        ns = bfc_monotonic_ns() - c->origin_ns;
+    } else {
+        uint64_t passed = ticks > c->anchor_ticks ? ticks - c->anchor_ticks : 0;
+        ns = c->anchor_ns + (int64_t)(((unsigned __int128)passed * c->scale) >> 32);
+    }
+    if (ns > c->last_ns) c->last_ns = ns;
+    return c->last_ns;
 }
 
-/* Recalibrate the counter's rate over the whole time since the start; the clock never goes back. */
+/* Read both clocks at one moment: the best of several tries, for a thread may be preempted in between. */
+BFC_STATIC int64_t bfc_both_clocks(uint64_t *ticks) {
+    uint64_t shortest = UINT64_MAX;
+    int64_t found = 0;
+    for (int turn = 0; turn < 10 && shortest > 1000; turn++) {
+        uint64_t before = bfc_ticks();
+        int64_t now = bfc_monotonic_ns();
+        uint64_t took = bfc_ticks() - before;
+        if (took >= shortest) continue;
+        shortest = took;
+        *ticks = before + took / 2;
+        found = now;
+    }
+    return found;
+}
+
+/* Recalibrate the counter's rate over the whole time since the start. */
 BFC_STATIC void bfc_clock_anchor(bfc_clock *c) {
     if (!c->counter) return;
-    int64_t before = bfc_clock_at(c, bfc_ticks()), now = bfc_monotonic_ns() - c->origin_ns;
-    uint64_t ticks = bfc_ticks();
-    if (ticks <= c->first_ticks || now <= 0) {
+    uint64_t ticks;
+    int64_t now = bfc_both_clocks(&ticks) - c->origin_ns;
+    if (ticks <= c->first_ticks || now <= 0) { /* it was set back, as after a suspension */
         c->counter = 0;
         return;
     }
     c->scale = (uint64_t)(((unsigned __int128)now << 32) / (ticks - c->first_ticks));
-    c->anchor_ticks = c->last_ticks = ticks;
-    c->anchor_ns = now > before ? now : before;
+    c->anchor_ticks = ticks;
+    c->anchor_ns = now;
 }
 
 BFC_STATIC bfc_clock *bfc_clock_new(void) {
     bfc_clock *c = (bfc_clock *)calloc(1, sizeof *c);
     if (!c) return c;
-    c->origin_ns = bfc_monotonic_ns();
-    c->counter = bfc_has_counter();
+    bfc_find_counter(); /* first: in a virtual machine it takes some 20 us */
+    c->counter = bfc_has_counter;
+    c->origin_ns = c->counter ? bfc_both_clocks(&c->first_ticks) : bfc_monotonic_ns();
     if (!c->counter) return c;
-    c->first_ticks = c->anchor_ticks = c->last_ticks = bfc_ticks();
     /* After 0.5 ms the rate is accurate to about 100 ppm. */
     while (bfc_monotonic_ns() - c->origin_ns < 500000) continue;
     bfc_clock_anchor(c);

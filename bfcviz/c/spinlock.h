@@ -52,7 +52,8 @@ static inline void bfc_spin_lock(bfc_spinlock *l) {
     if (!bfc_spin_try(l)) bfc_spin_wait(l);
 }
 
-/* Lock, and read the counter. A reading before the exchange costs half as much: the two overlap. */
+/* Read the counter, then lock; if that had to wait, read again. A reading before the exchange costs half as
+   much: the two overlap. The time of a thread that is preempted between them may precede its lock. */
 static inline uint64_t bfc_spin_lock_timed(bfc_spinlock *l) {
     uint64_t ticks = bfc_ticks();
     if (bfc_spin_try(l)) return ticks;

@@ -26,6 +26,7 @@ cdef class EventLog:
     cdef bint has_ring          # the window is the ring, for the rest of its life
     cdef readonly object path   # of the file, or None
 
+    @cython.locals(now=i64)
     cdef void tick(self, u64 ticks) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil

@@ -107,10 +107,11 @@ class EventLog:
     # -- for the writer: called by the heap, under its lock ---------------------------------------------------
 
     def tick(self, ticks: int) -> None:
-        """Set the time, once per operation, from `native.ticks` (not in a replay, which sets the recorded times)."""
+        """Set time and thread, once per operation, from a reading of the counter; a replay sets the recorded ones."""
         if self.replaying:
             return
-        self.time = native.clock_at(self.clock, ticks)
+        now = native.clock_at(self.clock, ticks)
+        self.time = now if now > self.time else self.time  # the time of an observer may be ahead of the clock
         self.thread = native.thread_number()
 
     def at(self, time: int, thread: int) -> None:

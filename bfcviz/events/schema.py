@@ -6,7 +6,7 @@ This is the table of its fields. event_record.h holds the same record and kinds 
 field        type  meaning; the number in a type is its size in bytes
 ===========  ====  ============================================================================================
 `seq`        u8    position in the log, from 0: the *step* before this event
-`time`       i8    nanoseconds, monotonic, from the origin's start
+`time`       i8    nanoseconds from the origin's start, when the operation began; not below the event before
 `address`    u8    an address (not for OOM); see below
 `size`       u8    bytes; see below
 `requested`  u8    bytes the caller asked for

@@ -1,9 +1,12 @@
 """OutOfMemory: its numbers, its advice, and the event in the log."""
 
+import threading
+
 import numpy as np
 import pytest
 from heaps import GIB, KIB, MIB, new_heap
 
+from bfcviz.allocator.sub_allocators.base import PythonSubAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import OutOfMemory, PoolTotals
 from bfcviz.events.log_reader import Reader
@@ -40,6 +43,37 @@ def test_out_of_memory_says_what_to_do(limit, capacity, size, advice):
     heap = new_heap(limit, SimulatedSubAllocator(capacity=capacity))
     with pytest.raises(OutOfMemory, match=advice):
         heap.allocate(size)
+
+
+class RefusesWhileAnotherThreadWorks(PythonSubAllocator):
+    """Grants one region, and lets another thread record a mark during each later request."""
+
+    heap = None
+
+    def allocate(self, alignment, num_bytes):
+        if self.heap is None:
+            return 1 << 20, num_bytes
+        thread = threading.Thread(target=self.heap.mark, args=("another thread",))
+        thread.start()
+        thread.join()
+        return None
+
+
+def test_a_failure_has_the_thread_that_asked_and_comes_after_what_others_did_meanwhile():
+    source = RefusesWhileAnotherThreadWorks()
+    heap = new_heap(8 * MIB, source, allow_growth=True)
+    heap.allocate(MIB)
+    source.heap = heap
+    assert heap.try_allocate(4 * MIB) is None
+    source.heap = None
+    events = Reader(heap.log, 0).read()
+    asked = events["by"][events["kind"] == Kind.ALLOCATE][0]
+    *marks, failed = events[events["kind"] >= Kind.OOM]
+    assert marks
+    assert failed["kind"] == Kind.OOM
+    assert {int(mark["by"]) for mark in marks}.isdisjoint([int(asked)])
+    assert failed["by"] == failed["thread"] == asked
+    assert failed["time"] >= marks[-1]["time"]
 
 
 def test_it_is_made_from_totals():

@@ -1,6 +1,7 @@
-"""The clock of the log, in C: readings of the counter that come late, and calibrations between them."""
+"""The clock of the log, in C: its rate, readings of the counter that come late, calibrations, a counter set back."""
 
 import ctypes
+import time
 from itertools import pairwise
 
 import pytest
@@ -10,15 +11,29 @@ from shared import ROOT
 SOURCE = """
 #include "bfcviz/c/clock.h"
 void *new_clock(void) { return bfc_clock_new(); }
+void delete_clock(void *clock) { free(clock); }
 uint64_t ticks(void) { return bfc_ticks(); }
 int64_t at(void *clock, uint64_t ticks) { return bfc_clock_at(clock, ticks); }
 void anchor(void *clock) { bfc_clock_anchor(clock); }
+void set_back(void *clock) { ((bfc_clock *)clock)->first_ticks = UINT64_MAX; }
 int64_t now(void *clock) { return bfc_monotonic_ns() - ((bfc_clock *)clock)->origin_ns; }
 """
 
 
+class Clock:
+    def __init__(self, library):
+        self._library, self._clock = library, library.new_clock()
+
+    def __getattr__(self, name):
+        function = getattr(self._library, name)
+        return lambda *arguments: function(self._clock, *arguments)
+
+    def read(self):
+        return self.at(self._library.ticks())
+
+
 @pytest.fixture(scope="module")
-def c(tmp_path_factory):
+def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clock")
     source = folder / "clock.c"
     source.write_text(SOURCE)
@@ -27,28 +42,44 @@ def c(tmp_path_factory):
     library.ticks.restype = ctypes.c_uint64
     library.at.restype = library.now.restype = ctypes.c_int64
     library.at.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    for function in (library.anchor, library.now):
+    for function in (library.delete_clock, library.anchor, library.set_back, library.now):
         function.argtypes = [ctypes.c_void_p]
     return library
 
 
+@pytest.fixture
+def clock(library):
+    made = Clock(library)
+    yield made
+    made.delete_clock()
+
+
 @needs_compiler
-def test_a_reading_that_comes_late_or_before_a_calibration_does_not_step_back(c):
-    clock, times, old = c.new_clock(), [], []
+def test_its_rate_is_right_before_and_after_the_first_calibration(clock):
+    for _ in range(2):
+        time.sleep(0.05)  # the time that is measured
+        before, read, after = clock.now(), clock.read(), clock.now()
+        assert before * 0.999 - 1000 < read < after * 1.001 + 1000
+        clock.anchor()
+
+
+@needs_compiler
+def test_a_reading_that_comes_late_or_before_a_calibration_does_not_step_back(clock, library):
+    times, old = [], []
     for turn in range(300):
-        old.append(c.ticks())
+        old.append(library.ticks())
         if turn % 3 == 0:
-            c.anchor(clock)
-        times += [c.at(clock, c.ticks()), c.at(clock, old[turn // 2]), c.at(clock, old[-1])]
+            clock.anchor()
+        times += [clock.read(), clock.at(old[turn // 2]), clock.at(old[-1])]
     assert all(a <= b for a, b in pairwise(times))
     assert times[0] < times[-1]
 
 
 @needs_compiler
-def test_it_is_near_the_systems_clock(c):
-    clock = c.new_clock()
-    for _ in range(50):
-        before = c.now(clock)
-        time = c.at(clock, c.ticks())
-        assert before - 1_000_000 < time < c.now(clock) + 1_000_000
-        c.anchor(clock)
+def test_a_counter_that_was_set_back_is_no_longer_used(clock):
+    before = clock.read()
+    clock.set_back()
+    clock.anchor()
+    times = [clock.at(0) for _ in range(100)]
+    assert before <= times[0] < times[-1]
+    assert all(a <= b for a, b in pairwise(times))
