@@ -157,6 +157,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             )
             if frame is not Frame.NOTHING:
                 self.draw(frame)
+            if now:
+                self.status_line.hurry()
             self._show_status()
             return growing
 
@@ -189,7 +191,9 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self.renderer.start_task()
         except BfcvizError:  # a script: no event loop
             self.renderer.start()
-        self._workload = Workload(function, arguments, self.status_line.hurry)
+        self._workload = Workload(function, arguments, self._workload_ended)
+        if self._workload.done:  # before it was known here
+            self._workload_ended()
         return self._workload
 
     def close(self) -> None:
@@ -212,12 +216,12 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             ("resume", "play") if paused else ("pause", "pause")
         )
         self._pause_or_resume()
-        self.status_line.hurry()
-        self._show_status()
+        self._show_status_now()
 
     def _views_changed(self, change: dict[str, Any]) -> None:
         """A view appeared or disappeared: without a view, such as after an output is cleared, nothing is drawn."""
         self._hidden = change["new"] == 0
+        self.status_line.restart()
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
@@ -235,6 +239,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self._length = len(self.trace)
             self.inspector.change_trace(self.trace)
             notebook.route([self.inspector])  # its lists are new
+            self.status_line.restart()
+            self._show_status()
 
     def _show_status(self) -> None:
         working = self._workload is not None and not self._workload.done
@@ -249,8 +255,18 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def show_end(self) -> None:
         """Show the last status line; called after the last frame."""
         if not self.closed:
+            self._show_status_now()
+
+    def _show_status_now(self) -> None:
+        with self.inspector.lock:
             self.status_line.hurry()
             self._show_status()
+
+    def _workload_ended(self) -> None:
+        """Show the end in the next frame; in a pause there is none."""
+        self.status_line.hurry()
+        if self.pause_button.value and not self.closed:
+            self._show_status_now()
 
 
 def numbered(names: Sequence[str]) -> list[tuple[str, int]]:

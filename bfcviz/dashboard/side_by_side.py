@@ -5,6 +5,7 @@ import plotly.graph_objects as go
 
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
+from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG
 
 
@@ -19,7 +20,16 @@ def side_by_side(*figures: go.Figure) -> widgets.HBox:
 
     Args:
         figures: each with a width, in pixels; without one it takes a row of its own.
+
+    Raises:
+        BfcvizError: one of them is not a figure, or there is none.
     """
+    wrong = [type(each).__name__ for each in figures if not isinstance(each, go.Figure)]
+    if wrong or not figures:
+        given = f"{wrong[0]} was given" if wrong else "nothing was given"
+        raise BfcvizError(
+            f"side_by_side shows figures, and {given}: give each figure as an argument of its own"
+        )
     shown = [OneWayFigureWidget(figure) for figure in figures]
     for each in shown:
         each._config = CONFIG  # noqa: SLF001  plotly has no public way

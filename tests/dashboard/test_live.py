@@ -12,6 +12,7 @@ import traitlets
 from dashboard.pages import tell_views
 from heaps import MIB, new_heap
 from shared import ROOT
+from threads import wait_for_end
 
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
@@ -185,6 +186,34 @@ def test_it_can_be_paused_and_resumed(watch):
     assert not dashboard.renderer.paused
     assert "live: " in dashboard.status.value
     dashboard.inspector.wait_for(work(heap))
+
+
+def test_in_a_pause_the_status_line_follows_what_the_user_does(watch):
+    one, other = new_heap(), new_heap()
+    dashboard = watch([one, other], start=False)
+    dashboard.refresh()
+    dashboard.pause()
+    for heap, number in ((other, 1), (one, 0)):
+        events = work(heap, 5 + number)
+        dashboard.menu.value = number
+        assert f"paused: {events:,} events." in dashboard.status.value
+    events = work(one, 3)
+    dashboard.refresh()
+    assert f"paused: {events:,} events." in dashboard.status.value
+    job = dashboard.run(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        job.result(PATIENCE_S)
+    wait_for_end("bfcviz-workload")
+    assert "failed: ValueError" in dashboard.status.value
+
+
+def test_a_rate_is_of_one_heap(watch):
+    one, other = new_heap(), new_heap()
+    dashboard = watch([one, other], start=False)
+    work(one, 100)
+    dashboard.refresh()
+    dashboard.menu.value = 1
+    assert "live: 0 events." in dashboard.status.value
 
 
 def test_without_a_view_it_does_not_draw(watch):

@@ -2,11 +2,13 @@
 
 import gc
 
+import pytest
 from ipywidgets.widgets.widget import _instances
 
 import bfcviz
 from bfcviz.dashboard import side_by_side
 from bfcviz.dashboard.panels.figure_widget import PlotlyScript
+from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import CONFIG
 
 
@@ -25,6 +27,12 @@ def test_it_shows_the_figures_in_their_order_and_sends_one_script():
         assert child._config == CONFIG
     assert {child._script_model_id for child in row.children} == {PlotlyScript.shared().model_id}
     assert row.layout.flex_flow == "row wrap"
+
+
+@pytest.mark.parametrize("given", [[], [[]], ["region_map"]])
+def test_what_is_no_figure_is_refused(given):
+    with pytest.raises(BfcvizError, match="figure"):
+        side_by_side(*given)
 
 
 def test_it_is_freed_after_its_last_view():

@@ -29,6 +29,8 @@ def notice(origin: Origin) -> tuple[str, str]:
 
 
 PERIOD_S: Final = 1.0
+_LEAST_S: Final = 0.1
+"""A rate over less says nothing."""
 
 
 class StatusLine:
@@ -41,6 +43,10 @@ class StatusLine:
     def hurry(self) -> None:
         """Make the next line due now."""
         self._due = 0.0
+
+    def restart(self) -> None:
+        """Make the next line due now, without a rate: what was counted before is of another heap, or unseen."""
+        self._at = self._due = 0.0
 
     def text(
         self, trace: Trace, frames: int, error: BaseException | None, *, paused: bool = False
@@ -59,8 +65,8 @@ class StatusLine:
         parts = [_state(trace, paused=paused)]
         if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
             parts += trace.origin.reasons
-        if self._at and trace.following and not paused:
-            seconds = now - self._at
+        seconds = now - self._at
+        if self._at and trace.following and not paused and seconds > _LEAST_S:
             events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
             parts[0] += f", {events:,.0f} events/s, {drawn:.1f} frames/s"
         if error is not None:

@@ -1,4 +1,4 @@
-"""Where a view of a file opens: at what its reader most likely looks for."""
+"""The first failed request of a trace, and the step at which a view of it opens."""
 
 from bfcviz.events.origin_details import recorded_failures
 from bfcviz.events.trace import Trace
@@ -25,7 +25,10 @@ def failing_pool(trace: Trace) -> int:
 
 
 def first_failure(trace: Trace, pool: int | None = None) -> tuple[int, int] | None:
-    """The pool and the step of the first failed request; None where none failed. As `opening`, which may read more."""
+    """The pool and the step of the first failed request; None where none failed.
+
+    As for `opening`, which also finds the peak and so may read the whole trace.
+    """
     steps = failed_steps(trace, pool)
     if not steps:
         return None
