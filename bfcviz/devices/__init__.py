@@ -20,7 +20,7 @@ from bfcviz.devices.physical import PhysicalDevice, cuda_gpus, physical_gpus, si
 from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings.jax import jax_settings
 from bfcviz.devices.settings.setting_values import GPUOptions, LogicalDeviceConfiguration
-from bfcviz.devices.settings.settings import SettingIgnored, Settings
+from bfcviz.devices.settings.tensorflow import SettingIgnored, Settings
 from bfcviz.devices.streams import Stream
 from bfcviz.devices.tensors.memory_log import MemoryLog
 from bfcviz.devices.tensors.tensor import Tensor

@@ -16,7 +16,7 @@ from bfcviz.devices.physical import DeviceName, parse_name
 from bfcviz.devices.session_heaps import SessionHeaps
 from bfcviz.devices.session_steps import Journey
 from bfcviz.devices.settings.device_plan import PlannedDevice
-from bfcviz.devices.settings.settings import Settings
+from bfcviz.devices.settings.tensorflow import Settings
 from bfcviz.errors import DevicesError, UnknownDevice
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from bfcviz.devices.physical import PhysicalDevice
-from bfcviz.devices.settings.settings import Settings
+from bfcviz.devices.settings.tensorflow import Settings
 from bfcviz.errors import SettingError
 
 PREALLOCATE: Final = "XLA_PYTHON_CLIENT_PREALLOCATE"
