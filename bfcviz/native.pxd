@@ -54,7 +54,7 @@ cdef extern from "bfcviz/c/clock.h" nogil:
     Clock *clock_new "bfc_clock_new"() noexcept
     void clock_delete "free"(Clock *) noexcept
     void clock_anchor "bfc_clock_anchor"(Clock *) noexcept
-    i64 clock_at "bfc_clock_at"(Clock *, u64) noexcept
+    i64 clock_at "bfc_clock_at"(const Clock *, u64, i64) noexcept
 
 cdef extern from "bfcviz/c/thread_number.h" nogil:
     u16 thread_number "bfc_thread_number"() noexcept

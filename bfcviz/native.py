@@ -64,9 +64,9 @@ def clock_anchor(clock: Clock) -> None:
     """Do nothing: Python's clock needs no calibration."""
 
 
-def clock_at(clock: Clock, _ticks: int) -> int:
-    """The time now: Python reads no counter."""
-    return time.monotonic_ns() - clock.origin_ns
+def clock_at(clock: Clock, _ticks: int, last: int) -> int:
+    """The time now, at least `last`: Python reads no counter."""
+    return max(time.monotonic_ns() - clock.origin_ns, last)
 
 
 _numbers = count(1)

@@ -36,16 +36,16 @@ cdef class Heap:
     cdef readonly bint closed
     cdef readonly FreeSignal frees  # for threads that wait for memory
 
-    @cython.locals(rounded=u64, h=u32, address=u64, ticks=u64)
+    @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
-    @cython.locals(h=u32, address=u64, reason=int, due=int, ticks=u64)
+    @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
 
     @cython.locals(h=u32, c="structs.Chunk *")
     cdef u32 find(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(h=u32)
     cdef u32 find_now(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
-    @cython.locals(h=u32, ticks=u64)
+    @cython.locals(h=u32)
     cdef u32 find_by_growing(self, u64 rounded, u64 alignment, u64 freed_before) noexcept nogil
     @cython.locals(c="structs.Chunk *", bin=int, padding=u64, aligned=u32)
     cdef u64 serve(self, u32 h, u64 rounded, u64 requested, u64 alignment, u32 label, u16 stream) noexcept nogil
@@ -54,7 +54,6 @@ cdef class Heap:
     @cython.locals(c="structs.Chunk *")
     cdef bint mergeable(self, u32 h, bint ignore_held) noexcept nogil
 
-    @cython.locals(ticks=u64)
     cpdef void put_mark(self, u32 label, u64 value) noexcept nogil
     cpdef void set_safe_frontier(self, u64 count) noexcept nogil
     cpdef void clear_stats(self) noexcept nogil
@@ -62,11 +61,9 @@ cdef class Heap:
     @cython.locals(address=u64, size=u64)
     cpdef void release_all(self) noexcept nogil
 
-    cdef bint begin_operation(self, u64 ticks) noexcept nogil
     cdef bint has_room(self) noexcept nogil
-    @cython.locals(address=u64, ticks=u64)
+    @cython.locals(address=u64)
     cdef u64 request_region(self, u64 alignment, u64 num_bytes) noexcept nogil
-    @cython.locals(ticks=u64)
     cdef void return_region(self, u64 address, u64 num_bytes) noexcept nogil
     cpdef bint is_growing_here(self) noexcept nogil
     cdef bint was_forked_while_growing(self) noexcept nogil

@@ -81,8 +81,8 @@ class Heap:
         if alignment == 0 or alignment & (alignment - 1) != 0:
             return native.FAILED_ALIGNMENT
         rounded = round_up(requested)
-        ticks = native.spin_lock_timed(self.lock)
-        if not self.begin_operation(ticks):
+        self.space.log.lock_and_tick()
+        if not self.has_room():
             native.spin_unlock(self.lock)
             return native.FAILED_TABLES
         h = self.find_now(rounded, alignment, freed_before)
@@ -105,8 +105,8 @@ class Heap:
 
     def free(self, address: int) -> int:
         """Free the chunk in use at an address; returns 0, or the reason why no chunk in use begins there."""
-        ticks = native.spin_lock_timed(self.lock)
-        if not self.begin_operation(ticks):
+        self.space.log.lock_and_tick()
+        if not self.has_room():
             native.spin_unlock(self.lock)
             return native.FREE_TABLES
         h = self.space.table.find(address)
@@ -133,8 +133,7 @@ class Heap:
 
     def put_mark(self, label: int, value: int) -> None:
         """Record a mark of the user."""
-        ticks = native.spin_lock_timed(self.lock)
-        self.space.log.tick(ticks)
+        self.space.log.lock_and_tick()
         self.space.log.mark(label, value)
         native.spin_unlock(self.lock)
 
@@ -202,10 +201,10 @@ class Heap:
             return native.NONE
         native.spin_unlock(self.lock)
         native.mutex_lock(self.growth)
-        ticks = native.spin_lock_timed(self.lock)
+        self.space.log.lock_and_tick()
         self.bad_grant = False
         h = native.NONE
-        if not self.closed and self.begin_operation(ticks):
+        if not self.closed and self.has_room():
             h = self.find_now(rounded, alignment, freed_before)  # another thread may have freed or grown
             if h == native.NONE and self.extend(rounded, alignment):
                 h = self.find(rounded, alignment, freed_before)
@@ -283,11 +282,6 @@ class Heap:
 
     # -- regions: all methods hold `growth` too -----------------------------------------------------------------
 
-    def begin_operation(self, ticks: int) -> bool:
-        """Set the time and thread of events after locking; returns whether the tables have room for one operation."""
-        self.space.log.tick(ticks)
-        return self.has_room()
-
     def has_room(self) -> bool:
         """Whether the tables have room for one operation; makes some."""
         if self.space.table.count + 4 <= self.space.table.room and not self.timestamps:
@@ -300,8 +294,7 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         address = self.source.grant(alignment, num_bytes)
-        ticks = native.spin_lock_timed(self.lock)
-        self.space.log.tick(ticks)  # other threads had the lock
+        self.space.log.lock_and_tick()  # other threads had the lock
         self.grower = 0
         if address == 0:
             return 0
@@ -322,8 +315,7 @@ class Heap:
         self.generation = native.generation()
         native.spin_unlock(self.lock)
         self.source.take_back(address, num_bytes)
-        ticks = native.spin_lock_timed(self.lock)
-        self.space.log.tick(ticks)
+        self.space.log.lock_and_tick()
         self.grower = 0
 
     def is_growing_here(self) -> bool:

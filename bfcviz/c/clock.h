@@ -15,7 +15,6 @@
 typedef struct bfc_clock {
     int64_t origin_ns; /* monotonic time of the start */
     int64_t anchor_ns; /* time from the start to the anchor */
-    int64_t last_ns;   /* the last result */
     uint64_t first_ticks;
     uint64_t anchor_ticks;
     uint64_t scale; /* nanoseconds per tick, 32.32 fixed point */
@@ -43,8 +42,8 @@ BFC_STATIC void bfc_find_counter(void) {}
 static inline uint64_t bfc_ticks(void) { return 0; }
 #endif
 
-/* The time of a reading of the counter, at least the last result. Without a counter, the time now. */
-static inline int64_t bfc_clock_at(bfc_clock *c, uint64_t ticks) {
+/* The time of a reading of the counter, at least `last`. Without a counter, the time now. */
+static inline int64_t bfc_clock_at(const bfc_clock *c, uint64_t ticks, int64_t last) {
     int64_t ns;
     if (!c->counter) {
         ns = bfc_monotonic_ns() - c->origin_ns;
@@ -52,8 +51,7 @@ static inline int64_t bfc_clock_at(bfc_clock *c, uint64_t ticks) {
         uint64_t passed = ticks > c->anchor_ticks ? ticks - c->anchor_ticks : 0;
         ns = c->anchor_ns + (int64_t)(((unsigned __int128)passed * c->scale) >> 32);
     }
-    if (ns > c->last_ns) c->last_ns = ns;
-    return c->last_ns;
+    return ns > last ? ns : last;
 }
 
 /* Read both clocks at one moment: the best of several tries, for a thread may be preempted in between. */

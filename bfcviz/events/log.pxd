@@ -26,8 +26,8 @@ cdef class EventLog:
     cdef bint has_ring          # the window is the ring, for the rest of its life
     cdef readonly object path   # of the file, or None
 
-    @cython.locals(now=i64)
-    cdef void tick(self, u64 ticks) noexcept nogil
+    @cython.locals(ticks=u64)
+    cdef void lock_and_tick(self) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept nogil
@@ -67,7 +67,6 @@ cdef class EventLog:
     @cython.locals(r="event_record.Event *")
     cdef void mark(self, u32 label, u64 value) noexcept nogil
 
-    @cython.locals(ticks=u64)
     cpdef int begin_operation(self, i64 time, int thread=*)
 
     @cython.locals(seq=u64, r="event_record.Event *")

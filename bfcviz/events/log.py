@@ -104,14 +104,15 @@ class EventLog:
         self.base = self.written
         self.end = self.written + self.capacity
 
-    # -- for the writer: called by the heap, under its lock ---------------------------------------------------
+    # -- for the writer: called by the heap; the first takes its lock, the others need it ---------------------
 
-    def tick(self, ticks: int) -> None:
-        """Set time and thread, once per operation, from a reading of the counter; a replay sets the recorded ones."""
+    def lock_and_tick(self) -> None:
+        """Take the lock, and set time and thread of the events that follow; a replay sets the recorded ones."""
+        ticks = native.spin_lock_timed(self.lock)
         if self.replaying:
             return
-        now = native.clock_at(self.clock, ticks)
-        self.time = now if now > self.time else self.time  # the time of an observer may be ahead of the clock
+        # Not before the last one: that of an observer may be ahead of the clock.
+        self.time = native.clock_at(self.clock, ticks, self.time)
         self.thread = native.thread_number()
 
     def at(self, time: int, thread: int) -> None:
@@ -263,10 +264,10 @@ class EventLog:
 
         Returns the number of the thread: `thread`, or if that is below 0 the number of this thread.
         """
-        ticks = native.spin_lock_timed(self.lock)
         if time < 0:
-            self.tick(ticks)
+            self.lock_and_tick()
         else:
+            native.spin_lock(self.lock)
             self.time = time if time > self.time else self.time
             self.thread = native.thread_number()
         if thread >= 0:

@@ -13,7 +13,7 @@ SOURCE = """
 void *new_clock(void) { return bfc_clock_new(); }
 void delete_clock(void *clock) { free(clock); }
 uint64_t ticks(void) { return bfc_ticks(); }
-int64_t at(void *clock, uint64_t ticks) { return bfc_clock_at(clock, ticks); }
+int64_t at(void *clock, uint64_t ticks, int64_t last) { return bfc_clock_at(clock, ticks, last); }
 void anchor(void *clock) { bfc_clock_anchor(clock); }
 void set_back(void *clock) { ((bfc_clock *)clock)->first_ticks = UINT64_MAX; }
 int64_t now(void *clock) { return bfc_monotonic_ns() - ((bfc_clock *)clock)->origin_ns; }
@@ -23,10 +23,15 @@ int64_t now(void *clock) { return bfc_monotonic_ns() - ((bfc_clock *)clock)->ori
 class Clock:
     def __init__(self, library):
         self._library, self._clock = library, library.new_clock()
+        self._last = 0
 
     def __getattr__(self, name):
         function = getattr(self._library, name)
         return lambda *arguments: function(self._clock, *arguments)
+
+    def at(self, ticks):
+        self._last = self._library.at(self._clock, ticks, self._last)  # as the log does
+        return self._last
 
     def read(self):
         return self.at(self._library.ticks())
@@ -41,7 +46,7 @@ def library(tmp_path_factory):
     library.new_clock.restype = ctypes.c_void_p
     library.ticks.restype = ctypes.c_uint64
     library.at.restype = library.now.restype = ctypes.c_int64
-    library.at.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    library.at.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64]
     for function in (library.delete_clock, library.anchor, library.set_back, library.now):
         function.argtypes = [ctypes.c_void_p]
     return library

@@ -4,7 +4,7 @@ from bfcviz cimport native
 from bfcviz.allocator.heap cimport Heap
 from bfcviz.native cimport i64, u64
 
-@cython.locals(before=u64, released=u64, ticks=u64)
+@cython.locals(before=u64, released=u64)
 cpdef object trim_heap(Heap heap)
 
 @cython.locals(state="void *", returned=u64)

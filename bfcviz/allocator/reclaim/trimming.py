@@ -13,9 +13,9 @@ def trim_heap(heap: Heap) -> int:
     if heap.is_growing_here() or heap.was_forked_while_growing():
         return 0
     native.mutex_lock(heap.growth)
-    ticks = native.spin_lock_timed(heap.lock)
+    heap.space.log.lock_and_tick()
     before = heap.space.pool_bytes
-    if not heap.closed and heap.begin_operation(ticks):
+    if not heap.closed and heap.has_room():
         heap.release_free_regions()
     released = before - heap.space.pool_bytes
     if heap.space.pool_bytes == 0:
