@@ -6,7 +6,6 @@ import plotly.graph_objects as go
 from bfcviz.dashboard import widget_lifetime
 from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
 from bfcviz.errors import BfcvizError
-from bfcviz.figures.panel import CONFIG
 
 
 def side_by_side(*figures: go.Figure) -> widgets.HBox:
@@ -31,8 +30,6 @@ def side_by_side(*figures: go.Figure) -> widgets.HBox:
             f"side_by_side shows figures, and {given}: give each figure as an argument of its own"
         )
     shown = [OneWayFigureWidget(figure) for figure in figures]
-    for each in shown:
-        each._config = CONFIG  # noqa: SLF001  plotly has no public way
     row = widgets.HBox(shown, layout={"flex_flow": "row wrap"}, _view_count=0)
     widget_lifetime.free_unseen(row)
     return row

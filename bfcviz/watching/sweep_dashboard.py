@@ -23,7 +23,6 @@ from bfcviz.dashboard.background.workload import Workload
 from bfcviz.dashboard.panels.figure_view import relayouting, restyling
 from bfcviz.dashboard.panels.figure_widget import OneWayFigureWidget
 from bfcviz.figures.comparison.sweep import sweep_heat_map
-from bfcviz.figures.panel import CONFIG
 from bfcviz.figures.style.theme import ThemeName
 from bfcviz.figures.style.view_options import Look
 from bfcviz.live.numpy.serve import unserved
@@ -92,7 +91,6 @@ class SweepDashboard(widgets.VBox):  # type: ignore[misc]
         with unserved():  # their arrays do not belong to a watched workload
             self._page = _page(SweepResults([]), self._look)
             self.figure = OneWayFigureWidget(self._page)
-            self.figure._config = CONFIG  # noqa: SLF001  plotly has no public way
             self._run = SweepRun(arguments, options)
         row = widgets.HBox([self.bar, self.button, self.line], layout={"align_items": "center"})
         super().__init__([row, self.figure])

@@ -42,8 +42,7 @@ class FigureView:
     def __init__(self, panels: Mapping[str, Panel], layout: str, look: Look) -> None:
         self.panels = dict(panels)
         self._page, self.stage = self._lay(layout, look)
-        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout)
-        self.widget._config = _PAGE_CONFIG  # noqa: SLF001  plotly has no public way
+        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout, config=_PAGE_CONFIG)
 
     def show(self, panels: Mapping[str, Panel], layout: str, look: Look, width: int = _WIDTH) -> None:
         """Show `panels`, those that the layout names; send only what differs.

@@ -1,7 +1,7 @@
 """Plotly's FigureWidget, whose page only draws, and whose script is sent to the page once for all figures."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -13,6 +13,7 @@ import traitlets
 from plotly.basedatatypes import Undefined
 
 from bfcviz.dashboard import widget_lifetime
+from bfcviz.figures.panel import CONFIG
 from bfcviz.figures.plotly_renderers import import_renderers
 
 import_renderers()  # before the widget, which needs them
@@ -71,6 +72,10 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
 
     Plotly also checks for each value that the trace has such a key, and calls those who listen to changes in Python.
     The keys are those of our own traces, and none listens: both take a third of the update in Python.
+
+    Args:
+        figure: as for plotly's FigureWidget: a figure, or `data` and `layout` by name.
+        config: of plotly's script.
     """
 
     # The text, not the path: for a path, anywidget keeps every widget alive to notify it when the file changes.
@@ -78,6 +83,10 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
     # The model id, not the widget: what a figure refers to is closed with its dashboard.
     _script_model_id = traitlets.Unicode().tag(sync=True)
     _updates = 0
+
+    def __init__(self, *figure: Any, config: Mapping[str, Any] = CONFIG, **parts: Any) -> None:
+        super().__init__(*figure, **parts)
+        self._config = dict(config)  # plotly has no public way
 
     @traitlets.default("_script_model_id")
     def _shared_script(self) -> str:
