@@ -5,7 +5,7 @@ from html import unescape
 import numpy as np
 import pytest
 from dashboard.pages import column, count, inputs, messages, page, sizes
-from figures.synthetic import MiB, PlainHeap, busy_trace, trace_of
+from figures.synthetic import MiB, PlainHeap, trace_of
 
 from bfcviz.dashboard.tables.chunk_list import ChunkList
 from bfcviz.dashboard.tables.rows_in_view import ROWS
@@ -16,20 +16,6 @@ from bfcviz.model import Model
 from bfcviz.model.holders.grouping import grouping
 from bfcviz.model.holders.holder_choice import HolderChoice, members
 from bfcviz.units import format_bytes
-
-
-@pytest.fixture(scope="module")
-def model():
-    model = Model(busy_trace())
-    model.seek(400)
-    return model
-
-
-@pytest.fixture
-def listed(model):
-    listed = ChunkList(model.trace)
-    listed.show(model)
-    return listed
 
 
 def look_at(chunk):

@@ -1,27 +1,9 @@
 """The row of a chunk in the list of chunks."""
 
-import pytest
 from dashboard.pages import count, page
-from figures.synthetic import busy_trace
 
-from bfcviz.dashboard.tables.chunk_list import ChunkList
 from bfcviz.events.schema import bin_of
-from bfcviz.model import Model
 from bfcviz.units import format_bytes
-
-
-@pytest.fixture(scope="module")
-def model():
-    model = Model(busy_trace())
-    model.seek(400)
-    return model
-
-
-@pytest.fixture
-def listed(model):
-    listed = ChunkList(model.trace)
-    listed.show(model)
-    return listed
 
 
 def test_a_row_shows_every_field_of_its_chunk(listed, model):
