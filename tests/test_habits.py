@@ -1,19 +1,14 @@
-"""The habits of this code: lint, format, types, import rules, sizes, names and words."""
+"""The habits of this code: lint, format, types, import rules and words."""
 
-import ast
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from shared import ROOT
 
-PACKAGE = sorted((ROOT / "bfcviz").rglob("*.py"))
 HEADERS = sorted((ROOT / "bfcviz").rglob("*.h"))
-LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
-LARGEST_FOLDER = 15  # modules; a module's .pxd and .h count with it
 # Brackets, so that this line does not match.
 BANNED = re.compile("who[e]ver|no[b]ody|some[b]ody|in the mids[t]|be ha[d]", re.IGNORECASE)
 
@@ -55,41 +50,6 @@ def test_the_format_of_c():
     command = [tool, "--dry-run", "-Werror", *HEADERS]  # the style is bfcviz/.clang-format
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("path", HEADERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_headers_are_short(path):
-    lines = path.read_text().splitlines()
-    assert (len(lines) <= LONGEST_FILE, [line for line in lines if len(line) > 110]) == (True, [])
-
-
-def test_files_and_functions_are_short():
-    long = []
-    for path in PACKAGE:
-        text = path.read_text()
-        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-        long += [(path, node.name) for node in functions if node.end_lineno - node.lineno >= LONGEST_FUNCTION]
-        if text.count("\n") > LONGEST_FILE:
-            long.append(path)
-    assert long == []
-
-
-def test_folders_are_small():
-    modules = defaultdict(set)
-    for path in [*PACKAGE, *HEADERS, *(ROOT / "bfcviz").rglob("*.pxd")]:
-        if path.stem != "__init__":
-            modules[path.parent.relative_to(ROOT).as_posix()].add(path.stem)
-    sizes = {folder: len(names) for folder, names in modules.items()}
-    assert {folder: size for folder, size in sizes.items() if size > LARGEST_FOLDER} == {}
-
-
-def test_a_class_name_means_one_thing():
-    places = defaultdict(list)
-    for path in PACKAGE:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(path.relative_to(ROOT).as_posix())
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_banned_words():
