@@ -1,5 +1,7 @@
 """The manners of a dashboard in a real page: wheel, keys, the brush of time, pointing at holders, and its size."""
 
+from base64 import b64encode
+
 import pytest
 
 from browser.board import Board, write_notebook
@@ -126,7 +128,14 @@ def test_ctrl_and_wheel_zoom_and_never_beyond_the_data(view, views, name):
     assert view.page.evaluate("() => visualViewport.scale") == 1
 
 
-@pytest.mark.parametrize("where", ["region_map", "lifetimes", "strip", ".bfcviz-header", ".bfcviz-chunk"])
+HOLDER = ".bfcviz-holders tbody tr[data-bfcviz]"
+TAB = ".bfcviz-tabs [role=tab]"
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["region_map", "lifetimes", "strip", ".bfcviz-header", ".bfcviz-chunk", HOLDER, TAB, ".bfcviz-back"],
+)
 def test_keys_work_after_a_click_anywhere(view, where):
     view.page.locator(".jp-OutputArea-output").nth(1).click(position={"x": 5, "y": 5})
     scrolled = view.view.evaluate(SCROLLED)
@@ -142,6 +151,71 @@ def test_keys_work_after_a_click_anywhere(view, where):
     view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)") - 1)
     assert view.page.locator(".jp-Cell").count() == 2
     assert abs(view.view.evaluate(SCROLLED) - scrolled) < 2 or where.startswith(".")
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
+
+
+def places(board):
+    """The upper edges of the rows of holders."""
+    rows = board.view.locator(HOLDER)
+    return [rows.nth(number).bounding_box()["y"] for number in range(rows.count())]
+
+
+def test_a_click_on_a_holder_leaves_the_rows_in_place(view):
+    view.key("k")
+    view.wait_for_step(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    before = places(view)
+    assert len(before) > 2
+    view.view.locator(HOLDER).nth(1).click()
+    view.view.locator(".bfcviz-holders .filter button").wait_for()
+    assert places(view) == before
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .filter button").wait_for(state="detached")
+    assert places(view) == before
+
+
+def test_a_holder_chosen_with_a_key_keeps_the_focus(view):
+    row = view.view.locator(HOLDER).nth(1)
+    row.focus()
+    message = row.get_attribute("data-bfcviz")
+    view.page.keyboard.press("Enter")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for()
+    view.page.wait_for_function(
+        "message => document.activeElement.dataset.bfcviz === message && document.activeElement.localName === 'tr'",
+        arg=message,
+    )
+    view.page.keyboard.press("Enter")
+    view.view.locator(".bfcviz-holders .chosen").first.wait_for(state="detached")
+
+
+def test_the_box_of_the_map_lies_over_the_list_of_holders(view):
+    view.page.mouse.move(*view.at("region_map", 0.8, 0.5))
+    box = view.view.locator(".hoverlayer .hovertext")
+    box.wait_for()
+    text, pane = box.bounding_box(), view.view.locator(".bfcviz-side").bounding_box()
+    left, right = max(text["x"], pane["x"]), text["x"] + text["width"]
+    assert right - left > 40
+    clip = {"x": left, "y": text["y"] + 3, "width": right - left - 3, "height": text["height"] - 6}
+    colour = "(pane, colour) => pane.style.background = colour"
+    view.view.locator(".bfcviz-side").evaluate(colour, "magenta")
+    picture = b64encode(view.page.screenshot(clip=clip)).decode()
+    view.view.locator(".bfcviz-side").evaluate(colour, "")
+    view.page.mouse.move(2, 2)
+    assert view.page.evaluate(MAGENTA, picture) == 0
+
+
+MAGENTA = """async picture => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${picture}`;
+  await image.decode();
+  const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+  canvas.drawImage(image, 0, 0);
+  const bytes = canvas.getImageData(0, 0, image.width, image.height).data;
+  let found = 0;
+  for (let at = 0; at < bytes.length; at += 4) found += bytes[at] > 200 && bytes[at + 1] < 60 && bytes[at + 2] > 200;
+  return found;
+}"""
+"""How many pixels of a picture are magenta."""
 
 
 def window(board):

@@ -94,8 +94,13 @@ def test_the_page_shows_the_dashboard_and_ctrl_c_leaves_nothing(viewer, page):
     view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()  # at its fullest
     assert view.locator(".bfcviz-step-line:has-text('step 0 of')").count() == 0
     view.locator(".js-plotly-plot .cartesianlayer .subplot").nth(2).wait_for(state="attached")
-    page.keyboard.press("ArrowLeft")  # nothing was clicked: the page has the keyboard from the start
-    view.locator(".bfcviz-step-line:has-text(' of 32,001')").wait_for()
+    page.keyboard.press("Home")  # nothing was clicked: the page has the keys from the start
+    view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
+    page.keyboard.press("ArrowRight")
+    view.locator(".bfcviz-step-line:has-text('step 1 of 32,001')").wait_for()
+    page.mouse.click(5, 1380)  # beside the dashboard
+    page.keyboard.press("ArrowLeft")
+    view.locator(".bfcviz-step-line:has-text('step 0 of 32,001')").wait_for()
     view.locator(".bfcviz-last").click()
     view.locator(".bfcviz-step-line:has-text('step 32,001 of')").wait_for()
     assert page.locator("body").get_attribute("data-jp-theme-light") == "false"

@@ -87,22 +87,42 @@ function prepare_root(root, send, signal) {
   root.addEventListener("click", (event) => run_marked(event, send), { signal });
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
   listen_to_scrolls(root, send, signal); // see scrolling.js
-  root.addEventListener("mousedown", (event) => take_keyboard(root, event), { signal, capture: true });
   root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
+  keep_keys(root, signal);
   listen_to_holders(root, send, signal);
   listen_to_strip(root, send, signal);
-  // A page of its own, without a notebook whose keys it would take.
-  if (!root.closest(".jp-Notebook") && document.activeElement === document.body) focus(root);
+  // In a page without a notebook (Voila calls its whole body one) nothing else wants the keys.
+  const notebook = root.closest(".jp-Notebook");
+  if (notebook && notebook !== document.body) return;
+  const takes = (event) => event.target === document.body && root === document.querySelector(".bfcviz-dashboard");
+  document.addEventListener("keydown", (event) => takes(event) && on_key(event, send), { signal });
 }
 
-function focus(root) {
-  root.focus({ preventScroll: true });
+function focus(element) {
+  element.focus({ preventScroll: true });
 }
 
-// Plotly prevents the browser's own move of the focus.
-function take_keyboard(root, event) {
-  const holder = event.target.closest("input, select, textarea, button, a, [tabindex], [contenteditable=true]");
-  if (!holder || holder === root || !root.contains(holder)) focus(root);
+const TYPED = "input, select, textarea, [role=slider], [contenteditable=true]"; // these need the keys themselves
+
+// A click gives the keys to the dashboard, and a new drawing does not take them away.
+function keep_keys(root, signal) {
+  let focused = null; // the element in this dashboard that had the focus last; null: it is elsewhere
+  const note = ({ target }) => (focused = root.contains(target) ? target : null);
+  for (const type of ["focusin", "mousedown"]) document.addEventListener(type, note, { signal, capture: true });
+  const click = ({ target }) => {
+    if (target.closest(TYPED)) return;
+    focus(root); // plotly prevents the browser's own move of the focus
+    setTimeout(() => focus(root)); // the browser moves it to a button, which the answer to the click may remove
+  };
+  root.addEventListener("mousedown", click, { signal, capture: true });
+  const observer = new MutationObserver(() => {
+    if (!focused || focused.isConnected || document.activeElement !== document.body) return;
+    const { bfcviz } = focused.dataset;
+    const again = bfcviz && root.querySelector(`${focused.localName}[data-bfcviz="${CSS.escape(bfcviz)}"]`);
+    focus(again || root);
+  });
+  observer.observe(root, { childList: true, subtree: true });
+  signal.addEventListener("abort", () => observer.disconnect());
 }
 
 // Plotly would zoom at each turn of the wheel: it gets only those with Ctrl. The page scrolls at the others.
@@ -253,7 +273,7 @@ class Brush {
 function on_key(event, send) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Enter" && run_marked(event, send)) return;
-  if (event.target.closest("input, select, textarea, [role=slider], [contenteditable=true]")) return;
+  if (event.target.closest(TYPED)) return;
   if (event.key === " " && event.target.closest("button")) return;
   if (!KEYS.has(event.key)) return;
   event.preventDefault();

@@ -15,6 +15,8 @@ STYLE: Final = """
 .bfcviz-stage > .bfcviz-side, .bfcviz-stage > .bfcviz-tabs {
   position: absolute; margin: 0; overflow: hidden; box-sizing: border-box; z-index: 1;
 }
+/* The layer of hover boxes, which reach over the side pane; it takes no clicks. */
+.bfcviz-stage .main-svg:has(> .hoverlayer) { z-index: 2 }
 .bfcviz-brush {
   position: absolute; z-index: 2; pointer-events: none; box-sizing: border-box;
   background: rgba(128, 128, 128, 0.25); border: solid var(--jp-ui-font-color1, #888); border-width: 0 2px;

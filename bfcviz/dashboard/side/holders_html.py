@@ -183,20 +183,25 @@ _LEAST_NAMED: Final = 0.08
 
 
 def head_html(by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None) -> str:
-    """The line above: what holders are found by, list or icicle, and the holder that filters (its row and path)."""
+    """The lines above: what holders are found by, list or icicle; and the holder that filters (its row and path)."""
     groups = "".join(_switch("holders_by", "by", each, pressed=each == by) for each in choices)
     kinds = "".join(_switch("holders_as", "as", each, pressed=each == kind) for each in KINDS)
     title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
     found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
     found += f"<span>{kinds}</span>"
-    if filtered is not None:
-        row, path = filtered
-        found += (
-            f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>Only this holder "
-            f'<button type="button" data-bfcviz=\'{{"do":"holder","row":{row}}}\'>show all</button>: '
-            f"{harmless(path)}</div>"
-        )
-    return found + "</div>"
+    return f"{found}{_filter(filtered)}</div>"
+
+
+def _filter(filtered: tuple[int, str] | None) -> str:
+    """One line in any case: a click on a holder must not move the rows below it under the pointer."""
+    if filtered is None:
+        return "<div class='filter none'>Click a holder to see it alone.</div>"
+    row, path = filtered
+    return (
+        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>Only this holder "
+        f'<button type="button" data-bfcviz=\'{{"do":"holder","row":{row}}}\'>show all</button>: '
+        f"{harmless(path)}</div>"
+    )
 
 
 KINDS: Final = ("list", "icicle")
