@@ -1,7 +1,12 @@
-"""Places in code: the frames of a stack as text, and the one that names an allocation: `train.py:41 forward`."""
+"""Places in code: the frames of a stack as text, the one that names an allocation, and those that explain it.
+
+The rank of a frame decides: the reader's own Python code, then Python code of libraries, then compiled code that
+computes; then what only passes a call on; last what records, unwinds, allocates or interprets.
+"""
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*):(?P<line>\d{1,9})\)$")
@@ -9,6 +14,30 @@ _LIBRARIES: Final = re.compile(
     r"[/\\](?:site-packages|dist-packages|torch|tensorflow|jax|numpy|cupy|lib[/\\]python3[^/\\]*)[/\\]"
     r"|^<(?:frozen |__array_function__)"
 )
+_PYTHON: Final = (".py", ">", "]")  # In[5]: a cell of a notebook
+_DISPATCHERS: Final = re.compile(  # Python files that pass on what others call
+    r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]module|_ops|utils[/\\]_contextlib|_dynamo[/\\]\w+|_functorch[/\\]\w+)\.py$"
+    r"|[/\\]jax[/\\]_src[/\\](?:core|pjit|api|linear_util|traceback_util|dispatch|profiler|interpreters[/\\]\w+)\.py$"
+    r"|[/\\]lib[/\\]python3[^/\\]*[/\\](?:threading|runpy|functools|contextlib)\.py$|^<frozen "
+)
+_PASSES_ON: Final = re.compile(  # compiled functions that do
+    r"^c10::(?:impl::|Dispatcher|KernelFunction|BoxedKernel|OperatorHandle)|::wrapper_[A-Z]|::redispatch$"
+    r"|^torch::autograd::(?:VariableType::|THPVariable_|Node::operator|Engine::|python::PythonEngine|TypeError_to_)"
+    r"|^at::(?:_ops|functorch|autocast|indexing)::"
+)
+_MACHINERY: Final = re.compile(
+    r"CachingAllocator|CachingHostAllocator|BFCAllocator|gather_with_cpp|CapturedTraceback|CurrentStackTrace"
+    r"|^torch::unwind::|^c10::(?:StorageImpl|Storage|Allocator|DataPtr|make_storage_impl)\b"
+    r"|^at::(?:empty|native::empty_|detail::|meta::|TensorIterator)|::create_out$|::set_output_(?:raw_)?strided$"
+    r"|^std::|^operator new"
+    r"|^_?Py(?:[A-Z]|_[A-Z])|^(?:method_vectorcall|cfunction_|slot_|vectorcall_|object_vacall|run_eval_code_obj"
+    r"|run_mod|pyrun_|pymain_|do_call_core|type_call|thread_run|pythread_|start_thread|execute_native_thread)"
+    r"|^(?:clone3?|_start|main)$|^__libc_start"
+)
+_NAME: Final = re.compile(r"^(?:.*? )?([^ (]+)\(")  # before its parameters
+_TEMPLATE: Final = re.compile(r"<[^<>]*>")
+_DEEPEST: Final = 16  # templates inside templates
+_LONGEST_SIGNATURE: Final = 4000  # characters; of a longer one the rest is not read
 _CELL: Final = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
 UNKNOWN_FILE: Final = "??"
 """The file of a frame that PyTorch could not find."""
@@ -34,12 +63,17 @@ class CodePlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`train.py:41 forward`; `train.py:41` outside of a function; the function alone if the file is unknown."""
-        if self.file in ("", UNKNOWN_FILE):
-            return self.function
+        """`train.py:41 forward`; `train.py:41` outside of a function; of compiled code the function alone."""
+        if not self.is_python and not self.line:
+            return _without_types(self.function)
         file = "cell" if _CELL.search(self.file) else self.file.replace("\\", "/").rpartition("/")[2]
         line = f":{self.line}" if self.line else ""
         return f"{file}{line} {self._scope}".rstrip()
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is Python code."""
+        return self.file.endswith(_PYTHON)
 
     @property
     def _scope(self) -> str:
@@ -49,29 +83,66 @@ class CodePlace(NamedTuple):
 
 
 def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
-    """The first place in Python code outside of libraries, else the first in Python code, else the first one.
+    """The first place of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
 
     Args:
         places: a stack, the innermost frame first.
     """
-    best: CodePlace | None = None
-    rank = 0
-    for place in places:
-        found = _rank(place)
-        if found > rank:
-            best, rank = place, found
-    return best
+    return max(places, key=_rank, default=None)
 
 
 def places_of(stack: str) -> list[CodePlace]:
     """The frames of a stack as text; lines of another form are left out."""
-    matches = (_FRAME.match(line) for line in stack.split("\n"))
-    return [CodePlace(match["function"], match["file"], int(match["line"])) for match in matches if match]
+    return [place for place in map(_place, stack.split("\n")) if place]
 
 
+def telling_lines(stack: str, most: int) -> tuple[list[str], int]:
+    """The lines of a stack that tell a reader most, and the number of its other lines.
+
+    The reader's own frames come first, then those of libraries, then compiled functions, without their types; in each
+    group the innermost is first. What only records, allocates or passes calls on is left out, unless there is nothing
+    else.
+
+    Args:
+        stack: a frame a line, the innermost first.
+        most: lines to return.
+    """
+    lines = [line for line in stack.split("\n") if line]
+    places = [_place(line) for line in lines]
+    ranks = [_COMPUTES if place is None else _rank(place) for place in places]
+    telling = [at for at, rank in enumerate(ranks) if rank >= _COMPUTES] or range(len(lines))
+    chosen = sorted(telling, key=lambda at: -ranks[at])[:most]
+    shown = (lines[at] if (place := places[at]) is None or place.is_python else place.name for at in chosen)
+    return list(shown), len(lines) - len(chosen)
+
+
+def _place(line: str) -> CodePlace | None:
+    match = _FRAME.match(line)
+    return None if match is None else CodePlace(match["function"], match["file"], int(match["line"]))
+
+
+_COMPUTES: Final = 2
+"""The lowest rank of a frame that tells something."""
+
+
+@lru_cache(maxsize=8192)
 def _rank(place: CodePlace) -> int:
-    if place.file == UNKNOWN_FILE:
-        return 1
-    if not place.file.endswith((".py", ">", "]")):  # In[5]: a cell of a notebook
-        return 2
-    return 3 if _LIBRARIES.search(place.file) else 4
+    if place.is_python:
+        if _DISPATCHERS.search(place.file):
+            return 1
+        return 3 if _LIBRARIES.search(place.file) else 4
+    function = _without_types(place.function)
+    if _MACHINERY.search(function):
+        return 0
+    return 1 if place.file == UNKNOWN_FILE or _PASSES_ON.search(function) else _COMPUTES
+
+
+def _without_types(function: str) -> str:
+    """A compiled function without result, parameters and template arguments: `at::native::copy_`."""
+    name = function[:_LONGEST_SIGNATURE].replace("(anonymous namespace)::", "").partition("::{lambda")[0]
+    for _ in range(_DEEPEST):
+        if "<" not in name:
+            break
+        name = _TEMPLATE.sub("", name)
+    found = _NAME.match(name.replace("operator()", "operator"))
+    return (found[1] if found else name).partition("<")[0] or function

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bfcviz.code_places import CodePlace, own_place, places_of
+from bfcviz.code_places import CodePlace, own_place, places_of, telling_lines
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,13 @@ from bfcviz.code_places import CodePlace, own_place, places_of
         (CodePlace("step", "train.py", 0), "train.py step"),
         (CodePlace("malloc", "??", 0), "malloc"),
         (CodePlace("malloc", "", 0), "malloc"),
+        (CodePlace("<unknown>", "", 0), "<unknown>"),
+        (CodePlace("at::Tensor at::(anonymous namespace)::pad<f<int> >(int, g<h>)", "", 0), "at::pad"),
+        (
+            CodePlace("auto at::native::fill(at::Tensor&)::{lambda(int)#1}::operator()() const", "a.cu", 0),
+            "at::native::fill",
+        ),
+        (CodePlace("void at::Loop::operator()(int) [clone .isra.0]", "Loop.cpp", 0), "at::Loop::operator"),
     ],
 )
 def test_names(place, name):
@@ -49,3 +56,47 @@ def test_a_stack_as_text_is_read_back():
     stack = [CodePlace("f (g)", "/a b/(c).py", 3), CodePlace("<module>", "d.py", 12)]
     assert places_of("\n".join(place.text for place in stack)) == stack
     assert places_of(f"no frame\nf (a.py:x)\nf (a.py:{'9' * 5000})") == []
+
+
+RECORDER = "torch::cuda::(anonymous namespace)::gather_with_cpp() (memory_snapshot.cpp:0)"
+POOL = "c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(unsigned long, CUstream_st*) (:0)"
+DISPATCH = (
+    "c10::impl::wrap_kernel_functor_unboxed_<c10::impl::detail::WrapFunctionIntoFunctor_<at::Tensor (long), "
+    "at::native::mul>, at::Tensor (long)>::call(c10::OperatorKernel*, long) (RegisterCUDA.cpp:0)"
+)
+AUTOGRAD = "torch::autograd::VariableType::(anonymous namespace)::mul_Tensor(at::Tensor const&) (VariableType_3.cpp:0)"
+OPERATOR = "at::native::sumproduct_pair(at::Tensor const&, bool) [clone .constprop.0] (Linear.cpp:0)"
+GRADIENT = (
+    "torch::autograd::generated::MulBackward0_apply_functional(std::vector<at::Tensor>&) (Functions.cpp:0)"
+)
+INTERPRETER = "_PyEval_Vector (:0)"
+MODULE = "_call_impl (/venv/lib/python3.12/site-packages/torch/nn/modules/module.py:1750)"
+EINSUM = "einsum (/venv/lib/python3.12/site-packages/torch/functional.py:407)"
+LAYER, LOOP = "forward (/home/me/net.py:22)", "<module> (/home/me/train.py:9)"
+
+
+def test_the_readers_own_frames_come_first_and_what_passes_calls_on_is_left_out():
+    stack = [RECORDER, POOL, DISPATCH, AUTOGRAD, OPERATOR, INTERPRETER, EINSUM, LAYER, MODULE, LOOP]
+    told = [LAYER, LOOP, EINSUM, "at::native::sumproduct_pair"]
+    assert telling_lines("\n".join(stack), 8) == (told, 6)
+    assert telling_lines("\n".join(stack), 1) == ([LAYER], 9)
+
+
+def test_a_stack_without_a_telling_frame_is_shown_as_it_is():
+    assert telling_lines(f"{POOL}\n{INTERPRETER}", 1)[1] == 1
+    assert telling_lines("no frame\n" + LOOP, 5) == ([LOOP, "no frame"], 0)
+    assert telling_lines("", 5) == ([], 0)
+
+
+def test_a_gradient_is_named_by_its_function_and_not_by_the_recorder():
+    """A thread of autograd has no Python frames."""
+    stack = [RECORDER, POOL, DISPATCH, AUTOGRAD, GRADIENT, "torch::autograd::Node::operator()(int) (:0)"]
+    assert (
+        own_place(places_of("\n".join(stack))).name
+        == "torch::autograd::generated::MulBackward0_apply_functional"
+    )
+
+
+def test_a_signature_of_any_length_and_depth_is_read_at_once():
+    for name in ("<" * 100_000, "f<" * 50_000 + ">" * 50_000, " (" * 50_000):
+        assert len(CodePlace(name, "", 0).name) <= len(name)

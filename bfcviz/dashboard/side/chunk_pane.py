@@ -8,6 +8,7 @@ from typing import Any, Final
 import ipywidgets as widgets
 import numpy as np
 
+from bfcviz.code_places import telling_lines
 from bfcviz.dashboard.side.chunk_finder import ChunkFacts, ChunkFinder
 from bfcviz.dashboard.side.style import STYLE
 from bfcviz.events.origin_details import requested_bytes_known
@@ -158,9 +159,9 @@ def _link(message: dict[str, Any], text: str, hint: str) -> str:
     return f"<a role='button' tabindex='0' data-bfcviz='{does}' title='{hint}'>{text}</a>"
 
 
-def _lines(text: str) -> str:
-    """Text of several lines, for a tooltip."""
-    return "&#10;".join(harmless(line, _LONGEST) for line in text.split("\n")[:_MOST_LINES])
+def _lines(stack: str) -> str:
+    """The most telling frames of a stack, for a tooltip."""
+    return "&#10;".join(harmless(line, _LONGEST) for line in telling_lines(stack, _MOST_LINES)[0])
 
 
 _MOST_LINES: Final = 30

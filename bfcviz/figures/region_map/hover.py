@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.code_places import telling_lines
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import bin_of
 from bfcviz.figures.region_map.rows import Pieces, Rows, VisibleRows
@@ -22,7 +23,7 @@ MOST_TEXTS: Final = 1000
 """Chunks with a full text, at most; if there are more, the narrowest get a short one."""
 
 MOST_FRAMES: Final = 8
-"""Frames of a stack in a text, from the innermost."""
+"""Frames of a stack in a text, the most telling first."""
 
 _MOST_POINTS = 3000
 _POINTS_ON_GRID = 800
@@ -156,7 +157,6 @@ def _label_text(labels: Labels, number: int) -> str:
 
 
 def _stack_lines(stack: str) -> list[str]:
-    """The innermost frames of a stack (one frame per line)."""
-    frames = stack.split("\n") if stack else []
-    left_out = [f"… {len(frames) - MOST_FRAMES} more"] if len(frames) > MOST_FRAMES else []
-    return [harmless(frame) for frame in frames[:MOST_FRAMES]] + left_out
+    """The most telling frames of a stack (one frame per line)."""
+    frames, others = telling_lines(stack, MOST_FRAMES)
+    return [harmless(frame) for frame in frames] + [f"… {others:,} more"] * (others > 0)

@@ -91,3 +91,16 @@ def test_the_innermost_frames_of_a_stack_are_shown_one_per_line():
     assert "few<br>layer (&lt;model&gt;.py:3)<br>&lt;module&gt; (train.py:9)" in texts
     (many,) = (text.split("<br>") for text in texts if text.startswith("many"))
     assert many[1:] == ["f0 (a.py:0)", *many[2 : MOST_FRAMES + 1], "… 3 more", "shape: [4]"]
+
+
+def test_a_stack_of_torch_has_the_readers_lines_first_and_no_frame_of_the_allocator():
+    inside = [f"c10::cuda::CUDACachingAllocator::Native::f{n}() (:0)" for n in range(10)]
+    own = ["update (/home/me/models.py:181)", "train (/home/me/train.py:9)"]
+    heap = PlainHeap(64 * KiB)
+    heap.allocate(KiB, "models.py:181 update", stack="\n".join([*inside, "at::native::mul(int) (:0)", *own]))
+    model = Model(heap.trace())
+    model.seek(len(heap.events))
+    (text,) = (
+        text for text in points_of(model, lay_out(model.regions()))["meta"] if text.startswith("models")
+    )
+    assert text.split("<br>")[1:] == [*own, "at::native::mul", "… 10 more"]
