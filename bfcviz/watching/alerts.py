@@ -17,13 +17,12 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model import Model
 from bfcviz.model.browse.navigation import events_of
+from bfcviz.model.holders.equal_steps import ALERT
 from bfcviz.model.timelines.timeline import RATIOS, TIMELINE, equal_parts, measured
 from bfcviz.periodic import Periodic
 from bfcviz.thresholds import Hysteresis, Threshold, Unit
 
 GROWTH: Final = "growth_per_step"
-MARKED: Final = "alert: "
-"""The label of an alert's MARK starts with this."""
 
 MEASURES: Final = {
     "bytes_in_use": "bytes in use",
@@ -115,7 +114,7 @@ class Alarm(NamedTuple):
     def mark(self) -> tuple[str, int]:
         """Label and value of its MARK; a share is given in per cent."""
         value = 100 * self.value if self.alert.measure in RATIOS else self.value
-        return MARKED + self.alert.words, round(value)
+        return ALERT + self.alert.words, round(value)
 
 
 PERIOD_S: Final = 0.1
@@ -216,7 +215,7 @@ class AlertMonitor:
         found = []
         for row in rows:
             name = names.get(int(row["step"]))
-            if name is None or name.startswith(MARKED):
+            if name is None or name.startswith(ALERT):
                 continue
             kind, in_use = re.sub(r"\d+", "#", name), int(row["bytes_in_use_last"])
             if kind in self._at_marks:

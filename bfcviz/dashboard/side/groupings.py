@@ -5,7 +5,7 @@ from typing import Final
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.holders.grouping import Grouping, grouping
-from bfcviz.model.holders.last_mark import LastMarks
+from bfcviz.model.holders.mark_growth import MarkGrowth
 
 _DETAILS: Final = ("stack", "shape", "data_type")
 _NUMBERS: Final = ("thread", "stream")
@@ -17,7 +17,7 @@ class Groupings:
     Labels and events are looked at once: a growing trace may get more groupings.
     """
 
-    def __init__(self, trace: Trace, pool: int, marks: LastMarks) -> None:
+    def __init__(self, trace: Trace, pool: int, marks: MarkGrowth) -> None:
         self._trace, self._pool, self._marks = trace, pool, marks
         self._labels_seen, self._events_seen = 1, 0  # label 0 is no label
         self._first: dict[str, int] = {}  # the thread and the stream of the first allocation

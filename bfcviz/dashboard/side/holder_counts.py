@@ -14,7 +14,7 @@ from bfcviz.figures.style.colouring import Colouring
 from bfcviz.model import Model
 from bfcviz.model.holders.holder_choice import HolderChoice
 from bfcviz.model.holders.holder_index import ROOT, HolderAmounts, HolderIndex
-from bfcviz.model.holders.last_mark import LastMark, LastMarks
+from bfcviz.model.holders.mark_growth import MarkGrowth, MarkPair
 from bfcviz.model.holders.running_count import RunningCount
 from bfcviz.model.state.row_storage import CHUNK_ROW
 
@@ -26,8 +26,8 @@ class HolderCount:
     Attributes:
         index: the holders.
         amounts: what each holds.
-        mark: the last mark before the step; None if there is none.
-        growth: bytes since then, shape (nodes,); None without a mark.
+        marks: the marks that `growth` compares; None: there are no two of one name.
+        growth: bytes gained from the first of them to the last, shape (nodes,); None without them.
         classes: the class of the colouring with most of its bytes, shape (nodes,); -1: none is known.
         fills: the colour of each class.
         total: all bytes in use.
@@ -36,7 +36,7 @@ class HolderCount:
 
     index: HolderIndex
     amounts: HolderAmounts
-    mark: LastMark | None
+    marks: MarkPair | None
     growth: NDArray[np.int64] | None
     classes: NDArray[np.intp]
     fills: list[str]
@@ -77,7 +77,7 @@ class HolderCounts:
 
     def __init__(self, trace: Trace, pool: int) -> None:
         self.trace, self.pool = trace, pool
-        self._marks = LastMarks(trace, pool)
+        self._marks = MarkGrowth(trace, pool)
         self.groupings = Groupings(trace, pool, self._marks)
         self._indices: dict[str, tuple[HolderIndex, RunningCount]] = {}
         self._waste_known = requested_bytes_known(trace.origin.details, pool)
@@ -94,23 +94,17 @@ class HolderCounts:
             by: what holders are found by; None, or a grouping that says nothing here: the most telling one.
             colours: give each holder its colour.
         """
-        mark = self._marks.before(model.step)
+        marks = self._marks.pair(model.step)
         self.groupings.update()
         names = self.groupings.names
         index, running = self._index(by if by in names else names[0])
-        before = (
-            None if mark is None else self._marks.bytes_at(mark, index)
-        )  # first: the index may get holders
         by_code = running.at(model)
-        amounts = index.amounts(by_code)
-        growth = None
-        if before is not None:
-            growth = amounts.bytes.copy()
-            growth[: len(before)] -= before
+        growth = None if marks is None else self._marks.growth(marks, index)
+        amounts = index.amounts(by_code)  # after both, which may add holders
         classes = _main_class(index, by_code[0], model, colours)
         fills = [paint.fill for paint in colours.paints]
         total = int(amounts.bytes[ROOT])
-        return HolderCount(index, amounts, mark, growth, classes, fills, total, self._waste_known)
+        return HolderCount(index, amounts, marks, growth, classes, fills, total, self._waste_known)
 
     def _index(self, by: str) -> tuple[HolderIndex, RunningCount]:
         how, new = self.groupings.get(by)

@@ -39,7 +39,7 @@ class HolderFacts:
         depth: rows around it.
         bytes, chunks, waste: what it holds; `waste` is None where the trace does not have the requested bytes.
         share: of all bytes in use, 0..1.
-        growth: bytes since the last mark; None: there is no mark.
+        growth: bytes gained from mark to mark; None: there are no marks to compare.
         fill: its colour.
         chosen: whether the views are filtered by it.
     """
@@ -64,7 +64,7 @@ class HolderFacts:
         if self.waste is not None:
             lines[-1] += f", {exact_bytes(self.waste)} wasted"
         if self.growth is not None:
-            lines.append(f"{signed(self.growth)} since the last mark")
+            lines.append(f"growth {signed(self.growth)}, from mark to mark: see the head of the column")
         return "&#10;".join([harmless(self.path, _LONGEST_HINT), *lines])
 
     @property

@@ -31,6 +31,7 @@ from bfcviz.model import Model
 from bfcviz.model.holders.grouping import SEPARATORS, UNNAMED
 from bfcviz.model.holders.holder_choice import HolderChoice
 from bfcviz.model.holders.holder_index import ROOT
+from bfcviz.model.holders.mark_growth import MarkPair
 from bfcviz.units import format_bytes
 
 _NOTHING: Final = "<div class='none'>Nothing is in use at this step.</div>"
@@ -221,13 +222,19 @@ def _has(found: HolderCount, column: str) -> bool:
 
 def _hints(found: HolderCount) -> dict[str, str]:
     """What each column shows."""
-    mark = found.mark
-    since = "" if mark is None else f"the last mark, '{unescape(harmless(mark.name))}' at step {mark.step:,}"
     return {
         "name": "who allocated the chunks",
         "bytes": "bytes of the holder's chunks in use",
         "share": "of all bytes in use",
-        "growth": f"bytes gained since {since}",
+        "growth": "" if found.marks is None else _growth_hint(found.marks),
         "chunks": "chunks in use",
         "waste": "size - requested",
     }
+
+
+def _growth_hint(marks: MarkPair) -> str:
+    first, last = (
+        f"mark '{unescape(harmless(mark.name))}' (step {mark.step:,})" for mark in (marks.first, marks.last)
+    )
+    apart = f"{marks.apart:,} such marks later" if marks.apart > 1 else "the next such mark"
+    return f"bytes at {last} - bytes at {first}; {apart}; what comes and goes between marks does not count"

@@ -36,6 +36,9 @@ _LEAST_SHARE: Final = 0.05
 _WORDS: Final = ("step", "iteration", "batch", "epoch")
 """A mark with one of these words in its name, the first ones first, separates steps."""
 
+ALERT: Final = "alert: "
+"""Begins the name of a mark that an alert made; such marks separate no steps."""
+
 _MOST_DIGITS: Final = 18
 _NUMBER: Final = re.compile(r"[\s#_:=-]*(\d+)$")
 
@@ -172,6 +175,8 @@ def _boundaries(trace: Trace, pool: int) -> Mapping[str, list[int]]:
         if end is not None and end.side != ENDS:
             continue
         text = trace.labels.name(label) if end is None else end.name
+        if text.startswith(ALERT):
+            continue
         found[names.setdefault(text, plain_name(text))].append(seq)
     return found
 

@@ -10,6 +10,7 @@ from shared import sample_trace
 
 from bfcviz.dashboard.side.holders_pane import HoldersPane
 from bfcviz.errors import BfcvizError
+from bfcviz.events.schema import Kind
 from bfcviz.figures.style.colouring import colouring
 from bfcviz.figures.style.view_options import Look
 from bfcviz.model import Model
@@ -30,6 +31,7 @@ def heap_with_holders():
     heap.allocate(4 * MiB - 100, "net/b", shape="[1,2]")
     heap.allocate(6 * MiB, "adam", shape="[3]")
     heap.allocate(256, "small")
+    heap.mark("step", 2)
     return heap
 
 
@@ -68,13 +70,14 @@ def shown():
 
 def test_a_holder_only_of_the_last_mark_is_no_row():
     heap = PlainHeap(64 * MiB)
+    heap.mark("step", 1)
     held = heap.allocate(8 * MiB, "net/gone")
     heap.allocate(MiB, "net/kept")
-    heap.mark("step", 1)
+    heap.mark("step", 2)
     heap.free(held)
     shown = Shown(heap.trace())
     assert shown.rows[0][:2] == ["kept", "1.0 MiB"]
-    assert shown.column("growth")[0] == "0"
+    assert shown.column("growth")[0] == "+1.0 MiB"
 
 
 def test_rows_name_holders_and_what_they_hold(shown):
@@ -86,9 +89,16 @@ def test_rows_name_holders_and_what_they_hold(shown):
     assert shown.column("waste") == ["100 B", "0 B", "100 B", "0 B", "0 B"]
 
 
-def test_without_a_mark_there_is_no_growth(shown):
-    shown.model.seek(2)
+def test_without_two_marks_of_one_name_there_is_no_growth(shown):
+    shown.model.back(1)  # before the second one
     assert "growth" not in [head["class"] for head in shown.show().elements("th")]
+
+
+def test_the_head_of_growth_names_both_marks(shown):
+    (title,) = (head["title"] for head in shown.elements("th") if head["class"] == "growth")
+    events = shown.model.trace.read(0, len(shown.model.trace))
+    first, last = (events["seq"][events["kind"] == Kind.MARK] + 1).tolist()
+    assert title.index(f"step {last}") < title.index(f"step {first}")
 
 
 def test_a_row_names_its_holder_in_its_messages(shown):
@@ -198,7 +208,7 @@ def test_a_step_counts_only_the_events_since_the_last_one(shown, monkeypatch):
     shown.show()
     monkeypatch.setattr(Model, "in_use", refuse)
     monkeypatch.setattr(Model, "chunks", refuse)
-    shown.model.back(1)
+    shown.model.back(2)  # the mark, and the last allocation
     assert shown.show().column("name")[-1] == "adam"
 
 

@@ -38,3 +38,13 @@ def test_marks_that_a_window_dropped_are_gone():
     trace.refresh()
     assert trace.first > 0
     assert step_marks(trace)[1].tolist() == [heap.log.head - 1]
+
+
+def test_marks_of_alerts_separate_no_steps():
+    heap = bfcviz.BFCAllocator(bfcviz.SimulatedSubAllocator(), "64MiB", log=EventLog(256))
+    trace = trace_of(heap)
+    for epoch in range(3):
+        heap.mark(f"epoch {epoch}")
+        heap.mark("alert: growth of bytes in use per step above 1.0 MiB")
+    trace.refresh()
+    assert step_marks(trace)[0] == "epoch"
