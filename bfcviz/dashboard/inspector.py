@@ -89,6 +89,9 @@ class Inspector(ViewState):
         trace = _opened(trace)
         self._user_widgets = [each for each in traits.values() if isinstance(each, widgets.Widget)]
         self._auto_move = False
+        self._map_image: str | None = (
+            None  # while a frame is drawn that changes only the map's image in the figure
+        )
         self.controls = Controls([each.name for each in trace.origin.pools], self.act, self._ask)
         self.player = Player(self._advance, lambda: self.controls.show_playing(playing=False))
         self.header, self.holders, self.chunk = Header(), HoldersPane(), ChunkPane()
@@ -166,14 +169,18 @@ class Inspector(ViewState):
         """Show `step` and `look` everywhere."""
         model = self.panel_data.model
         model.seek(self.step)
-        # First, since the page takes longest for it.
-        self.view.show(self._panels(), self.views, self.look, self.width)
-        self.stage.show(self.view.stage, self.views)
+        # The figure first, since the page takes longest for it.
+        if self._map_image is None:
+            self.view.show(self._panels(), self.views, self.look, self.width)
+            self.stage.show(self.view.stage, self.views)
+        else:
+            self.page.show_image(*self.view.take_image("region_map", self._map_image), self._map_image)
         self._show_controls()
-        search = self.panel_data.search()
-        self.header.show(model, self.look, search)
-        self.holders.show(model, self.look, self.panel_data.colours(self.look))
-        self.chunk.show(model, self.look)
+        self.header.show(model, self.look, self.panel_data.search())
+        if self._map_image is None:  # else rows would change too often to be read or clicked
+            at_step = self.step if self.panel_data.moving else None
+            self.holders.show(model, self.look, self.panel_data.colours(self.look), at_step)
+            self.chunk.show(model, self.look)
         self._show_table()
 
     def _panels(self) -> dict[str, Panel]:
@@ -245,24 +252,36 @@ class Inspector(ViewState):
         """
         with self._drawing():
             self.panel_data.moving = moving and self.follow
-            self._last, self._changed = len(self._trace), True
-            self.event_list.trace_grew()
-            self._auto_move = True  # not a move by the user: it does not end `follow`
-            try:
-                self.step = self._last if self.follow else max(self.step, self._trace.first)
-            finally:
-                self._auto_move = False
+            self._changed = True
+            self._take_new_events()
 
     def draw_moving_map(self) -> bool:
-        """Draw only the region map's image at the newest event; return False if the whole frame must be drawn.
+        """Draw the newest event in the map, the header and the open table; False: the whole frame must be drawn.
 
-        From any thread, after `trace_grew(moving=True)`; the other panels do not change.
+        Of the figure only the image of the map changes. The other panels, and the list of holders, say at which step
+        they were drawn. From any thread, after `trace_grew(moving=True)`.
         """
         with self.lock:
-            source = None if self._closed else self.panel_data.moving_map_image()
-            if source is not None:
-                self.page.show_image(*self.view.take_image("region_map", source), source)
-            return source is not None
+            self._map_image = None if self._closed else self.panel_data.moving_map_image()
+            if self._map_image is None:
+                return False
+            try:
+                with self._drawing():
+                    self._take_new_events()
+            finally:
+                self._map_image = None
+            return True
+
+    def _take_new_events(self) -> None:
+        """Go to the newest event, if it is followed."""
+        self._last = len(self._trace)
+        if self._map_image is None or self.views == "event_table":
+            self.event_list.trace_grew()
+        self._auto_move = True  # not a move by the user: it does not end `follow`
+        try:
+            self.step = self._last if self.follow else max(self.step, self._trace.first)
+        finally:
+            self._auto_move = False
 
     def _listen(self) -> None:
         controls = self.controls

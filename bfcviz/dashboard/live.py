@@ -68,7 +68,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
         self.traces = [trace_of(each, keep) for each in sources]
         self._shown = 0
         self._hidden = False
-        self._length = len(self.traces[0])
+        self._length = self._drawn = len(self.traces[0])  # events that came, and those that the page shows
         self._frame_choice = FrameChoice()
         self._ring_reader = RingReader(self.traces)
         self._workload: Workload[Any] | None = None
@@ -172,6 +172,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             frame, time.thread_time() - began
         )  # not after a failure: the next frame draws it
         self.pictures += 1
+        self._drawn = len(self.trace)
 
     def _complete_frame(self) -> None:
         """Draw the whole frame if the last one drew only a part."""
@@ -236,7 +237,7 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
             self._shown = self.menu.value
             self._frame_choice = FrameChoice()
             self.trace.refresh()
-            self._length = len(self.trace)
+            self._length = self._drawn = len(self.trace)
             self.inspector.change_trace(self.trace)
             notebook.route([self.inspector])  # its lists are new
             self.status_line.restart()
@@ -245,9 +246,8 @@ class LiveDashboard(widgets.VBox):  # type: ignore[misc]
     def _show_status(self) -> None:
         working = self._workload is not None and not self._workload.done
         error = self.renderer.error or (None if self._workload is None else self._workload.error)
-        text = self.status_line.text(self.trace, self.pictures, error, paused=self.pause_button.value)
-        if text is None:
-            return
+        paused = self.pause_button.value
+        text = self.status_line.text(self.trace, self._drawn, self.pictures, error, paused=paused)
         if not working and self.trace.following and not notebook.answers_while_busy():
             text += f". {notebook.description()}"
         self.status.value = f"<div role='status' style='line-height: 1.45'>{escape(text)}</div>"

@@ -174,6 +174,19 @@ def test_a_click_on_a_holder_leaves_the_rows_in_place(view):
     assert places(view) == before
 
 
+def test_a_click_on_a_row_that_is_drawn_anew_meanwhile_counts(view):
+    view.go_to(view.lab.python("__import__('bfcviz').peak(view.panel_data.trace)"))
+    row = view.view.locator(HOLDER).nth(1)
+    box, message = row.bounding_box(), row.get_attribute("data-bfcviz")
+    view.page.mouse.move(box["x"] + 20, box["y"] + 8)
+    view.page.mouse.down()
+    view.go_to(view.step() - 40)
+    view.page.mouse.up()
+    view.view.locator(f".bfcviz-holders .filter button[data-bfcviz='{message}']").wait_for()
+    view.page.keyboard.press("Escape")
+    view.view.locator(".bfcviz-holders .filter button").wait_for(state="detached")
+
+
 def test_a_holder_chosen_with_a_key_keeps_the_focus(view):
     row = view.view.locator(HOLDER).nth(1)
     row.focus()

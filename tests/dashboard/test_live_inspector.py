@@ -1,14 +1,16 @@
 """LiveDashboard with the real Inspector, on a heap whose first events were dropped."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
+from bfcviz.dashboard.background.frame_timing import Frame
 from bfcviz.dashboard.controls.moves import MOVES
 from bfcviz.dashboard.live import LiveDashboard
-from bfcviz.dashboard.panels.layouts import LAYOUTS
+from bfcviz.dashboard.panels.layouts import LAYOUTS, names_in
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Status
 from bfcviz.figures import FIGURES
@@ -81,22 +83,82 @@ def moving_map(dashboard):
     return dashboard.inspector.view.panels["region_map"].traces[0]["source"]
 
 
+def draw(dashboard, frame):
+    """Draw a frame of this kind now; returns the newest step."""
+    dashboard.trace.refresh()
+    dashboard.draw(frame)
+    dashboard._show_status()
+    return len(dashboard.trace)
+
+
+def shown_steps(dashboard):
+    """What each part of the page says: step and length in the header, events in the status, the step of the map."""
+    inspector = dashboard.inspector
+    header = re.search(r"step ([\d,]+) of ([\d,]+)<", inspector.header.step_line.value)
+    status = re.search(r"([\d,]+) events", dashboard.status.value)
+    texts = [header[1], header[2], status[1]]
+    return [int(text.replace(",", "")) for text in texts] + [
+        inspector.step,
+        inspector.controls.step.value,
+        inspector.panel_data.model.step,
+        inspector.panel_data._glance.step,
+    ]
+
+
+@pytest.mark.parametrize("views", ["memory", "event_table", "chunk_table", "everything"])
+def test_each_frame_of_an_active_heap_shows_one_state(live, views):
+    heap, dashboard = live
+    inspector = dashboard.inspector
+    inspector.views = views
+    work(heap, 5)
+    drawn = draw(dashboard, Frame.MOVING)
+    captions = {name: panel.caption for name, panel in inspector.view.panels.items()}
+    for _ in range(4):
+        heap.allocate(100)  # what is in use differs from frame to frame
+        work(heap, 7)
+        newest = draw(dashboard, Frame.MAP)
+        assert set(shown_steps(dashboard)) == {newest}
+        assert newest > drawn
+        assert inspector.panel_data.model.stats().bytes_in_use == heap.stats().bytes_in_use
+        assert f"Step {drawn:,}." in inspector.holders.head.value
+    others = {"region_map", "strip"}
+    for name in names_in(views):
+        assert (f"step {drawn:,}" in captions[name]) is (name not in others)
+    draw(dashboard, Frame.WHOLE)
+    assert "Step " not in inspector.holders.head.value
+    shown = [inspector.view.panels[name].caption for name in names_in(views)]
+    assert not any(caption.startswith("step ") for caption in shown)
+
+
+def test_events_that_were_not_drawn_are_not_counted(live):
+    heap, dashboard = live
+    dashboard.inspector.step -= 1  # the user went back: later frames only lengthen the range
+    dashboard.refresh()
+    shown = len(dashboard.trace)
+    for _ in range(3):
+        work(heap, 5)
+        dashboard.draw_frame()
+        counted = int(re.search(r"([\d,]+) events", dashboard.status.value)[1].replace(",", ""))
+        assert counted == dashboard.inspector._last
+    assert len(dashboard.trace) > shown
+
+
 def test_an_active_heap_redraws_only_the_map_and_an_idle_one_everything(live):
     heap, dashboard = live
     inspector = dashboard.inspector
     inspector.trace_grew(moving=True)
-    step, words = inspector.step, inspector.header.step_line.value
-    before = moving_map(dashboard)
+    before, lifetimes = moving_map(dashboard), inspector.view.panels["lifetimes"]
     kept = [heap.allocate(100_000) for _ in range(40)]
     dashboard.trace.refresh()
     assert inspector.draw_moving_map()
     assert moving_map(dashboard) != before
     assert inspector.view.widget.data[0].source == moving_map(dashboard)
-    assert (inspector.step, inspector.header.step_line.value) == (step, words)
+    assert inspector.view.panels["lifetimes"] is lifetimes
     hover = inspector.view.panels["region_map"].traces[-2]
     assert hover["hovertemplate"] == []
     dashboard.refresh()
     assert inspector.step == heap.log.head
+    assert inspector.view.panels["lifetimes"] is not lifetimes
     hover = inspector.view.panels["region_map"].traces[-2]
     assert len(hover["hovertemplate"]) > len(kept)
 
@@ -136,18 +198,24 @@ def test_a_zoomed_map_is_exact_also_for_an_active_heap(live):
     assert inspector.view.panels["region_map"].traces[0]["visible"] is False
 
 
-def test_the_moving_map_survives_a_region_that_grows_in_place():
-    """The moving map does not show the new bytes, and continues."""
+def test_a_region_that_grows_needs_the_whole_frame():
+    """The image has no room for its new bytes, and the header counts them."""
     heap = new_heap(1 << 40, SimulatedSubAllocator(supports_coalescing=True), allow_growth=True)
     dashboard = LiveDashboard(heap, start=False)
     inspector = dashboard.inspector
-    heap.allocate(1000)
+    small = heap.allocate(1000)
     dashboard.trace.refresh()
     for size in (3_000_000, 100_000_000, 40_000_000_000):
         inspector.trace_grew(moving=True)
         heap.allocate(size)
         dashboard.trace.refresh()
+        assert not inspector.draw_moving_map()
+        inspector.trace_grew(moving=True)
+        heap.free(small)
+        dashboard.trace.refresh()
         assert inspector.draw_moving_map()
+        small = heap.allocate(1000)
+        dashboard.trace.refresh()
     assert len(heap.regions()) == 1
     dashboard.close()
 

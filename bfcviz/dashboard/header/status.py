@@ -34,51 +34,53 @@ _LEAST_S: Final = 0.1
 
 
 class StatusLine:
-    """Counts events and frames between two lines."""
+    """Counts events and frames; measures their rates once a second."""
 
     def __init__(self) -> None:
         self._at = self._due = 0.0
         self._steps = self._frames = 0
+        self._rates = ""
 
     def hurry(self) -> None:
-        """Make the next line due now."""
+        """Measure the rates for the next line."""
         self._due = 0.0
 
     def restart(self) -> None:
-        """Make the next line due now, without a rate: what was counted before is of another heap, or unseen."""
+        """Forget the rates: what was counted before is of another heap, or unseen."""
         self._at = self._due = 0.0
 
     def text(
-        self, trace: Trace, frames: int, error: BaseException | None, *, paused: bool = False
-    ) -> str | None:
-        """The line, None if the last one is less than a second old.
+        self, trace: Trace, shown: int, frames: int, error: BaseException | None, *, paused: bool = False
+    ) -> str:
+        """The line.
 
         Args:
             trace: what is shown.
+            shown: events of the last frame; the trace may have more already.
             frames: drawn so far.
             error: why no more are drawn.
             paused: whether the user paused the drawing.
         """
         now = time.monotonic()
-        if now < self._due:
-            return None
-        parts = [_state(trace, paused=paused)]
+        if now >= self._due:
+            seconds, self._rates = now - self._at, ""
+            if self._at and seconds > _LEAST_S:
+                events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
+                self._rates = f", {events:,.0f} events/s, {drawn:.1f} frames/s"
+            self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
+            self._steps, self._frames = len(trace), frames
+        rates = self._rates if trace.following and not paused else ""
+        parts = [_state(trace, shown, paused=paused) + rates]
         if not notice(trace.origin)[0]:  # `notice` shows the reasons, below
             parts += trace.origin.reasons
-        seconds = now - self._at
-        if self._at and trace.following and not paused and seconds > _LEAST_S:
-            events, drawn = (len(trace) - self._steps) / seconds, (frames - self._frames) / seconds
-            parts[0] += f", {events:,.0f} events/s, {drawn:.1f} frames/s"
         if error is not None:
             parts.insert(0, f"failed: {type(error).__name__}: {error}")
-        self._at, self._due = 0.0 if paused else now, now + PERIOD_S  # no rate over a pause
-        self._steps, self._frames = len(trace), frames
         return "; ".join(parts)
 
 
-def _state(trace: Trace, *, paused: bool) -> str:
+def _state(trace: Trace, shown: int, *, paused: bool) -> str:
     name = ("paused" if paused else "live") if trace.following else f"ended ({trace.origin.status})"
-    return f"{name}: {len(trace):,} events{'' if trace.following else _exit_text(trace)}"
+    return f"{name}: {shown:,} events{'' if trace.following else _exit_text(trace)}"
 
 
 def _exit_text(trace: Trace) -> str:

@@ -84,7 +84,7 @@ function prepare_root(root, send, signal) {
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "bfcviz dashboard: arrow keys step through the events, space plays");
   root.addEventListener("keydown", (event) => on_key(event, send), { signal });
-  root.addEventListener("click", (event) => run_marked(event, send), { signal });
+  listen_to_clicks(root, send, signal);
   root.addEventListener("wheel", guard_wheel, { signal, capture: true, passive: false });
   listen_to_scrolls(root, send, signal); // see scrolling.js
   root.addEventListener("change", (event) => event.target.matches("select") && focus(root), { signal });
@@ -279,6 +279,22 @@ function on_key(event, send) {
   event.preventDefault();
   event.stopPropagation();
   send({ do: "key", key: event.key });
+}
+
+// An element may be drawn anew between the press of the mouse and its release: then the browser sends no click.
+function listen_to_clicks(root, send, signal) {
+  let pressed = null;
+  const press = ({ button, target, clientX, clientY }) =>
+    (pressed = button ? null : { marked: target.closest("[data-bfcviz]"), x: clientX, y: clientY });
+  const release = ({ clientX, clientY }) => {
+    const { marked, x, y } = pressed ?? {};
+    const still = Math.hypot(clientX - x, clientY - y) <= STILL_PX;
+    if (marked && !marked.isConnected && still) send(JSON.parse(marked.dataset.bfcviz));
+    pressed = null;
+  };
+  root.addEventListener("mousedown", press, { signal });
+  root.addEventListener("mouseup", release, { signal });
+  root.addEventListener("click", (event) => run_marked(event, send), { signal });
 }
 
 // Send the message in the data-bfcviz attribute of the element; false if there is none.

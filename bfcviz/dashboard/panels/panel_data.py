@@ -36,12 +36,16 @@ from bfcviz.figures.timelines.history import History, measure_history
 from bfcviz.figures.timelines.stats import stats_panel
 from bfcviz.figures.timelines.strip import strip_panel, strip_traces
 from bfcviz.model import Model
+from bfcviz.model.browse.navigation import matches
 from bfcviz.model.explain.search import Search, search_of
 
 T = TypeVar("T")
 
 TIMELINES = frozenset({"stats", "fragmentation", "rate", "address_time", "lifetimes"})
 """The panels that run over the steps of the window."""
+
+_MOVING = frozenset({"region_map", "strip"})
+"""The panels that need not say their step while the map moves: it shows the newest one, the strip marks its own."""
 
 _NO_HISTORY = "no history: how the state is built here"
 
@@ -88,6 +92,8 @@ class PanelData:
                 made |= makers[name]()
         if holds_only_states(self.trace.origin.details):
             made |= {name: replace(made[name], caption=_NO_HISTORY) for name in TIMELINES & made.keys()}
+        if self.moving:
+            made |= {name: _with_step(made[name], self.model.step) for name in made.keys() - _MOVING}
         return made
 
     def moving_map_image(self) -> str | None:
@@ -95,7 +101,10 @@ class PanelData:
         glance, trace = self._glance, self.trace
         if not self.moving or glance is None or not glance.moves or glance.step < trace.first:
             return None
-        for block in trace.blocks(glance.step):
+        blocks = list(trace.blocks(glance.step))
+        if any(len(matches(block, [Kind.EXTEND, Kind.RELEASE], self.model.pool)) for block in blocks):
+            return None
+        for block in blocks:
             glance.take(block)
         source: str | None = glance.image().get("source")
         return source
@@ -117,6 +126,8 @@ class PanelData:
 
         Those by holder are of the model's step.
         """
+        if self._glance is not None and look.colour == self._glance.colours.name:
+            return self._glance.colours  # the map keeps its colours while only its image changes
         if look.colour == "holder":
             key = (len(self.trace), self.model.step, look.theme)
             return self._cached("colours by holder", key, lambda: self._colours_by_holder(look))
@@ -236,6 +247,11 @@ class PanelData:
             self._cache[name] = known = (key, make())
         found: T = known[1]
         return found
+
+
+def _with_step(panel: Panel, step: int) -> Panel:
+    """The panel, which says at which step it is drawn."""
+    return replace(panel, caption=f"step {step:,}" + f"; {panel.caption}" * bool(panel.caption))
 
 
 def _named(panel: Panel) -> dict[str, Panel]:

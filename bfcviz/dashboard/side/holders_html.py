@@ -182,23 +182,34 @@ _LEAST_NAMED: Final = 0.08
 # -- the line above --------------------------------------------------------------------------------------------
 
 
-def head_html(by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None) -> str:
-    """The lines above: what holders are found by, list or icicle; and the holder that filters (its row and path)."""
+def head_html(
+    by: str, choices: Sequence[str], kind: str, filtered: tuple[int, str] | None, at_step: int | None = None
+) -> str:
+    """The lines above: what holders are found by, list or icicle; and the holder that filters.
+
+    Args:
+        by: what they are found by.
+        choices: what they can be found by.
+        kind: one of `KINDS`.
+        filtered: row and path of the holder that filters; None: none does.
+        at_step: the step to name; None: the page shows only one.
+    """
     groups = "".join(_switch("holders_by", "by", each, pressed=each == by) for each in choices)
     kinds = "".join(_switch("holders_as", "as", each, pressed=each == kind) for each in KINDS)
     title, groups = ("by", groups) if len(choices) > 1 else ("Holders", "")
     found = f"<div class='head'><b>{title}</b><span class='by'>{groups}</span>"
     found += f"<span>{kinds}</span>"
-    return f"{found}{_filter(filtered)}</div>"
+    return f"{found}{_filter(filtered, at_step)}</div>"
 
 
-def _filter(filtered: tuple[int, str] | None) -> str:
+def _filter(filtered: tuple[int, str] | None, at_step: int | None) -> str:
     """One line in any case: a click on a holder must not move the rows below it under the pointer."""
+    step = "" if at_step is None else f"Step {at_step:,}. "
     if filtered is None:
-        return "<div class='filter none'>Click a holder to see it alone.</div>"
+        return f"<div class='filter none'>{step}Click a holder to see it alone.</div>"
     row, path = filtered
     return (
-        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>Only this holder "
+        f"<div class='filter' title='{harmless(path, _LONGEST_HINT)}'>{step}Only this holder "
         f'<button type="button" data-bfcviz=\'{{"do":"holder","row":{row}}}\'>show all</button>: '
         f"{harmless(path)}</div>"
     )

@@ -52,6 +52,7 @@ class HoldersPane:
         self._found: HolderCount | None = None
         self._source: tuple[Model, Colouring] | None = None  # of the last `show`
         self._look = PLAIN
+        self._at_step: int | None = None
         self._by: str | None = None  # None: the most telling grouping
         self._sorted_by, self._ascending, self._kind = "bytes", False, KINDS[0]
         self._numbers: dict[HolderChoice, int] = {}
@@ -62,9 +63,17 @@ class HoldersPane:
         self.widget = widgets.VBox([style, self.head, scrolled])
         self.widget.add_class("bfcviz-holders")
 
-    def show(self, model: Model, look: Look, colours: Colouring) -> None:
-        """Show the holders at the model's step, in the colours of their chunks."""
+    def show(self, model: Model, look: Look, colours: Colouring, at_step: int | None = None) -> None:
+        """Show the holders at the model's step, in the colours of their chunks.
+
+        Args:
+            model: the heap; it is not moved.
+            look: the theme, and the holder that filters.
+            colours: of the chunks.
+            at_step: the step to name; None: the page shows no other step before this is shown again.
+        """
         with self._lock:
+            self._at_step = at_step
             if self._counts is None or not self._counts.counts(model):
                 self._counts, self._numbers = HolderCounts(model.trace, model.pool), {}
             self._found = self._counts.count(model, self._by, colours)
@@ -126,7 +135,7 @@ class HoldersPane:
         filtered = None if chosen is None else (self._number(chosen), _text(chosen))
         counts = self._counts
         self.head.value = head_html(
-            by, [] if counts is None else counts.groupings.names, self._kind, filtered
+            by, [] if counts is None else counts.groupings.names, self._kind, filtered, self._at_step
         )
         if not found.total:
             self.body.value = _NOTHING

@@ -85,7 +85,7 @@ class MarkGrowth:
             return None
         name = chosen_name(repeated, None) or max(repeated, key=lambda each: len(repeated[each]))
         marks, places = self._marks[name], repeated[name]
-        first, last = places[len(places) > 2], places[-1]  # noqa: PLR2004
+        first, last = places[len(places) > 2], places[-1]
         return MarkPair(marks[first], marks[last], last - first)
 
     def growth(self, pair: MarkPair, index: HolderIndex) -> NDArray[np.int64]:
