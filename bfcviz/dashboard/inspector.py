@@ -123,7 +123,7 @@ class Inspector(ViewState):
         self.add_class("bfcviz-dashboard")
         self.panel_data.model.seek(self.step)
         self._update_look()
-        self.view = FigureView(self._panels(), self.views, self.look)
+        self.view = FigureView(self._panels(), self.views, self.look, step=self.step)
         self._lay_out()
         self._show()
         self._listen()
@@ -171,10 +171,10 @@ class Inspector(ViewState):
         model.seek(self.step)
         # The figure first, since the page takes longest for it.
         if self._map_image is None:
-            self.view.show(self._panels(), self.views, self.look, self.width)
+            self.view.show(self._panels(), self.views, self.look, self.width, step=self.step)
             self.stage.show(self.view.stage, self.views)
         else:
-            self.page.show_image(*self.view.take_image("region_map", self._map_image), self._map_image)
+            self.view.show_image("region_map", self._map_image, step=self.step)
         self._show_controls()
         self.header.show(model, self.look, self.panel_data.search())
         if self._map_image is None:  # else rows would change too often to be read or clicked

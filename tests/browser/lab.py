@@ -25,9 +25,9 @@ START_LIMIT_S = 60
 PAGE_LIMIT_MS = 60_000
 
 WIDGET_LATE = "[anywidget] Failed to initialize model."
-"""anywidget gives a widget 2 s to come up, and on a busy machine one may take longer behind plotly's 5 MB of script.
+"""anywidget gives a widget 2 s to come up, and on a busy machine one may take longer.
 
-It is shown all the same, but hears no more from Python: where one is to hear, the tests see whether it does.
+It is shown all the same, but hears no more from Python: so a dashboard tells its figures nothing through anywidget.
 """
 
 _SETTINGS = {
@@ -195,19 +195,9 @@ class Lab:
         pytest.fail(f"{notebook} did not come up: {self.page.evaluate(_STATE)}")
 
     def run_all_and_draw(self, dashboards):
-        """Run every cell until this number of dashboards is drawn.
-
-        anywidget gives up on a widget that takes 2 s to come up, as figures beside each other may on a busy machine:
-        then the cells are run once more, as a person would.
-        """
-        from playwright.sync_api import TimeoutError as TookTooLong  # noqa: PLC0415  slow to import
-
+        """Run every cell until this number of dashboards is drawn."""
         self.run_all()
-        try:
-            self.page.wait_for_function(_DRAWN, arg=dashboards, timeout=PAGE_LIMIT_MS / 2)
-        except TookTooLong:
-            self.run_all()
-            self.page.wait_for_function(_DRAWN, arg=dashboards)
+        self.page.wait_for_function(_DRAWN, arg=dashboards)
 
     def run_all(self):
         """Run every cell to its end; fail on the first error in the outputs."""

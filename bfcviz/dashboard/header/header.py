@@ -110,7 +110,8 @@ def _step_line(model: Model, search: Search | None, numbers: Numbers, is_open: b
     paragraphs = "".join(f"<p>{harmless(text, _LONGEST)}</p>" for text in long)
     return (
         f"<details{' open' * is_open}><summary data-bfcviz='{{\"do\":\"details\"}}' role='status'>"
-        f'<b>step {model.step:,} of {len(trace):,}</b>: {line} <span class="file">· {_file(trace)}</span>'
+        f'<b data-bfcviz-step="{model.step}">step {model.step:,} of {len(trace):,}</b>: {line} '
+        f'<span class="file">· {_file(trace)}</span>'
         f'<span class="more">{"less" if is_open else "details"}</span></summary>{paragraphs}</details>'
     )
 

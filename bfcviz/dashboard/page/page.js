@@ -1,11 +1,12 @@
 // The page's side of a dashboard: sends user actions to Python, and fits the figure to the available width.
 //
-// Python answers through the widgets, except for the image of the moving map. So this works in every front end that
-// has plotly's FigureWidget, and a lost message costs one click or one image.
+// Python answers through the other widgets. So a lost message costs one click.
 
 const DEBOUNCE_MS = 45; // many wheel events in this time are one zoom
 const HOVER_MS = 60; // the mouse rests so long on a holder before it is pointed at
 const DOUBLE_CLICK_MS = 250;
+const LATE_MS = 1000; // header and figure show different steps for so long: the page says so
+const LOST_MS = 10_000; // and after so long again, the newest figure does not come by itself
 // The keys that Python handles: see KEYS in bfcviz/dashboard/page/messages.py.
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "Home", "End", " ", "n", "N", "o", "w", "k", "f", "z", "Escape"]);
 
@@ -15,6 +16,7 @@ export default {
     const send = (message) => model.send(message);
     let root = null;
     let plot = null;
+    let check_steps = null;
     let width = 0; // of this element, in pixels
     let sent_width = 0; // the last one sent to Python
 
@@ -24,6 +26,7 @@ export default {
       if (!root.dataset.lmSuppressShortcuts) prepare_root(root, send, removed.signal);
       name_inputs(root);
       place_rows(root);
+      (check_steps ??= watch_steps(root, removed.signal))();
       const found = root.querySelector(".js-plotly-plot");
       if (found && found !== plot && found.on) listen_to_plot((plot = found), send);
       if (width) fit_width(plot, width);
@@ -43,14 +46,11 @@ export default {
       if (root) content_observer.observe(root, { childList: true, subtree: true });
     });
     size_observer.observe(el);
-    const on_message = (message) => message.do === "image" && plot && show_image(plot, message);
-    model.on("msg:custom", on_message);
     const theme_observer = new MutationObserver(() => send({ do: "theme", theme: theme() }));
     theme_observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
     send({ do: "theme", theme: theme() });
     return () => {
       removed.abort();
-      model.off("msg:custom", on_message);
       for (const observer of [content_observer, size_observer, theme_observer]) observer.disconnect();
     };
   },
@@ -71,11 +71,46 @@ function fit_width(plot, width) {
   window.dispatchEvent(new Event("resize"));
 }
 
-// Set the image in plotly's data and in the SVG: when plotly redraws the figure, it draws the same image.
-function show_image(plot, { number, subplot, source }) {
-  const image = plot.querySelector(`.cartesianlayer .subplot.${subplot} .imagelayer image`);
-  for (const traces of [plot.data, plot._fullData]) if (traces?.[number]) traces[number].source = source;
-  image?.setAttributeNS("http://www.w3.org/1999/xlink", "href", source);
+// Never show an old picture as the present one: header and figure name the step that they show. Where these differ for
+// longer than a drawing takes, a sentence covers the figure, which asks Python for its newest state.
+function watch_steps(root, signal) {
+  let since = 0; // when they began to differ
+  let timer = 0;
+  let cover = null;
+  const rest = () => {
+    clearTimeout(timer);
+    cover?.remove();
+    [since, cover] = [0, null];
+  };
+  const check = () => {
+    const figure = root.querySelector(".bfcviz-figure");
+    const wanted = root.querySelector(".bfcviz-step-line [data-bfcviz-step]")?.dataset.bfcvizStep;
+    const drawn = figure?.dataset.bfcvizStep;
+    // A figure that draws nothing yet, or cannot, says so itself.
+    if (!figure || wanted === undefined || wanted === drawn || figure.querySelector(".bfcviz-figure-sentence")) {
+      return rest();
+    }
+    since ||= performance.now();
+    const waited = performance.now() - since;
+    const lost = waited >= LATE_MS + LOST_MS;
+    clearTimeout(timer);
+    if (!lost) timer = setTimeout(check, (waited < LATE_MS ? LATE_MS : LATE_MS + LOST_MS) - waited + 1);
+    if (waited < LATE_MS) return;
+    if (!cover) {
+      cover = document.createElement("div");
+      cover.className = "bfcviz-late";
+      cover.setAttribute("role", "status");
+      figure.after(cover); // below the panes beside the figure
+      figure.dispatchEvent(new Event("bfcviz-ask"));
+    }
+    const sentence = lost
+      ? `No figure of step ${wanted} has arrived. Reload this page.`
+      : `loading step ${wanted} …`;
+    if (cover.textContent !== sentence) cover.textContent = sentence;
+  };
+  root.addEventListener("bfcviz-drawn", check, { signal });
+  signal.addEventListener("abort", rest);
+  return check;
 }
 
 function prepare_root(root, send, signal) {

@@ -1,7 +1,6 @@
 """The page's side of a dashboard: an invisible widget that sends user actions from the page to Python.
 
-Python sends it one kind of message: the next image of the moving region map. Redrawing the whole figure for it, ten
-times a second, would take one core of the browser.
+Python sends it nothing: anywidget drops messages to a widget that took a slow page more than two seconds to start.
 
 The `do` of the messages that it sends:
 
@@ -59,7 +58,3 @@ class PageWidget(anywidget.AnyWidget):
         super().__init__()
         self.layout.height = "0px"
         self.on_msg(lambda _, message, __: receive(message))
-
-    def show_image(self, number: int, subplot: str, source: str) -> None:
-        """Replace the image of trace `number` on the axes of `subplot`, such as `x2y2`."""
-        self.send({"do": "image", "number": number, "subplot": subplot, "source": source})

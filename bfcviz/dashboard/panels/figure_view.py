@@ -39,13 +39,25 @@ class FigureView:
         stage: where the panels lie, and the room for what is beside them.
     """
 
-    def __init__(self, panels: Mapping[str, Panel], layout: str, look: Look) -> None:
+    def __init__(
+        self, panels: Mapping[str, Panel], layout: str, look: Look, *, step: int | None = None
+    ) -> None:
         self.panels = dict(panels)
         self._page, self.stage = self._lay(layout, look)
-        self.widget = OneWayFigureWidget(data=self._page.data, layout=self._page.layout, config=_PAGE_CONFIG)
+        self.widget = OneWayFigureWidget(
+            data=self._page.data, layout=self._page.layout, config=_PAGE_CONFIG, step=step
+        )
 
-    def show(self, panels: Mapping[str, Panel], layout: str, look: Look, width: int = _WIDTH) -> None:
-        """Show `panels`, those that the layout names; send only what differs.
+    def show(
+        self,
+        panels: Mapping[str, Panel],
+        layout: str,
+        look: Look,
+        width: int = _WIDTH,
+        *,
+        step: int | None = None,
+    ) -> None:
+        """Show `panels`, those that the layout names, at a step; send only what differs.
 
         `width`: pixels of the page.
         """
@@ -60,29 +72,26 @@ class FigureView:
             for key, value in relayout.items()
             if key == "template" or ("." not in key and (key not in before.layout or _dicts(value)))
         ]
-        for key in new_keys:  # not update_layout: it sends an axis and its parts separately
-            self.widget.layout[key] = relayout[key]
-        relayout = {key: value for key, value in relayout.items() if key not in new_keys}
-        if changed or relayout:
-            # A copy: plotly writes the user's zoom into the lists that it is given.
-            self.widget.plotly_update(restyle, deepcopy(relayout), changed)
-        if added := self._page.data[len(before.data) :]:
-            self.widget.add_traces([dict(trace) for trace in added])
+        with self.widget.changes(step):
+            for key in new_keys:  # not update_layout: it sends an axis and its parts separately
+                self.widget.layout[key] = relayout[key]
+            relayout = {key: value for key, value in relayout.items() if key not in new_keys}
+            if changed or relayout:
+                # A copy: plotly keeps the lists that it is given.
+                self.widget.plotly_update(restyle, deepcopy(relayout), changed)
+            if added := self._page.data[len(before.data) :]:
+                self.widget.add_traces([dict(trace) for trace in added])
 
-    def take_image(self, name: str, source: str) -> tuple[int, str]:
-        """Record that the page shows another image in the first trace of the panel `name`.
-
-        Returns:
-            The trace's number and its subplot; the page finds the trace by these.
-        """
+    def show_image(self, name: str, source: str, *, step: int | None = None) -> None:
+        """Show another image in the first trace of the panel `name`, and nothing else, at a step."""
         place = list(self.panels).index(name)
         number = sum(len(panel.traces) for panel in list(self.panels.values())[:place])
         traces, data = list(self.panels[name].traces), list(self._page.data)
         traces[0], data[number] = {**traces[0], "source": source}, {**data[number], "source": source}
         self.panels[name] = replace(self.panels[name], traces=traces)
         self._page = replace(self._page, data=data)
-        self.widget._data[number]["source"] = source  # noqa: SLF001  plotly's copy of the data in the page
-        return number, "".join(axis_names(place + 1))
+        with self.widget.changes(step):
+            self.widget.show_image(number, "".join(axis_names(place + 1)), source)
 
     def _lay(self, layout: str, look: Look, width: int = _WIDTH) -> tuple[Page, Arrangement]:
         narrow = width < NARROW_PX

@@ -21,6 +21,10 @@ STYLE: Final = """
   position: absolute; z-index: 2; pointer-events: none; box-sizing: border-box;
   background: rgba(128, 128, 128, 0.25); border: solid var(--jp-ui-font-color1, #888); border-width: 0 2px;
 }
+.bfcviz-late {
+  position: absolute; inset: 0; z-index: 1; padding: 12px 0; font: 13px system-ui, sans-serif;
+  background: var(--jp-layout-color0, #fff); color: var(--jp-ui-font-color1, #222);
+}
 .bfcviz-side { display: flex; flex-direction: column; gap: 8px }
 .bfcviz-tabs .widget-html-content { height: 100%; line-height: 1 }
 .bfcviz-tabs [role=tablist] {

@@ -121,17 +121,36 @@ def test_a_zoom_does_not_change_the_drawn_ranges():
 def test_a_step_is_one_message_to_the_figure(monkeypatch):
     panel_data, look = PanelData(busy_trace(), 0), Look()
     panel_data.model.seek(300)
-    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look)
-    sent = []
-    monkeypatch.setattr(
-        view.widget, "send_state", lambda key=None: sent.append((key, view.widget.get_state(key)))
-    )
-    for step in (400, 500):
+    view = FigureView(panel_data.panels(names_in("memory"), look), "memory", look, step=300)
+    sent = messages_to(monkeypatch, view.widget)
+    for step, layout in ((400, "memory"), (500, "fragmentation")):  # the second adds axes and traces
         panel_data.model.seek(step)
-        view.show(panel_data.panels(names_in("memory"), look), "memory", look)
-    assert [key for key, _ in sent] == ["_py2js_update"] * 2
-    assert len({state["_py2js_update"]["trace_edit_id"] for _, state in sent}) == 2
-    assert view.widget._py2js_update is None  # a page loaded later does not draw it again
+        view.show(panel_data.panels(names_in(layout), look), layout, look, step=step)
+    updates = [update for state in sent for update in state.values()]
+    assert [(update["number"], update["step"]) for update in updates] == [(1, 400), (2, 500)]
+    assert len(sent) == 2
+    assert any("add" in part for part in updates[1]["parts"])
+
+
+def test_a_step_with_the_same_picture_is_told_too(monkeypatch):
+    """Else the page believes that the figure does not follow the header."""
+    panel_data, look = PanelData(busy_trace(), 0), Look()
+    panel_data.model.seek(300)
+    panels = panel_data.panels(names_in("memory"), look)
+    view = FigureView(panels, "memory", look, step=300)
+    sent = messages_to(monkeypatch, view.widget)
+    view.show(panels, "memory", look, step=300)
+    assert sent == []
+    view.show(panels, "memory", look, step=301)
+    assert [[update["step"] for update in state.values()] for state in sent] == [[301]]
+
+
+def messages_to(monkeypatch, figure):
+    """The states that are sent to the page from now on, of the figure and of the widget that has its updates."""
+    sent = []
+    for widget in (figure, figure._updates):
+        monkeypatch.setattr(widget, "_send", lambda message, buffers=None: sent.append(message["state"]))
+    return sent
 
 
 def test_only_traces_that_draw_something_or_have_a_legend_entry_are_visible():
