@@ -1,5 +1,6 @@
 """The table of policies: their names, their options with defaults, and the text `name:option=value,...`."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 from bfcviz import native
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.torch import divisions_of
 from bfcviz.units import GiB, KiB, MiB, parse_bytes
 from bfcviz.whatif.lower_bounds import LIVE_OPTIONS, LiveBytesPolicy, PackedPolicy
 from bfcviz.whatif.policies.bfc import BFC_OPTIONS, MEMORY_OPTIONS, BFCPolicy
@@ -24,12 +26,14 @@ class PolicyEntry:
         pool: module of `bfcviz.whatif.policies` and name of its pool; empty: `policy` makes it.
         options: the default of each option; its type is that of the values. A default of None is a size in bytes.
         policy: makes the policy of these options, if it is no simulated pool.
+        lists: options whose value can also be a list in brackets, and what checks it.
     """
 
     what: str
     pool: tuple[str, str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     policy: Callable[[Mapping[str, Any]], Policy] | None = None
+    lists: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
 
 
 POLICIES: Final[Mapping[str, PolicyEntry]] = {
@@ -63,6 +67,7 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
             "roundup_power2_divisions": 0,
             "garbage_collection_threshold": 0.0,
         },
+        lists={"roundup_power2_divisions": divisions_of},
     ),
     "cupy": PolicyEntry("CuPy's memory pool", ("cupy_pool", "CupyPool")),
     "exact_size": PolicyEntry(
@@ -74,6 +79,10 @@ POLICIES: Final[Mapping[str, PolicyEntry]] = {
         {"release_threshold": None, "reuse_across_streams": True, "segment": 32 << 20},
     ),
 }
+
+
+_COMMA: Final = re.compile(r",(?![^\[\]]*\])")
+"""A comma between two options, not inside of a list."""
 
 
 def policy_of(text: str | Policy, **options: Any) -> Policy:
@@ -92,7 +101,7 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
         )
     given = {
         key.strip(): value.strip()
-        for key, _, value in (part.partition("=") for part in rest.split(","))
+        for key, _, value in (part.partition("=") for part in _COMMA.split(rest))
         if key
     }
     chosen = {key: _value(name, entry, key, value) for key, value in {**given, **options}.items()}
@@ -169,6 +178,12 @@ def _value(name: str, entry: PolicyEntry, key: str, value: Any) -> Any:
             f"policy {name!r} has no option {key!r}{_nearest(key, entry.options)}; it has: {known}"
         )
     default = entry.options[key]
+    if key in entry.lists and isinstance(value, str) and value.startswith("["):
+        try:
+            entry.lists[key](value)
+        except ValueError as error:
+            raise InvalidRequest(f"option {key!r} of policy {name!r}: {error}") from None
+        return value
     try:
         found = _parsed(key, value, default) if isinstance(value, str) else value
         if _is_possible(found, default):

@@ -5,11 +5,11 @@ A BFC heap of TensorFlow on a GPU returns wholly free regions before a request f
 `GPUBFCAllocator::GetGarbageCollectionValue`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.torch import Rules, divisions_text
 from bfcviz.model.explain.failure.settings import Family
 from bfcviz.units import format_bytes
 from bfcviz.whatif.own_settings import BFC_SIGNS, own_settings
@@ -32,9 +32,6 @@ USUAL: Final = (
 
 AS_RECORDED: Final = "as recorded"
 OWN_RULES: Final = "own rules"
-
-_LEAST_SPLIT, _MOST_SPLIT = 20 << 20, 1 << 60
-"""Values of `max_split_size` lie between. PyTorch's default is -1, or the largest number there is."""
 
 
 @dataclass(frozen=True)
@@ -142,34 +139,19 @@ def _begins_late(stream: RequestStream) -> bool:
 
 def _torch_rules(stream: RequestStream, limit: int | None) -> OwnRules:
     """PyTorch's rules with the settings that a snapshot names; the defaults of PyTorch where it names none."""
-    given = stream.options
+    given, rules = stream.options, Rules.of(stream.options)
     options: dict[str, Any] = {}
-    if given.get("expandable_segments") is True:
+    if rules.expandable:
         options["expandable_segments"] = True
-    largest = _number(given.get("max_split_size"))
-    if _LEAST_SPLIT <= largest < _MOST_SPLIT:
-        options["max_split_size"] = int(largest)
-    threshold = _number(given.get("garbage_collection_threshold"))
-    if 0 < threshold <= 1:
-        options["garbage_collection_threshold"] = threshold
-    divisions = _divisions(given.get("roundup_power2_divisions"))
-    if divisions > 1:
-        options["roundup_power2_divisions"] = divisions
+    if rules.max_split is not None:
+        options["max_split_size"] = rules.max_split
+    if rules.collection_threshold:
+        options["garbage_collection_threshold"] = rules.collection_threshold
+    if rules.divisions:
+        text = divisions_text(rules.divisions)
+        options["roundup_power2_divisions"] = int(text) if text.isdecimal() else text
     told = (
         "its settings in the file" if "expandable_segments" in given else "its settings are not in the file"
     )
     why = f"the trace is of PyTorch's caching allocator; {told}{_recorded_pool(stream)}"
     return OwnRules(policy_of("torch", **options), limit, OWN_RULES, why)
-
-
-def _divisions(value: Any) -> int:
-    """One number of divisions for all sizes; 0: not known, or not the same for all."""
-    if isinstance(value, Mapping):
-        found = set(value.values())
-        value = found.pop() if len(found) == 1 else None
-    return int(_number(value))
-
-
-def _number(value: Any) -> float:
-    """A number of the file; 0: it is none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

@@ -22,6 +22,8 @@ def test_a_text_names_a_policy_and_its_options():
         "first_fit:granule=much",
         "first_fit:granule=0",
         "bfc:fragmentation_fraction=nan",
+        "torch:roundup_power2_divisions=[1:3]",
+        "torch:max_split_size=[1:4]",
     ],
 )
 def test_what_is_wrong_is_named(text):
@@ -44,6 +46,7 @@ def test_every_policy_serves_the_options_of_the_table(name):
         "bfc",
         "bfc:allow_growth=true,fragmentation_fraction=0.25,capacity=3GiB",
         "torch:max_split_size=1000,roundup_power2_divisions=16",
+        "torch:roundup_power2_divisions=[256:1,512:2,>:8],expandable_segments=true",
     ],
 )
 def test_a_policy_is_written_as_it_is_read(text):

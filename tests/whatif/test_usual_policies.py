@@ -63,7 +63,11 @@ def test_what_the_file_says_of_garbage_collection_wins():
         ({"max_split_size": (1 << 63) - 1, "garbage_collection_threshold": 0.0}, "torch"),
         ({"garbage_collection_threshold": 0.8}, "torch:garbage_collection_threshold=0.8"),
         ({"roundup_power2_divisions": {"1": 4, "2": 4}}, "torch:roundup_power2_divisions=4"),
-        ({"roundup_power2_divisions": {"1": 4, "2": 8}}, "torch"),
+        ({"roundup_power2_divisions": {"1": 4, "2": 8}}, "torch:roundup_power2_divisions=[1:4,>:8]"),
+        (
+            {"roundup_power2_divisions": {"1": 0, "2": 4, "4": 8, "8": 8}, "max_split_size": 64 * MiB},
+            "torch:max_split_size=64MiB,roundup_power2_divisions=[1:1,2:4,>:8]",
+        ),
         ({"max_split_size": 1, "expandable_segments": "yes", "roundup_power2_divisions": -4}, "torch"),
     ],
 )

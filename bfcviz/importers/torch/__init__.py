@@ -8,7 +8,7 @@
 
 Enters: a file that may be hostile. Leaves: a trace, one heap a device.
 `pickle_reader` and `allocation_history` are compiled where there is a compiler.
-May import: what importers may, and `live.torch`, which knows the rules of PyTorch's allocator.
+May import: what importers may, and `live.torch`, whose segments and blocks are the same.
 """
 
 from bfcviz import _compiled

@@ -10,13 +10,13 @@ import numpy as np
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin_details import HISTORY_BEGINS
 from bfcviz.events.schema import Events
+from bfcviz.formats.torch import Rules
 from bfcviz.importers.recorded_history import RecordedHistory
 from bfcviz.importers.torch import allocation_history as rows_of
 from bfcviz.importers.torch.allocation_history import TraceRange, TraceRows, pool_words
 from bfcviz.importers.torch.rewind import MappedPiece, Rewind
 from bfcviz.importers.torch.snapshot_content import MAX_ADDRESS, Annotation
 from bfcviz.importers.torch.stack_labels import StackLabels
-from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import Segments
 from bfcviz.live.torch.stack_names import StreamNumbers
 

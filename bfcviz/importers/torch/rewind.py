@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
+from bfcviz.formats.torch import Rules
 from bfcviz.importers.torch.allocation_history import (
     ALLOC,
     FREE_COMPLETED,
@@ -31,7 +32,6 @@ from bfcviz.importers.torch.allocation_history import (
     TraceRows,
 )
 from bfcviz.importers.torch.snapshot_content import MAX_ADDRESS
-from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import block_sizes, blocks_in_use
 
 NEVER = -1

@@ -13,6 +13,7 @@ from bfcviz.events.origin import MAX_POOLS, Origin, Pool, Status
 from bfcviz.events.origin_details import STATE_ONLY, RecordedFailure
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
+from bfcviz.formats.torch import Rules
 from bfcviz.importers.file_content import read_content
 from bfcviz.importers.file_format import Format
 from bfcviz.importers.pools import by_time, one_after_another
@@ -23,7 +24,6 @@ from bfcviz.importers.torch.pickle_reader import PickleReader
 from bfcviz.importers.torch.rewind import effective
 from bfcviz.importers.torch.snapshot_content import SnapshotContent, content_of
 from bfcviz.importers.torch.stack_labels import StackLabels
-from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.stack_names import StreamNumbers
 
 _MOST_OPTIONS: Final = 64
@@ -61,7 +61,7 @@ class _Importer:
         self._rows = rows
         table = Labels()
         self._tables = SnapshotTables(
-            rows, _rules(found.settings), StackLabels(table, rows, file_size), table, self._first_time()
+            rows, Rules.of(found.settings), StackLabels(table, rows, file_size), table, self._first_time()
         )
         self._devices = (found.devices or [0])[:MAX_POOLS]
         self._reasons = list(found.notes)
@@ -169,10 +169,8 @@ class _Importer:
         for index in np.flatnonzero(events["kind"] == Kind.OOM).tolist():
             device = self._devices[int(events["pool"][index])]
             row = self._failures[device].pop(0)
-            requested = int(events["requested"][index])
             failure = RecordedFailure(
                 event=index,
-                rounded=self._tables.rules.round_up(requested),
                 op=self._tables.table.name(int(events["label"][index])),
                 device_free=self._rows.address[row],
             )
@@ -192,13 +190,6 @@ class _Importer:
             self._reasons.append(
                 f"the stacks of {without:,} labels are left out: together they hold too much text"
             )
-
-
-def _rules(settings: Mapping[str, Any]) -> Rules:
-    try:
-        return Rules.of(settings)
-    except (TypeError, ValueError):
-        return Rules()
 
 
 def _options(settings: Mapping[str, Any]) -> dict[str, object]:

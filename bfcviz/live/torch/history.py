@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from bfcviz.code_places import CodePlace
 from bfcviz.errors import OutOfMemory, PoolTotals
+from bfcviz.formats.torch import Rules, line_number
 from bfcviz.live.common.observed_heap import ObservedHeap
-from bfcviz.live.torch.block_rules import Rules
 from bfcviz.live.torch.segments_and_blocks import Segments, bytes_in_use
 from bfcviz.live.torch.stack_names import StreamNumbers, stack_words
 
@@ -160,7 +160,7 @@ class DeviceHistory:
     def _intern(self, metadata: str, frames: Sequence[Entry]) -> int:
         if not self._named or not (frames or metadata):
             return 0
-        lines = [CodePlace(frame["name"], frame["filename"], frame["line"]) for frame in frames]
+        lines = [CodePlace(frame["name"], frame["filename"], line_number(frame["line"])) for frame in frames]
         name, stack = stack_words(metadata, lines)
         return self.heap.labels.intern(name, stack=stack) if stack else self.heap.labels.intern(name)
 

@@ -9,12 +9,12 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin_details import TORCH_OBSERVED
 from bfcviz.events.storage.recording import Recording
+from bfcviz.formats.torch import UNIT
 from bfcviz.live.capture.stacks import Chosen
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log_and_labels
 from bfcviz.live.common.polling import Polling
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.block_rules import UNIT
 from bfcviz.live.torch.history import DeviceHistory
 
 

@@ -20,7 +20,7 @@ cdef class TorchCache:
 cdef class TorchCachingPool(SimulatedPool):
     cdef bint _expandable
     cdef i64 _max_split
-    cdef int _divisions
+    cdef const i64[::1] _steps
     cdef i64 _collect_above
     cdef i64 _searches
     cdef dict _caches

@@ -12,22 +12,29 @@ Source of the rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch at commit 0010
     10 MiB or more    the size, in whole 2 MiB
 """
 
+from array import array
+
+from bfcviz import native
 from bfcviz.errors import InvalidRequest
+from bfcviz.formats.torch import (
+    LARGE_SEGMENT,
+    LEAST_MAX_SPLIT,
+    OWN_SEGMENT,
+    SEGMENT_UNIT,
+    SMALL,
+    SMALL_SEGMENT,
+    UNIT,
+    Rules,
+    divisions_of,
+)
 from bfcviz.whatif.policies.torch_expandable import ExpandableRange
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
 from bfcviz.whatif.simulation.free_blocks import FreeBlocks
 from bfcviz.whatif.simulation.segment_cache import SegmentCache
 from bfcviz.whatif.simulation.simulated_pool import SimulatedPool
 
-TORCH_UNIT = 512
-TORCH_SMALL = 1 << 20
-TORCH_SMALL_SEGMENT = 2 << 20
-TORCH_LARGE_SEGMENT = 20 << 20
-TORCH_OWN_SEGMENT = 10 << 20
-"""A request of at least so many bytes gets a segment of its size."""
-
-TORCH_ROUNDING = 2 << 20
 NEVER_SPLIT = 1 << 62
+SIGNED_BITS = 63
 
 
 class TorchCache:
@@ -58,7 +65,8 @@ class TorchCachingPool(SimulatedPool):
         driver: grants the segments.
         expandable_segments: one segment per stream and kind that grows in place.
         max_split_size: blocks of at least so many bytes are not split; None: no such limit.
-        roundup_power2_divisions: steps between powers of two that sizes are rounded up to: 2, 4, 8 ...; 0 or 1: none.
+        roundup_power2_divisions: steps between powers of two that sizes are rounded up to: 2, 4, 8 ...; 0 or 1: none;
+            a list by size as PyTorch has it: `[256:1,512:2,>:8]`.
         garbage_collection_threshold: share of the limit above which old segments are returned; 0: none.
     """
 
@@ -68,27 +76,24 @@ class TorchCachingPool(SimulatedPool):
         *,
         expandable_segments: bool = False,
         max_split_size: int | None = None,
-        roundup_power2_divisions: int = 0,
+        roundup_power2_divisions: int | str = 0,
         garbage_collection_threshold: float = 0.0,
     ) -> None:
         SimulatedPool.__init__(self, driver)
-        if max_split_size is not None and max_split_size < TORCH_LARGE_SEGMENT:
+        if max_split_size is not None and max_split_size < LEAST_MAX_SPLIT:
             raise InvalidRequest(f"max_split_size is {max_split_size} bytes; PyTorch takes 20 MiB and more")
         if not 0 <= garbage_collection_threshold <= 1:
             raise InvalidRequest(
                 f"garbage_collection_threshold is {garbage_collection_threshold}; "
                 "it is a share of the limit: give a number from 0 to 1"
             )
-        if roundup_power2_divisions < 0 or roundup_power2_divisions & (roundup_power2_divisions - 1):
-            raise InvalidRequest(
-                f"roundup_power2_divisions is {roundup_power2_divisions}; "
-                "PyTorch takes powers of two, such as 4, and 0 for none"
-            )
+        try:
+            rules = Rules(divisions=divisions_of(roundup_power2_divisions))
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
         self._expandable = expandable_segments
         self._max_split = NEVER_SPLIT if max_split_size is None else max_split_size
-        self._divisions = 0
-        while roundup_power2_divisions >> (self._divisions + 1):
-            self._divisions += 1
+        self._steps = array("q", rules.steps[:SIGNED_BITS])
         self._collect_above = int(garbage_collection_threshold * driver.limit)
         self._searches = 0
         self._caches: dict[int, TorchCache] = {}
@@ -97,8 +102,8 @@ class TorchCachingPool(SimulatedPool):
     def allocate(self, size: int, stream: int) -> int:
         """The address of a block; 0 if the memory does not suffice after all cached segments were returned."""
         rounded = self._round_up(size)
-        cache = self._cache_of(stream, rounded <= TORCH_SMALL)
-        self._searches += rounded > TORCH_SMALL
+        cache = self._cache_of(stream, rounded <= SMALL)
+        self._searches += rounded > SMALL
         address = self._find(cache, rounded)
         if address == 0:
             if self._collect_above:
@@ -131,20 +136,14 @@ class TorchCachingPool(SimulatedPool):
                 cache.blocks.release_whole(self.driver)
 
     def _round_up(self, size: int) -> int:
-        if size <= TORCH_UNIT:
-            return TORCH_UNIT
-        if self._divisions == 0 or size <= TORCH_UNIT << self._divisions:
-            return (size + TORCH_UNIT - 1) // TORCH_UNIT * TORCH_UNIT
-        step = TORCH_UNIT
-        while step << (self._divisions + 1) <= size:  # 2^n <= size < 2^(n + 1), step = 2^n / divisions
-            step <<= 1
+        step = self._steps[native.high_bit(size)]
         return (size + step - 1) // step * step
 
     def _cache_of(self, stream: int, small: bool) -> TorchCache:
         key = stream * 2 + small
         cache = self._caches.get(key)
         if cache is None:
-            granule = TORCH_SMALL_SEGMENT if small else TORCH_LARGE_SEGMENT
+            granule = SMALL_SEGMENT if small else LARGE_SEGMENT
             free = self.new_free_blocks(granule) if self._expandable else self.new_free_blocks()
             expandable = ExpandableRange(self.driver, free, granule) if self._expandable else None
             cache = self._caches[key] = TorchCache(expandable, free)
@@ -160,17 +159,17 @@ class TorchCachingPool(SimulatedPool):
         size = cache.free.sizes[address]
         if rounded < self._max_split:
             return address if size < self._max_split else 0
-        return address if size < rounded + TORCH_LARGE_SEGMENT else 0
+        return address if size < rounded + LARGE_SEGMENT else 0
 
     def _extend(self, cache: TorchCache, rounded: int) -> int:
         """A free block of a new segment, or of one that grew; 0 if refused."""
         if cache.expandable is not None:
             return cache.expandable.grow(rounded)
-        size = (rounded + TORCH_ROUNDING - 1) // TORCH_ROUNDING * TORCH_ROUNDING
-        if rounded <= TORCH_SMALL:
-            size = TORCH_SMALL_SEGMENT
-        elif rounded < TORCH_OWN_SEGMENT:
-            size = TORCH_LARGE_SEGMENT
+        size = (rounded + SEGMENT_UNIT - 1) // SEGMENT_UNIT * SEGMENT_UNIT
+        if rounded <= SMALL:
+            size = SMALL_SEGMENT
+        elif rounded < OWN_SEGMENT:
+            size = LARGE_SEGMENT
         address = self.driver.grant(size)
         if address:
             cache.blocks.add_segment(address, size)
@@ -181,10 +180,10 @@ class TorchCachingPool(SimulatedPool):
         """Take a free block, without what is split off; returns its size."""
         whole = cache.blocks.take(address)
         rest = whole - rounded
-        if rounded <= TORCH_SMALL or cache.expandable is not None:
-            splits = rest >= TORCH_UNIT
+        if rounded <= SMALL or cache.expandable is not None:
+            splits = rest >= UNIT
         else:
-            splits = rounded < self._max_split and rest > TORCH_SMALL
+            splits = rounded < self._max_split and rest > SMALL
         if not splits:
             return whole
         cache.free.add(address + rounded, rest)

@@ -10,6 +10,7 @@ from shared import SHARED, needs_shared
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.model.explain.failure.diagnose import all_failures
 from bfcviz.model.state.model import Model
 
 FOLDER = SHARED / "real" / "snapshots"
@@ -100,7 +101,8 @@ def test_a_failed_request_of_one_device(opened):
     event = trace.read(failure["event"], failure["event"] + 1)[0]
     assert (event["kind"], trace.origin.pools[event["pool"]].name) == (Kind.OOM, "cuda:1")
     assert failure["device_free"] == 95_682_560
-    assert failure["rounded"] >= event["requested"] > event["size"]
+    (found,) = all_failures(trace)
+    assert found.rounded >= found.requested == event["requested"] > event["size"]
     assert trace.origin.pools[0].options["expandable_segments"] is True
 
 

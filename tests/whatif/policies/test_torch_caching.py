@@ -1,7 +1,7 @@
 import pytest
 
 from bfcviz.errors import InvalidRequest
-from bfcviz.live.torch.block_rules import Rules
+from bfcviz.formats.torch import Rules
 from bfcviz.whatif.policies.torch_caching import TorchCachingPool
 from bfcviz.whatif.simulation.driver_memory import DriverMemory
 
@@ -66,6 +66,13 @@ def test_sizes_are_rounded_as_in_recorded_histories(size, divisions):
     small = rounded <= MiB
     assert pool.block_size == rounded or (not small and rounded < pool.block_size <= rounded + MiB)
     assert Rules(divisions=(divisions,)).block(size, 2 * MiB if small else 256 * MiB) == rounded
+
+
+@pytest.mark.parametrize("size", [MiB + 1, 3 * MiB, 5 * MiB + 1, 33 * MiB + 5])
+def test_divisions_may_depend_on_the_size(size):
+    pool = pool_of(roundup_power2_divisions="[1:2,4:8,>:4]", expandable_segments=True)
+    pool.allocate(size, 0)
+    assert pool.block_size == Rules(divisions=(2, 1, 8, *[4] * 13)).round_up(size)
 
 
 def test_all_cached_segments_are_returned_before_a_request_fails():
@@ -140,6 +147,7 @@ def test_garbage_collection_returns_the_segments_that_waited_longest():
         {"garbage_collection_threshold": -0.5},
         {"roundup_power2_divisions": 3},
         {"roundup_power2_divisions": 12},
+        {"roundup_power2_divisions": "[1:3]"},
     ],
 )
 def test_options_that_pytorch_refuses(option):

@@ -78,7 +78,7 @@ def _region_release(found: Diagnosis) -> Advice | None:
 
 def _expandable(found: Diagnosis) -> Advice | None:
     settings = found.settings
-    if settings.family is not Family.TORCH or settings.expandable_segments or not _is_split(found):
+    if settings.family is not Family.TORCH or settings.torch.expandable or not _is_split(found):
         return None
     return Advice(
         AdviceKind.EXPANDABLE_SEGMENTS,
@@ -99,7 +99,7 @@ def _other_allocator(found: Diagnosis) -> Advice | None:
     other = WORDS[settings.family].other
     if settings.family is Family.OWN and settings.framework in GROWS_IN_PLACE and found.regions.count > 1:
         other = f'bfcviz.serve_{settings.framework}(memory="virtual")'
-    if not other or settings.expandable_segments or not _is_split(found):
+    if not other or settings.torch.expandable or not _is_split(found):
         return None
     return Advice(
         AdviceKind.OTHER_ALLOCATOR,
@@ -128,7 +128,7 @@ def _growth_off(found: Diagnosis) -> Advice | None:
 def _split_size(found: Diagnosis) -> Advice | None:
     """PyTorch's rule that keeps small chunks out of large segments."""
     settings = found.settings
-    fits = settings.family is Family.TORCH and settings.max_split_size is None and _is_split(found)
+    fits = settings.family is Family.TORCH and settings.torch.max_split is None and _is_split(found)
     if not fits or not found.pinned_by:
         return None
     largest = max(pin.size for pin in found.pinned_by)
@@ -146,7 +146,7 @@ def _split_size(found: Diagnosis) -> Advice | None:
 
 def _collection_threshold(found: Diagnosis) -> Advice | None:
     settings, free = found.settings, found.regions.free_bytes
-    if settings.family is not Family.TORCH or settings.collection_threshold or not free:
+    if settings.family is not Family.TORCH or settings.torch.collection_threshold or not free:
         return None
     if found.verdict not in {Verdict.REGIONS, Verdict.REFUSED, Verdict.CAPACITY}:
         return None

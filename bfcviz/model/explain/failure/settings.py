@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from bfcviz.events.origin import Origin
 from bfcviz.events.schema import MIN_CHUNK
+from bfcviz.formats.torch import DEFAULTS as TORCH_DEFAULTS
+from bfcviz.formats.torch import Rules
 
 
 class Family(StrEnum):
@@ -21,9 +23,9 @@ class Family(StrEnum):
     OWN = "bfcviz"  # our own heap, whatever allocates from it
 
 
+_CUPY_UNIT: Final = 512
 _BY_FORMAT: Final = {"xplane": Family.TENSORFLOW, "tensorflow": Family.TENSORFLOW, "torch": Family.TORCH}
 _BY_FORMAT_MORE: Final = {"jax": Family.JAX, "rmm": Family.RMM, "vma": Family.VULKAN, "chrome": Family.TORCH}
-_MOST_SPLIT: Final = 1 << 60  # PyTorch's default of `max_split_size` is the largest number there is
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,7 @@ class HeapSettings:
         allow_growth: the pool grows region by region.
         garbage_collection: wholly free regions are released before a request fails.
         fragmentation_fraction: share of the limit at which waste is split off; 0: at 128 MiB.
-        expandable_segments: PyTorch's regions grow in place.
-        max_split_size: PyTorch splits no chunk larger than this; None: it splits all.
-        collection_threshold: PyTorch's `garbage_collection_threshold`; 0: off.
+        torch: the rules of PyTorch's allocator; its defaults where the file has no settings.
     """
 
     family: Family
@@ -46,34 +46,27 @@ class HeapSettings:
     allow_growth: bool | None = None
     garbage_collection: bool | None = None
     fragmentation_fraction: float | None = None
-    expandable_segments: bool | None = None
-    max_split_size: int | None = None
-    collection_threshold: float | None = None
-
-    @property
-    def unit(self) -> int:
-        """Requests are rounded up to a multiple of this many bytes."""
-        return 512 if self.family in {Family.TORCH, Family.CUPY} else MIN_CHUNK
+    torch: Rules = TORCH_DEFAULTS
 
     def rounded(self, requested: int) -> int:
         """The bytes that a chunk for this request needs."""
-        return max(self.unit, -(-requested // self.unit) * self.unit)
+        if self.family is Family.TORCH:
+            return self.torch.round_up(requested)
+        unit = _CUPY_UNIT if self.family is Family.CUPY else MIN_CHUNK
+        return max(unit, -(-requested // unit) * unit)
 
 
 def settings_of(origin: Origin, pool: int) -> HeapSettings:
     """The settings of one heap of a trace."""
     options = origin.pools[pool].options
     framework = origin.details.get("framework")
-    largest = _number(options.get("max_split_size"))
     return HeapSettings(
         family=_family(origin, pool),
         framework=framework if isinstance(framework, str) else "",
         allow_growth=_truth(options.get("allow_growth")),
         garbage_collection=_truth(options.get("garbage_collection")),
         fragmentation_fraction=_number(options.get("fragmentation_fraction")),
-        expandable_segments=_truth(options.get("expandable_segments")),
-        max_split_size=int(largest) if largest is not None and 0 < largest < _MOST_SPLIT else None,
-        collection_threshold=_number(options.get("garbage_collection_threshold")),
+        torch=Rules.of(options),
     )
 
 

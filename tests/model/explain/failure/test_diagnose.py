@@ -117,6 +117,14 @@ def test_rounding_follows_the_framework(framework, recorded, rounded):
     assert verdict([[4, -4]], 5 + 1 / MIB, 8, framework=framework, **recorded).rounded == rounded
 
 
+def test_would_it_fit_with_the_divisions_of_pytorch():
+    """5 MiB and 1 byte are rounded up to 6 MiB by 4 divisions, to 5 MiB and 512 bytes by none."""
+    by_size = {str(1 << place): 4 * (place > 1) for place in range(16)}
+    for divisions, expected in ((0, Verdict.NO_FAILURE), (4, Verdict.CAPACITY), (by_size, Verdict.CAPACITY)):
+        trace = state([[4, -5.5]], framework="torch", options={"roundup_power2_divisions": divisions})
+        assert would_fit(trace, len(trace), 5 * MIB + 1).verdict is expected
+
+
 def test_a_limit_as_large_as_the_device_is_no_limit_of_pytorch():
     found = verdict([[4, -4, 4, -4]], 5, 64, framework="torch", device_free=2 * MIB, device_total=64 * MIB)
     assert (found.verdict, found.bytes_limit) == (Verdict.FRAGMENTATION, None)
