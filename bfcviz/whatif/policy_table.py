@@ -89,9 +89,11 @@ def policy_of(text: str | Policy, **options: Any) -> Policy:
     """The policy of a text such as `bfc:allow_growth=true,fragmentation_fraction=0.1`, or of a name and options.
 
     Raises:
-        InvalidRequest: there is no such policy or option, or the value is not one of this option.
+        InvalidRequest: there is no such policy or option, the value is not one of this option, or an object is no
+            policy.
     """
     if not isinstance(text, str):
+        _check_policy(text)
         return text
     name, _, rest = text.partition(":")
     entry = POLICIES.get(name)
@@ -162,6 +164,22 @@ def other_than_default(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in options.items()
         if value is not None and (key not in defaults or value != defaults[key])
     }
+
+
+def _check_policy(given: object) -> None:
+    """Raise InvalidRequest, if an object is no `Policy`."""
+    found = {
+        "name": isinstance(getattr(given, "name", None), str),
+        "options": isinstance(getattr(given, "options", None), Mapping),
+        "serve": callable(getattr(given, "serve", None)),
+    }
+    wrong = [name for name, is_right in found.items() if not is_right]
+    if wrong:
+        raise InvalidRequest(
+            f"{given!r:.80} is no policy: its {' and '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or "
+            "of another type; give a text such as 'torch', or an object with name (text), options (a mapping) and "
+            "serve()"
+        )
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import pytest
 
 from bfcviz.errors import InvalidRequest
@@ -52,6 +54,32 @@ def test_every_policy_serves_the_options_of_the_table(name):
 def test_a_policy_is_written_as_it_is_read(text):
     policy = policy_of(text)
     assert policy_text(policy.name, policy.options) == text
+
+
+class Nameless:
+    options: ClassVar = {}
+
+    def serve(self, stream, limit=None, *, record=False, stop_at_failure=False):
+        raise NotImplementedError
+
+
+class WithoutOptions(Nameless):
+    name, options = "mine", None
+
+
+class CannotServe(Nameless):
+    name, serve = "mine", None
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [(Nameless(), "name"), (WithoutOptions(), "options"), (CannotServe(), "serve"), (3, "name")],
+)
+def test_an_object_that_is_no_policy_is_refused_by_what_it_lacks(given, missing):
+    with pytest.raises(InvalidRequest, match=f"is no policy.*{missing}"):
+        policy_of(given)
+    with pytest.raises(InvalidRequest, match=f"is no policy.*{missing}"):
+        policy_key(given)
 
 
 def test_one_policy_has_one_key():
