@@ -3,6 +3,8 @@
 from array import array
 from typing import Any, Final, NamedTuple
 
+from bfcviz.formats.torch import line_number
+
 TRACE_ENTRY: Final = object()
 """Stands for the newest row, until a list takes it."""
 
@@ -26,7 +28,7 @@ _LIMIT: Final = 1 << 63
 
 
 class CodeFrame:
-    """One line of a stack."""
+    """One line of a stack. `line`: 0: unknown."""
 
     def __init__(self, filename: str, line: int, name: str) -> None:
         self.filename = filename
@@ -120,10 +122,12 @@ class TraceRows:
         return TraceRange(first, first + count)
 
     def _frame(self, made: dict[str, Any]) -> CodeFrame:
-        key = made["filename"], made["line"], made["name"]
+        line = made["line"]
+        if type(line) is not int:
+            raise ValueError(f"holds a frame whose line is not a number: {type(line).__name__}")
+        key = made["filename"], line_number(line), made["name"]
         if type(key[0]) is not str or type(key[2]) is not str:
             raise ValueError("holds a frame whose filename or name is not text")
-        number_in(key[1], "line of a frame")
         known = self._frames.get(key)
         if known is None:
             known = self._frames[key] = CodeFrame(key[0], key[1], key[2])

@@ -44,18 +44,21 @@ class PickleReader(PickleStack):
             FileError: the data is no pickle, holds more than plain values, or more values than its size allows.
         """
         try:
-            while self._carry_out(self._number(1)):
-                pass
-        except EndOfPickle:
-            self.cut = f"the file is cut off at byte {self._stop:,}"
-            return self._unfinished()
+            return self._whole() if self._carry_out_all() else self._unfinished()
         except (ValueError, ArithmeticError, MemoryError) as error:
             if isinstance(error, FileError):
                 raise
             raise self._damage(str(error) or type(error).__name__) from None
-        if len(self._stack) != 1 or self._marks:
-            raise self._damage("the pickle ends with values left over")
-        return self._closed(self._stack[0])
+
+    def _carry_out_all(self) -> bool:
+        """Carry out all opcodes; False: the file is cut off before the last."""
+        try:
+            while self._carry_out(self._number(1)):
+                pass
+        except EndOfPickle:
+            self.cut = f"the file is cut off at byte {self._stop:,}"
+            return False
+        return True
 
     def _carry_out(self, op: int) -> bool:
         """Carry out one opcode; False: it is the last."""
@@ -199,19 +202,26 @@ class PickleReader(PickleStack):
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
+    def _whole(self) -> Any:
+        """The one value of a pickle with its end."""
+        if len(self._stack) != 1 or self._marks:
+            raise self._damage("the pickle ends with values left over")
+        return self._closed(self._stack[0])
+
     def _unfinished(self) -> Any:
         """What is whole of a dict that is cut off; an empty one, if the outermost value is something else."""
         stack = self._stack
         if not stack or type(stack[0]) is not OpenContainer:
             return stack[0] if stack and not self._marks else {}
         made = stack[0]
-        if made.form != DICT:
-            return {}
+        if made.form != DICT or made.is_closed:
+            return made.value if made.is_closed else {}
+        self._check_keys(made.items)
         whole: dict[str, Any] = dict(zip(made.items[::2], made.items[1::2], strict=True))
         place = 1
         while place + 1 < len(stack) and type(stack[place]) is str:
             key = stack[place]
-            if not self._is_whole(place + 1) or type(stack[min(place + 2, len(stack) - 1)]) is OpenContainer:
+            if self._grows(place + 1):
                 if key == _PARTLY:
                     whole[key] = self._whole_items(place + 1)
                 break
@@ -219,11 +229,23 @@ class PickleReader(PickleStack):
             place += 2
         return whole
 
+    def _grows(self, place: int) -> bool:
+        """Whether the value of a key, at a place of the stack, is a container of which more was to come."""
+        after = place + 1
+        return self._is_open(place) and (
+            after >= len(self._stack) or after in self._marks or self._is_open(after)
+        )
+
     def _is_whole(self, place: int) -> bool:
-        """Whether nothing more is to come for the value at a place of the stack, because another value follows."""
+        """Whether nothing more is to come for the item of a list at a place of the stack, because another follows."""
+        after = place + 1
+        return not self._is_open(place) or (after < len(self._stack) and after not in self._marks)
+
+    def _is_open(self, place: int) -> bool:
         if type(self._stack[place]) is not OpenContainer:
-            return True
-        return place + 1 < len(self._stack) and place + 1 not in self._marks
+            return False
+        made: OpenContainer = self._stack[place]
+        return not made.is_closed
 
     def _whole_items(self, place: int) -> list[Any]:
         """The whole items of a list that is cut off."""

@@ -149,7 +149,11 @@ class Segments:
         for at in missing:
             block, segment = blocks[at]
             self.allocate(
-                at, *block_sizes(block), label_of(with_frames(block)), stream_of(segment["stream"]), None
+                at,
+                *block_sizes(block),
+                label_of(with_frames(block)),
+                stream_of(segment.get("stream", 0)),
+                None,
             )
         return len(set(wrong) | set(missing)) + len(gone) + len(new)
 

@@ -1,5 +1,6 @@
 """Damaged snapshots: cut, bit-flipped, or with impossible numbers. A trace or one FileError, never anything else."""
 
+import copy
 import pickle
 import time
 from functools import cache
@@ -9,8 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared import SHARED, needs_shared
 
+from bfcviz.cli.info import info, info_lines
 from bfcviz.errors import FileError
+from bfcviz.events.origin import Status
 from bfcviz.importers.torch.snapshot import read_snapshot
+from bfcviz.model.explain.failure.diagnose import all_failures, would_fit
+from bfcviz.model.explain.text.failure import failure_lines
 
 FOLDER = SHARED / "real" / "snapshots"
 NAMES = ["torch_octree_nca_67k", "torch_oom_snapshot_llminf", "torch_select_n_10k", "torch_empty_sunny"]
@@ -112,7 +117,9 @@ def test_other_pickles(tmp_path, value):
     assert opened(tmp_path / "other.pickle", pickle.dumps(value)) == (value == [])
 
 
-ODD = [None, [], {}, (), "text", b"bytes", 1.5, True, -1, 1 << 80, [[]], {"a": []}]
+ODD = [None, [], {}, (), "text", b"bytes", 1.5, float("nan"), float("inf"), True, -1, 0, 1, 511, 1 << 31,
+       1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 80, [[]], {"a": []}, "oom", "segment_unmap", "inactive",
+       "active_allocated"]  # fmt: skip
 SNAPSHOT = {
     "segments": [
         {
@@ -128,6 +135,11 @@ SNAPSHOT = {
     ],
     "device_traces": [
         [
+            {"action": "segment_alloc", "addr": 2 << 20, "size": 2 << 20, "stream": 0, "time_us": 2, "frames": []},
+            {"action": "alloc", "addr": 2 << 20, "size": 700, "stream": 3, "time_us": 3,
+             "frames": [{"filename": "b.py", "line": 2, "name": "g"}]},
+            {"action": "free_completed", "addr": 2 << 20, "size": 700, "stream": 3, "time_us": 4, "frames": []},
+            {"action": "segment_free", "addr": 2 << 20, "size": 2 << 20, "stream": 0, "time_us": 4, "frames": []},
             {"action": "alloc", "addr": 4096, "size": 500, "stream": 0, "time_us": 5, "frames": [],
              "compile_context": "N/A", "user_metadata": ""},
             {"action": "oom", "device_free": 100, "size": 1 << 30, "stream": 0, "time_us": 9, "frames": []},
@@ -151,9 +163,113 @@ def with_each_value_odd(value):
             yield from ([*value[:place], odd, *value[place + 1 :]] for odd in with_each_value_odd(part))
 
 
+def answered(path, value):
+    """Whether the file opens; if so, `info` and `why` answer."""
+    if not opened(path, pickle.dumps(value, 4)):
+        return False
+    trace = read_snapshot(path)
+    lines = info_lines(trace.origin, info(trace))
+    failed = all_failures(trace)
+    asked = [would_fit(trace, len(trace), 3 << 20, pool=pool) for pool in range(len(trace.origin.pools))]
+    assert lines
+    assert all(failure_lines(each) for each in [*failed, *asked])
+    return True
+
+
 def test_every_part_may_be_of_any_type(tmp_path):
     path = tmp_path / "odd.pickle"
-    assert opened(path, pickle.dumps(SNAPSHOT, 4))
-    found = [opened(path, pickle.dumps(odd, 4)) for odd in with_each_value_odd(SNAPSHOT)]
-    assert len(found) > 500
-    assert not all(found)
+    assert answered(path, SNAPSHOT)
+    found = [answered(path, odd) for odd in with_each_value_odd(SNAPSHOT)]
+    assert len(found) > 2000
+    assert 0 < sum(found) < len(found)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_several_parts_are_odd_at_once(tmp_path, data):
+    value = copy.deepcopy(SNAPSHOT)
+    for _ in range(data.draw(st.integers(2, 4))):
+        inside = list(containers(value))
+        part = inside[data.draw(st.integers(0, len(inside) - 1))]
+        keys = list(part) if isinstance(part, dict) else list(range(len(part)))
+        if not keys:
+            continue
+        key = data.draw(st.sampled_from(keys))
+        if data.draw(st.booleans()):
+            part[key] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+        else:
+            del part[key]
+    answered(tmp_path / "odd.pickle", value)
+
+
+def containers(value):
+    """Each dict and list in a nested value."""
+    if isinstance(value, dict | list):
+        yield value
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from containers(part)
+
+
+@pytest.mark.parametrize("line", [-1, (1 << 64) - 1, (1 << 32) - 1, 0, 1 << 80])
+def test_a_frame_whose_line_is_not_known_is_kept(tmp_path, line):
+    value = copy.deepcopy(SNAPSHOT)
+    value["device_traces"][0][1]["frames"][0]["line"] = line
+    path = tmp_path / "line.pickle"
+    assert answered(path, value)
+    trace = read_snapshot(path)
+    assert trace.origin.status == Status.COMPLETE
+    stacks = {label.name: label.details.get("stack") for label in trace.labels}
+    assert stacks["b.py g"] == "g (b.py:0)"
+
+
+def test_the_largest_request_that_a_snapshot_can_hold(tmp_path):
+    value = copy.deepcopy(SNAPSHOT)
+    value["device_traces"][0][-1]["size"] = (1 << 63) - 1
+    path = tmp_path / "oom.pickle"
+    assert answered(path, value)
+    (found,) = all_failures(read_snapshot(path))
+    assert (found.requested, found.rounded) == ((1 << 63) - 1, 1 << 63)
+
+
+def test_a_segment_without_a_stream_is_on_the_default_stream(tmp_path):
+    value = copy.deepcopy(SNAPSHOT)
+    del value["segments"][0]["stream"]
+    del value["device_traces"][0][4]  # so that the block is known by its segment alone
+    value["device_traces"][0][-1]["stream"] = 0
+    value["segments"][0]["blocks"][1]["state"] = "active_allocated"
+    value["device_traces"][0].append(
+        {"action": "free_completed", "addr": 4608, "size": 1536, "stream": 0, "time_us": 9}
+    )
+    path = tmp_path / "no_stream.pickle"
+    assert answered(path, value)
+    trace = read_snapshot(path)
+    assert trace.origin.details["totals"][0]["active"] == 2048
+    assert set(trace.read(0, len(trace))["stream"].tolist()) == {0, 1}
+
+
+CUT = {
+    "a list that is referred to, before another container": b"\x80\x04}\x8c\rdevice_traces](l\x94]",
+    "a number in place of the traces": b"\x80\x04}(\x8c\rdevice_tracesK\x01}",
+    "a tuple in place of the traces": b"\x80\x04}(\x8c\rdevice_traces)}",
+    "a dict as a key": b"\x80\x04}(}K\x01u\x8c\x08segments",
+    "an entry in place of the file": b"\x80\x04}\x8c\x06actionK\x01s.",
+    "half of a frame in place of the file":
+        b"\x80\x04}\x8c\x08filenameK\x01s\x8c\x04lineK\x01s\x8c\x04nameK\x01s.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", CUT.values(), ids=CUT)
+def test_crafted_pickles(tmp_path, data):
+    assert not opened(tmp_path / "crafted.pickle", data)
+
+
+word = st.sampled_from(["segments", "device_traces", "action", "filename", "line", "name", "alloc"])
+instruction = st.sampled_from([b"(", b"]", b"}", b"l", b"d", b"a", b"e", b"s", b"u", b")", b"t", b"\x85", b"\x86", b"N",
+                               b"K\x01", b"\x94", b"h\x00", b"h\x01", b"q\x00", b"\x8f", b"\x91", b"."])  # fmt: skip
+text = word.map(lambda each: b"\x8c" + bytes([len(each)]) + each.encode())
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(instruction | text, max_size=16).map(b"".join))
+def test_pickles_of_any_instructions(tmp_path, instructions):
+    opened(tmp_path / "crafted.pickle", b"\x80\x04}(\x8c\x08segments]\x8c\rdevice_traces" + instructions)

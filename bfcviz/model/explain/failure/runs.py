@@ -61,6 +61,8 @@ def best_runs(chunks: NDArray[np.void], wanted: int, most: int) -> list[Run]:
     in_use, regions = (np.ascontiguousarray(chunks[name]) for name in ("in_use", "region"))
     sizes = chunks["size"].astype(np.int64)
     sums = _Sums(_prefix(sizes), _prefix(np.where(in_use, sizes, 0)), _prefix(in_use.astype(np.int64)))
+    if wanted > sums.size[-1]:  # it may also be too large for the columns
+        return []
     begins = _region_begins(regions)
     starts = np.searchsorted(sums.size, sums.size[1:] - wanted, "right") - 1
     stops = np.flatnonzero(starts >= begins[:-1]) + 1
