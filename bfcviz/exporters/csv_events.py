@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv
 
-from bfcviz.events.storage.arrow import FIELDS, LabelNames, table_of
+from bfcviz.events.storage.arrow import FIELDS, LabelNames, table_of, without_formulas
 from bfcviz.events.trace import Trace
 
 _SCHEMA = pa.schema([*FIELDS, pa.field("kind_name", pa.string()), pa.field("label_name", pa.string())])
@@ -16,7 +16,7 @@ def write_csv(trace: Trace, start: int, stop: int, path: Path) -> list[str]:
     names = LabelNames(trace.labels)
     with csv.CSVWriter(path, _SCHEMA) as writer:
         for events in trace.blocks(start, stop):
-            writer.write_table(table_of(events, names).cast(_SCHEMA))
+            writer.write_table(without_formulas(table_of(events, names)).cast(_SCHEMA))
     left_out = ["the names, limits and options of the heaps are left out"]
     if any(trace.labels[number].details for number in range(1, len(trace.labels))):
         left_out.append("details of labels, such as shapes and stacks, are left out")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from bfcviz.errors import BfcvizError, MissingExtra
+from bfcviz.events.storage.arrow import without_formulas
 from bfcviz.figures.panel import CONFIG, Picture
 from bfcviz.figures.paper.layout import MM, PAGE_MM, paper
 
@@ -165,7 +166,7 @@ def _with_rim(figure: go.Figure, rim: int) -> go.Figure:
 
 def _csv(figure: go.Figure) -> bytes:
     sink = io.BytesIO()
-    csv.write_csv(_numbers(figure, "csv"), sink)
+    csv.write_csv(without_formulas(_numbers(figure, "csv")), sink)
     return sink.getvalue()
 
 

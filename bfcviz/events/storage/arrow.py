@@ -2,10 +2,14 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT, Events, Kind
+
+_FORMULA = r"\A([=+\-@\t\r])"
+"""The start of a text that a spreadsheet would calculate."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 FIELDS = [pa.field(name, pa.from_numpy_dtype(EVENT[name]), nullable=False) for name in EVENT.names or ()]
@@ -49,3 +53,13 @@ def table_of(events: Events, names: LabelNames, *, own: bool = False) -> pa.Tabl
     columns.append(pa.DictionaryArray.from_arrays(kinds, pa.array([kind.name for kind in Kind], pa.string())))
     columns.append(names.column(events["label"], own=own))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """The table for a CSV file: a text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    for place, field in enumerate(table.schema):
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            texts = pc.replace_substring_regex(table.column(place).cast(kind), _FORMULA, r"'\1")
+            table = table.set_column(place, pa.field(field.name, kind, field.nullable), texts)
+    return table
