@@ -59,6 +59,10 @@ def main(words: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # `bfcviz info FILE | head`: the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
+        except OSError as error:  # such as no temporary folder
+            place = f"{error.filename}: " if error.filename else ""
+            _say(f"error: {place}{error.strerror or error}")
+            return FAILED
     return DONE if status is None else status
 
 

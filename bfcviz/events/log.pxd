@@ -29,12 +29,13 @@ cdef class EventLog:
     @cython.locals(ticks=u64)
     cdef void lock_and_tick(self) noexcept nogil
     cdef void at(self, i64 time, u16 thread) noexcept nogil
+    @cython.locals(records=u64)
     cdef void roll(self) noexcept nogil
     cdef void use_ring(self) noexcept nogil
     cdef bint is_short(self) noexcept nogil
     cdef void leave_file(self) noexcept nogil
     cdef void detach(self) noexcept nogil
-    @cython.locals(window="event_record.Event *", was_on_file=cython.bint)
+    @cython.locals(window="event_record.Event *", num_bytes=u64, was_on_file=cython.bint)
     cdef object _end_file(self, bint lost)
     cpdef object close(self)
     cdef u64 _copy_from_file(self, into, u64 start) except? 0xFFFFFFFFFFFFFFFF

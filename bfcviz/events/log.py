@@ -90,7 +90,7 @@ class EventLog:
         native.clock_delete(self.clock)
         native.spinlock_delete(self.lock)
         if self.on_file:
-            log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
+            log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
             log_memory.cut_file(self.fd, self.written * event_record.RECORD)
             log_memory.close_file(self.fd)
         if self.has_ring:
@@ -131,14 +131,21 @@ class EventLog:
                 self.end += self.capacity
             return
         self.truncated = self.is_short()
-        log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
+        log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
         self.window = log_memory.no_window()
+        records = self.capacity
         if not self.truncated:
             self.window = log_memory.map_window(
-                self.fd, self.written * event_record.RECORD, self.capacity * event_record.RECORD
+                self.fd, self.written * event_record.RECORD, records * event_record.RECORD
             )
+            # Up to a limit of file sizes, all is used. A full disk keeps the rest: the origin is yet to be written.
+            while log_memory.is_no_window(self.window) and log_memory.is_limit() and records > 64:
+                records = records // 128 * 64
+                self.window = log_memory.map_window(
+                    self.fd, self.written * event_record.RECORD, records * event_record.RECORD
+                )
         self.base = self.written
-        self.end = self.written + self.capacity
+        self.end = self.written + records
         if log_memory.is_no_window(self.window):
             self.error = 0 if self.truncated else log_memory.last_error()
             log_memory.cut_file(
@@ -354,13 +361,13 @@ class EventLog:
     def _end_file(self, lost: bool) -> None:
         native.spin_lock(self.lock)
         was_on_file = self.on_file
-        window = self.window
+        window, num_bytes = self.window, (self.end - self.base) * event_record.RECORD
         if was_on_file:
             self.truncated = lost or self.is_short()
             self.detach()
         native.spin_unlock(self.lock)
         if was_on_file:
-            log_memory.unmap_window(window, self.capacity * event_record.RECORD)
+            log_memory.unmap_window(window, num_bytes)
             log_memory.cut_file(self.fd, self.on_disk * event_record.RECORD)
             log_memory.close_file(self.fd)
         if lost:
@@ -370,5 +377,5 @@ class EventLog:
         """Write to a ring instead of the file, in a forked process: the file belongs to the parent."""
         if not self.on_file:
             return
-        log_memory.unmap_window(self.window, self.capacity * event_record.RECORD)
+        log_memory.unmap_window(self.window, (self.end - self.base) * event_record.RECORD)
         self.leave_file()

@@ -67,3 +67,6 @@ BFC_STATIC void bfc_cut_file(int fd, uint64_t bytes) {
 }
 
 BFC_STATIC int bfc_errno(void) { return errno; }
+
+/* Whether the last window would have ended behind the largest file that is allowed, such as by `ulimit -f`. */
+BFC_STATIC int bfc_is_limit(void) { return errno == EFBIG; }

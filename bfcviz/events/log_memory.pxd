@@ -14,6 +14,7 @@ cdef extern from "bfcviz/events/log_memory.h" nogil:
     void cut_file "bfc_cut_file"(int, u64) noexcept
     void close_file "close"(int) noexcept
     int last_error "bfc_errno"() noexcept
+    bint is_limit "bfc_is_limit"() noexcept
 
 # The memoryview is valid only while the window exists.
 cdef extern from "Python.h":

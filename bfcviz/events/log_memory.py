@@ -4,6 +4,7 @@ Used when bfcviz runs uncompiled. Internal to `events`.
 """
 # ruff: noqa: D103  the comments are in log_memory.h
 
+import errno
 import os
 import threading
 from contextlib import suppress
@@ -106,3 +107,7 @@ def close_file(fd: int) -> None:
 
 def last_error() -> int:
     return getattr(_errors, "last", 0)
+
+
+def is_limit() -> bool:
+    return last_error() == errno.EFBIG

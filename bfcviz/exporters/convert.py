@@ -7,6 +7,7 @@ from typing import Final
 
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.storage.files import replacing
+from bfcviz.events.storage.parquet_writer import write_parquet
 from bfcviz.events.trace import Trace
 from bfcviz.exporters.chrome_counters import write_chrome_trace
 from bfcviz.exporters.csv_events import write_csv
@@ -55,12 +56,7 @@ def convert(
 
 def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
     part = part_of(trace, start, stop)
-    beside = path.with_name(f"{path.name}.parquet")
-    try:
-        part.save(beside, keyframes=keyframes)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_parquet(part, path, keyframes)
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 

@@ -50,10 +50,20 @@ def test_a_disk_that_becomes_full(tmp_path):
     done = run("full(1 << 20); " + WORK + many, folder)
     assert (done.returncode, done.stdout) == (1, "done\n")
     assert len(done.stderr.splitlines()) == 1
-    assert "File too large" in done.stderr
+    assert "File too large (ulimit -f" in done.stderr
     trace = Trace.open(folder)
     assert (len(trace), trace.origin.status) == (1 << 14, Status.TRUNCATED)
     assert folder.joinpath("events.bin").stat().st_size == 1 << 20
+
+
+def test_a_small_limit_of_file_sizes_keeps_what_fits(tmp_path):
+    folder = tmp_path / "run.bfc"
+    many = "[np.empty(5000, np.uint8) for _ in range(20_000)]; "
+    done = run("full(600 << 10); " + WORK + many, folder)
+    assert (done.returncode, done.stdout) == (1, "done\n")
+    trace = Trace.open(folder)
+    assert (len(trace), trace.origin.status) == (600 * 1024 // 64, Status.TRUNCATED)
+    assert 5000 in requests_in(folder)
 
 
 def test_a_file_that_is_truncated_beneath_the_program(tmp_path):

@@ -123,6 +123,18 @@ def test_a_full_disk_ends_the_file_and_not_the_heap(tmp_path):
     assert (error, on_disk, head) == (errno.EFBIG, 192, 230)  # three whole windows fit
 
 
+def test_a_limit_of_file_sizes_is_used_up(tmp_path):
+    """The window does not fit, half of it does, then a quarter: whole pages of 64 records up to the limit."""
+    code = FULL.replace("EventLog(64,", "EventLog(256,")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    error, on_disk, head = map(int, done.stdout.split())
+    assert (error, on_disk, head) == (errno.EFBIG, 192, 230)
+    assert (tmp_path / "events.bin").stat().st_size == 192 * 64
+
+
 def test_two_heaps_keep_their_own_logs():
     first, second = new_heap(MIB), new_heap(MIB)
     busy(first, 5)

@@ -1,10 +1,11 @@
 """Read files of unknown origin safely, and replace a file atomically."""
 
+import errno
 import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
@@ -77,6 +78,15 @@ def reading(path: Path) -> Iterator[None]:
         raise FileError(path, "", f"cannot be read: {error.strerror or error}") from error
 
 
+def why(error: int | OSError) -> str:
+    """The cause of an error of the operating system, as a clause."""
+    number = error.errno if isinstance(error, OSError) else error
+    if not number:
+        return str(error)
+    limit = " (ulimit -f, or the file system, limits the size of files)" if number == errno.EFBIG else ""
+    return f"{os.strerror(number)}{limit}"
+
+
 @contextmanager
 def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """A temporary file beside `path`, which replaces it if the block succeeds; otherwise it is removed.
@@ -92,10 +102,10 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
         _to_disk(made)
         _publish(made, path, overwrite=overwrite)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
-        raise FileError(path, "", f"cannot be written: {why}") from error
+        raise FileError(path, "", f"cannot be written: {why(error)}") from error
     finally:
-        made.unlink(missing_ok=True)
+        with suppress(OSError):  # of a read-only file system: nothing was written, and the error says so
+            made.unlink(missing_ok=True)
 
 
 def _publish(made: Path, path: Path, *, overwrite: bool) -> None:

@@ -72,7 +72,18 @@ def pack(trace: "Trace", path: Path, *, overwrite: bool, keyframes: Keyframes | 
         FileError: `path` exists and `overwrite` is false, or it cannot be written; an existing file is not changed.
         TraceError: there are too many labels for one file.
     """
-    with replacing(path, overwrite=overwrite) as made, _writer(made) as writer:
+    with replacing(path, overwrite=overwrite) as made:
+        write_parquet(trace, made, keyframes)
+
+
+def write_parquet(trace: "Trace", path: Path, keyframes: Keyframes | None) -> None:
+    """Write the trace to `path`, which `pack` or another caller makes and removes.
+
+    Raises:
+        OSError: it cannot be written.
+        TraceError: there are too many labels for one file.
+    """
+    with _writer(path) as writer:
         names = LabelNames(trace.labels)
         length = len(trace)  # a recording in progress may grow meanwhile
         stored: list[int] = []

@@ -15,7 +15,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.origin_details import KnownGaps
-from bfcviz.events.storage.files import open_regular, replacing
+from bfcviz.events.storage.files import open_regular, replacing, why
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
     LABELS_FILE,
@@ -118,7 +118,7 @@ class Recording(Closing):
         origin = self._origin
         origin = replace(origin, status=Status.DEGRADED if origin.reasons else Status.COMPLETE)
         if error:
-            reason = f"later events were not recorded: {os.strerror(error)}"
+            reason = f"later events were not recorded: {why(error)}"
             origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self._log is not None and self._log.truncated:
             reason = (
@@ -126,7 +126,7 @@ class Recording(Closing):
             )
             origin = replace(origin, status=Status.TRUNCATED, reasons=(*origin.reasons, reason))
         if self.labels.error is not None:
-            reason = f"later names were not recorded: {self.labels.error.strerror}"
+            reason = f"later names were not recorded: {why(self.labels.error)}"
             origin = replace(origin, status=Status.DEGRADED, reasons=(*origin.reasons, reason))
         try:
             if not self._is_there():

@@ -1,7 +1,10 @@
 """Special files in place of a trace or of its parts: one FileError each, and no waiting."""
 
 import os
+import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +13,7 @@ from bfcviz.events.origin import Status
 from bfcviz.events.storage.wait_for_recording import await_recording
 from bfcviz.events.trace import Trace
 from bfcviz.importers.open_trace import open_trace
+from bfcviz.samples import sample
 
 
 @pytest.mark.timeout(20)
@@ -55,3 +59,69 @@ def test_special_files_in_place_of_a_trace_are_one_error(tmp_path, make):
     if make not in ("loop", "nul"):
         with pytest.raises(FileError):
             await_recording(path, 0)
+
+
+READ_ONLY = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"']
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "trace.save({path!r} + '/a.parquet')",
+        "convert(trace, {path!r} + '/a.parquet')",
+        "convert(trace, {path!r} + '/a.csv')",
+        "main(['report', str(bfcviz.sample('conv')), '-o', {path!r} + '/a.html'])",
+        "Recording({path!r} + '/run')",
+    ],
+)
+def test_a_read_only_file_system_is_one_error(code, tmp_path):
+    if not shutil.which("unshare") or subprocess.run([*READ_ONLY, tmp_path, "true"], check=False).returncode:
+        pytest.skip("this user cannot mount a file system")
+    begin = """
+import bfcviz
+from bfcviz.cli import main
+from bfcviz.errors import FileError
+from bfcviz.events.storage.recording import Recording
+from bfcviz.exporters.convert import convert
+trace = bfcviz.open(bfcviz.sample("conv"))
+try:
+    raise SystemExit(%s)
+except FileError as error:
+    raise SystemExit(f"bfcviz: error: {error}")
+"""
+    words = [*READ_ONLY, tmp_path, sys.executable, "-c", begin % code.format(path=str(tmp_path))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Read-only file system" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json", ".pickle"])
+def test_a_limit_of_file_sizes_is_one_error_that_names_the_file(suffix, tmp_path):
+    path = tmp_path / f"a{suffix}"
+    words = ["convert", str(sample("conv")), "-o", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_LIMITED, "4096", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"bfcviz: error: {path}: cannot be written: File too large (ulimit -f")
+    assert [*tmp_path.iterdir()] == []
+
+
+RUN_LIMITED = """
+import resource, sys
+from bfcviz.cli import main
+most = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+raise SystemExit(main(sys.argv[2:]))
+"""
+
+
+def test_no_temporary_folder_is_one_error(tmp_path):
+    words = ["record", "-o", str(tmp_path / "run"), "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_LIMITED, "0", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("bfcviz: error: ")
+    assert len(done.stderr.splitlines()) == 1
