@@ -8,14 +8,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import bfcviz
 from bfcviz.cli.command import DONE, FAILED
 from bfcviz.cli.common import child_process
 from bfcviz.cli.common.framework_options import Selection, add_framework_arguments, selection_of
-from bfcviz.errors import BfcvizError, FileError, LiveError, OtherFiles
+from bfcviz.errors import BfcvizError, FileError, LiveError
 from bfcviz.terminal import say
+
+if TYPE_CHECKING:
+    from bfcviz.cli.common.earlier_recording import EarlierRecording
 
 EPILOG: Final = """\
 Recording starts in each Python process that imports the framework, after that import, and ends with that process. The
@@ -46,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace a recording that has ended; refused if the folder contains other files",
+        help="replace a recording that has ended, when the new one has its first event; refused if the folder "
+        "contains other files",
     )
     add_framework_arguments(parser)
     parser.add_argument(
@@ -73,27 +77,32 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         _report_folder() as reports,
         child_process.signals_blocked() as mask,
-        _locked_folder(folder, force=arguments.force),
+        _locked_folder(folder, force=arguments.force) as earlier,
     ):
+        request = _request(selection, folder, reports)
         try:
-            status = child_process.run(words, _environment(_request(selection, folder, reports)), mask)
-            is_recorded = _print_summary(arguments.out, Path(reports))
+            status = child_process.run(words, _environment(request), mask)
+            is_recorded = _print_summary(arguments.out, Path(reports), earlier)
         finally:
+            if earlier is not None:
+                earlier.settle()
             with suppress(OSError):  # it is not empty, or the program has removed it
                 folder.rmdir()
     return status or (DONE if is_recorded else FAILED)
 
 
 @contextmanager
-def _locked_folder(folder: Path, *, force: bool) -> Iterator[None]:
-    """Make an empty folder and lock it: another `bfcviz record` for this folder fails before its program runs."""
+def _locked_folder(folder: Path, *, force: bool) -> Iterator["EarlierRecording | None"]:
+    """Make an empty folder and lock it: another `bfcviz record` for this folder fails before its program runs.
+
+    Yields the recording that was in it, with `force`.
+    """
     from bfcviz.events.storage.writer_lock import hold_folder  # noqa: PLC0415
 
     if not folder.is_dir():
         prepare_folder(folder, force=force)
     with hold_folder(folder):
-        prepare_folder(folder, force=force)
-        yield
+        yield prepare_folder(folder, force=force)
 
 
 @contextmanager
@@ -103,8 +112,8 @@ def _report_folder() -> Iterator[str]:
         folder = tempfile.TemporaryDirectory(prefix="bfcviz-record-", ignore_cleanup_errors=True)
     except OSError as error:
         raise BfcvizError(
-            f"recorded processes cannot write their reports to {tempfile.gettempdir()}: {error.strerror}; free "
-            "some space, or set TMPDIR to another folder"
+            f"recorded processes cannot write their reports to a temporary folder: {error.strerror}; free some space, "
+            "or set TMPDIR to another folder"
         ) from error
     with folder as path:
         yield path
@@ -118,58 +127,47 @@ def _selection(arguments: argparse.Namespace) -> Selection:
         raise
 
 
-def _print_summary(folder: Path, reports: Path) -> bool:
+def _print_summary(folder: Path, reports: Path, earlier: "EarlierRecording | None") -> bool:
     """Print one line about the recording; return whether everything was written."""
-    from bfcviz.cli.common.recording_summary import summary  # noqa: PLC0415  imports NumPy, first needed here
+    from bfcviz.cli.common.recording_summary import NOTHING, summary  # noqa: PLC0415  imports NumPy, first needed here
 
+    is_kept = earlier is not None and earlier.is_kept()
     try:
         line, is_written = summary(folder, reports)
+        if is_kept and not line.startswith(NOTHING):
+            line = f"{NOTHING}the program ended before the first event"
     except (BfcvizError, OSError) as error:
         line, is_written = f"error: {error}", False
+    if is_kept:
+        line += f"; the earlier recording in {folder} is kept"
     say(f"bfcviz: {line}", file=sys.stderr)
     return is_written
 
 
-def prepare_folder(folder: Path, *, force: bool) -> None:
+def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
     """Make an empty folder; an existing one must be empty, or with `force` a recording that has ended.
+
+    Returns:
+        That recording, set aside.
 
     Raises:
         FileError: the folder contains other files, or cannot be made.
     """
+    from bfcviz.cli.common.earlier_recording import set_aside  # noqa: PLC0415  imports NumPy
+    from bfcviz.events.storage.files import PRIVATE_FOLDER  # noqa: PLC0415
+
+    earlier = None
     if folder.is_dir() and any(folder.iterdir()):
-        _empty_folder(folder, force=force)
+        earlier = set_aside(folder, force=force)
     elif folder.exists() and not folder.is_dir():
         raise FileError(folder, "", "is a file, and a recording is a folder; choose another path with -o")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         raise FileError(folder, "", "cannot hold a recording: no permission to write to it")
-
-
-def _empty_folder(folder: Path, *, force: bool) -> None:
-    from bfcviz.events.storage.recording_files import LABELS_FILE  # noqa: PLC0415  imports NumPy
-    from bfcviz.events.storage.recording_set import files_of_all, recordings_in  # noqa: PLC0415
-    from bfcviz.events.storage.writer_lock import is_locked  # noqa: PLC0415
-    from bfcviz.live.tensorflow.windows import files_of_windows  # noqa: PLC0415
-
-    recordings = recordings_in(folder).values()
-    own = files_of_all(folder) if recordings else files_of_windows(folder)
-    others = sorted(path.name for path in {*folder.iterdir()} - {*own})
-    if others:
-        raise OtherFiles(folder, others)
-    if any(is_locked(path / LABELS_FILE) for path in recordings):
-        raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
-    if not force:
-        raise FileError(
-            folder, "", "holds a recording already; choose another folder with -o, or give --force"
-        )
-    try:
-        for path in own:
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    except OSError as error:
-        raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
+    return earlier
 
 
 def _request(selection: Selection, folder: Path, reports: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from bfcviz.cli.record import prepare_folder
 from bfcviz.errors import FileError
 from bfcviz.events.origin import Status
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording_set import recordings_in
 from bfcviz.events.trace import Trace
 from bfcviz.units import KiB, MiB
@@ -275,8 +276,10 @@ if __name__ == "__main__":
     assert all(f"{name} " in done.stderr for name in found)
     assert f"bfcviz attach {folder}" in done.stderr
     assert "not recorded" not in done.stderr
-    prepare_folder(folder, force=True)
-    assert [*folder.iterdir()] == []
+    earlier = prepare_folder(folder, force=True)
+    assert [path.name for path in folder.iterdir()] == [EARLIER]
+    earlier.settle()
+    assert recordings_in(folder) == found
 
 
 def test_ranks_are_recorded_and_their_launcher_is_not(tmp_path):

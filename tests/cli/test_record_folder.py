@@ -1,12 +1,20 @@
 """The folder of `bfcviz record`: it is new, or replaces an old recording, which needs --force."""
 
+import sys
+
 import pytest
 
 from bfcviz.cli import main
+from bfcviz.cli.common.earlier_recording import set_aside
 from bfcviz.cli.record import prepare_folder
 from bfcviz.errors import FileError, OtherFiles
+from bfcviz.events.labels import Labels
+from bfcviz.events.schema import Kind
+from bfcviz.events.storage.files import EARLIER
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.process.record import CLAIM
+
+PYTHON = sys.executable
 
 
 def test_a_folder_is_made_with_those_above_it(tmp_path):
@@ -32,8 +40,58 @@ def test_a_recording_is_replaced_with_force(tmp_path):
         prepare_folder(tmp_path / "run", force=True)
     with pytest.raises(FileError, match="--force"):
         prepare_folder(tmp_path / "run", force=False)
-    prepare_folder(tmp_path / "run", force=True)
-    assert [*(tmp_path / "run").iterdir()] == []
+    replace_by_an_event(tmp_path / "run")
+
+
+def replace_by_an_event(folder):
+    """Replace the recording in a folder by a new one; what was there is kept until its first event."""
+    before = tree(folder)
+    earlier = prepare_folder(folder, force=True)
+    assert earlier.is_kept()
+    with Recording(folder, labels=Labels()) as recording:
+        assert earlier.is_kept()
+        recording.log.put(Kind.MARK, 0, 0, 0, 1, 0, 0, 0, 0, 0, -1, 0)
+        assert not earlier.is_kept()
+    earlier.settle()
+    assert {path.name for path in folder.iterdir()} == {"events.bin", "labels.jsonl", "origin.json"}
+    assert tree(folder) != before
+
+
+def test_without_an_event_the_earlier_recording_stays(tmp_path):
+    run = tmp_path / "run"
+    with Recording(run, labels=Labels()) as recording:
+        recording.log.put(Kind.MARK, 0, 0, 0, 1, 0, 0, 0, 0, 0, -1, 0)
+    before = tree(run)
+    earlier = prepare_folder(run, force=True)
+    Recording(run).close()
+    Recording(run / "rank-1").close()
+    assert earlier.is_kept()
+    earlier.settle()
+    assert tree(run) == before
+
+
+def test_after_a_kill_the_earlier_recording_comes_back(tmp_path):
+    run = tmp_path / "run"
+    Recording(run).close()
+    before = tree(run)
+    set_aside(run, force=True)._has_ended.set()  # and no more: `bfcviz record` was killed
+    assert tree(run) != before
+    with pytest.raises(FileError, match="--force"):
+        prepare_folder(run, force=False)
+    assert tree(run) == before
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("words", [["pyhton", "x.py"], [PYTHON, "no_such_file.py"], [PYTHON, "-c", "3/0"]])
+def test_a_program_that_does_not_start_replaces_nothing(words, link, tmp_path, capfd):
+    run, given = tmp_path / "run", tmp_path / ("link" if link else "run")
+    Recording(run).close()
+    if link:
+        given.symlink_to(run)
+    before = tree(run)
+    assert main(["record", "--force", "-o", str(given), "--", *words]) != 0
+    assert tree(run) == before
+    assert "is kept" in capfd.readouterr().err or words[0] == "pyhton"
 
 
 def tree(folder):
@@ -74,8 +132,8 @@ def test_links_are_removed_and_their_targets_stay(tmp_path):
     (tmp_path / "elsewhere.bin").write_text("mine")
     (run / "events.bin").symlink_to(tmp_path / "elsewhere.bin")
     (tmp_path / "link").symlink_to(run)
-    prepare_folder(tmp_path / "link", force=True)
-    assert [*run.iterdir()] == []
+    replace_by_an_event(tmp_path / "link")
+    assert not (run / "events.bin").is_symlink()
     assert (tmp_path / "elsewhere.bin").read_text() == "mine"
 
 
@@ -104,8 +162,11 @@ def test_tensorflows_windows_are_a_recording_too(tmp_path):
     claim.unlink()
     with pytest.raises(FileError, match="--force"):
         prepare_folder(tmp_path / "run", force=False)
-    prepare_folder(tmp_path / "run", force=True)
-    assert [*(tmp_path / "run").iterdir()] == []
+    earlier = prepare_folder(tmp_path / "run", force=True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [EARLIER]
+    (tmp_path / "run" / "window-000001").mkdir()
+    earlier.settle()
+    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["window-000001"]
 
 
 def test_a_program_that_removes_the_folder_keeps_its_exit_status(tmp_path, capfd):

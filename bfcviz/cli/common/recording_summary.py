@@ -18,6 +18,9 @@ from bfcviz.model.browse.navigation import failures
 from bfcviz.model.state.model import Model
 from bfcviz.units import format_bytes
 
+NOTHING: Final = "nothing was recorded: "
+"""The beginning of the line if there is no recording."""
+
 _MOST_FAILURES: Final = 1000
 
 _MOST_NAMED: Final = 8
@@ -58,7 +61,7 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
     elif (folder / ORIGIN_FILE).exists():
         origin, events, _ = read_origin(folder)
         if not _is_own(origin, reports):
-            return f"nothing was recorded: {_why_not_own(folder, origin, unwritten)}", False
+            return f"{NOTHING}{_why_not_own(folder, origin, unwritten)}", False
         trace = Trace.open(folder)
         parts, to_view = _describe_trace(trace), folder
         if events is not None and not trace.origin.has_ended_whole:
@@ -66,7 +69,7 @@ def summary(folder: Path, report_folder: Path) -> tuple[str, bool]:
             parts.pop()
     else:
         why, is_written = _why_nothing(reports, unwritten)
-        return f"nothing was recorded: {why}", is_written
+        return f"{NOTHING}{why}", is_written
     recorded = {report.process for report in reports if report.fact == "recorded"}
     others = len({report.process for report in reports if report.fact in {"other", "unable"}} - recorded)
     parts += _distinct(unwritten) + _count_others(others)

@@ -8,8 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from typing import Final
 
 from bfcviz.errors import FileError
+
+EARLIER: Final = ".earlier"
+"""In the folder of a recording that replaces another: the other, until the new one has an event."""
+
+PRIVATE_FOLDER: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+"""Permissions of a recording: it holds the command, and names of code and data, of the user who made it."""
 
 
 def open_regular(path: Path) -> FileIO:
@@ -88,8 +96,13 @@ def why(error: int | OSError) -> str:
 
 
 @contextmanager
-def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def replacing(path: Path, *, overwrite: bool, mode: int | None = None) -> Iterator[Path]:
     """A temporary file beside `path`, which replaces it if the block succeeds; otherwise it is removed.
+
+    Args:
+        path: the file.
+        overwrite: whether it may exist.
+        mode: its permissions; by default those of any new file.
 
     Raises:
         FileError: `path` exists and `overwrite` is false, or the file cannot be written.
@@ -98,6 +111,8 @@ def replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
         raise FileError(path, "", "exists already; use another name, or overwrite=True")
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
+        if mode is not None:
+            made.touch(mode, exist_ok=False)
         yield made
         _to_disk(made)
         _publish(made, path, overwrite=overwrite)

@@ -15,7 +15,7 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
 from bfcviz.events.origin_details import KnownGaps
-from bfcviz.events.storage.files import open_regular, replacing, why
+from bfcviz.events.storage.files import EARLIER, PRIVATE_FILE, PRIVATE_FOLDER, open_regular, replacing, why
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
     LABELS_FILE,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 class Recording(Closing):
     """A folder that receives events and labels; they can be read even if this process is killed.
+
+    Only the user who records can read a new folder and its files.
 
     ::
 
@@ -158,7 +160,7 @@ class Recording(Closing):
             return find_end(file.fileno(), 0)
 
     def _write_origin(self, text: str) -> None:
-        with replacing(self.folder / ORIGIN_FILE, overwrite=True) as made:
+        with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
             made.write_text(text, "utf-8")
 
 
@@ -185,11 +187,11 @@ def claim_folder(folder: Path) -> FileIO:
         FileError: the folder is not empty, or cannot be created.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        if any(path.name != EARLIER for path in folder.iterdir()):
             raise FolderTaken(folder, "", "is not empty; each recording needs a new folder")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        file = FileIO(os.open(folder / LABELS_FILE, flags, 0o666), "wb")
+        file = FileIO(os.open(folder / LABELS_FILE, flags, PRIVATE_FILE), "wb")
     except FileExistsError as error:
         if not folder.is_dir():
             raise FileError(folder, "", f"cannot hold a recording: {error.strerror}") from error

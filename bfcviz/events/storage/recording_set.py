@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from bfcviz.errors import FileError
-from bfcviz.events.storage.recording_files import LABELS_FILE, ORIGIN_FILE, files_of
+from bfcviz.events.storage.files import PRIVATE_FOLDER
+from bfcviz.events.storage.recording_files import EVENTS_FILE, LABELS_FILE, ORIGIN_FILE, files_of, find_end
 
 MAIN: Final = "main"
 """The name of the recording that is the folder itself."""
@@ -35,6 +36,15 @@ def recordings_in(folder: Path) -> dict[str, Path]:
 def has_several(folder: Path) -> bool:
     """Whether the folder has recordings in subfolders."""
     return any((place / ORIGIN_FILE).is_file() for place in _subfolders(folder))
+
+
+def has_events(folder: Path) -> bool:
+    """Whether a recording in the folder has an event; False where none can be read."""
+    for place in recordings_in(folder).values():
+        with suppress(OSError), (place / EVENTS_FILE).open("rb") as file:
+            if find_end(file.fileno(), 0):
+                return True
+    return False
 
 
 def files_of_all(folder: Path) -> list[Path]:
@@ -65,7 +75,7 @@ def claim_subfolder(folder: Path, name: str) -> Path:
     for number in range(1, _MOST_TRIES):
         place = folder / (safe if number == 1 else f"{safe}-{number}")
         try:
-            place.mkdir()
+            place.mkdir(PRIVATE_FOLDER)
         except FileExistsError:
             continue
         except OSError as error:
