@@ -52,6 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replace a recording that has ended, when the new one has its first event; refused if the folder "
         "contains other files",
     )
+    parser.add_argument(
+        "--no-command",
+        dest="keeps_command",
+        action="store_false",
+        help="leave the command line out of the recording (otherwise values that look like keys, tokens or "
+        "passwords are masked in it)",
+    )
     add_framework_arguments(parser)
     parser.add_argument(
         "command",
@@ -79,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         child_process.signals_blocked() as mask,
         _locked_folder(folder, force=arguments.force) as earlier,
     ):
-        request = _request(selection, folder, reports)
+        request = _request(selection, folder, reports, keeps_command=arguments.keeps_command)
         try:
             status = child_process.run(words, _environment(request), mask)
             is_recorded = _print_summary(arguments.out, Path(reports), earlier)
@@ -170,12 +177,13 @@ def prepare_folder(folder: Path, *, force: bool) -> "EarlierRecording | None":
     return earlier
 
 
-def _request(selection: Selection, folder: Path, reports: str) -> dict[str, Any]:
+def _request(selection: Selection, folder: Path, reports: str, *, keeps_command: bool) -> dict[str, Any]:
     """What the recorded process is to do, for `live.process.startup`."""
     return {
         **selection._asdict(),
         "folder": str(folder),
         "told": reports,
+        "command": keeps_command,
         "home": str(_PACKAGE.parent),
     }
 

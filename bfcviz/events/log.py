@@ -77,7 +77,7 @@ class EventLog:
                 raise MemoryError(f"no memory for a log of {capacity} records")
             return
         self.path = Path(folder) / EVENTS_FILE
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         self.on_file = True
         self.end = 0  # the first event maps the first window
 

@@ -72,6 +72,15 @@ def test_a_script_runs_unchanged_and_is_recorded(train, tmp_path):
     assert f"{len(trace):,} events" in said[1]
 
 
+def test_secrets_of_the_command_are_masked_and_it_can_be_left_out(train, tmp_path):
+    words = ["--", sys.executable, train, "a", "--api-key", "abc", "--token=xyz"]
+    recording(*words, folder=tmp_path / "run.bfc", input="0")
+    command = Trace.open(tmp_path / "run.bfc").origin.details["command"]
+    assert command[2:] == ["a", "--api-key", "***", "--token=***"]
+    recording("--no-command", *words, folder=tmp_path / "without.bfc", input="0")
+    assert "command" not in Trace.open(tmp_path / "without.bfc").origin.details
+
+
 STARTS = {
     "module": "'{python}' -m train",
     "console script": "'{bin}/pytest' -q -p no:cacheprovider test_it.py",

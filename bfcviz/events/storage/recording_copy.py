@@ -11,7 +11,14 @@ from typing import Final, NamedTuple
 
 from bfcviz._context_manager import Closing
 from bfcviz.events.origin import MAX_ORIGIN_BYTES
-from bfcviz.events.storage.files import OpenFile, open_regular, read_small, reading, replacing
+from bfcviz.events.storage.files import (
+    PRIVATE_FILE,
+    OpenFile,
+    open_regular,
+    read_small,
+    reading,
+    replacing,
+)
 from bfcviz.events.storage.recording import claim_folder
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
@@ -101,7 +108,7 @@ class RecordingCopy(Closing):
         self._origin = b""
         self._labels = claim_folder(folder)  # and locked
         self._events = os.open(
-            folder / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+            folder / EVENTS_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE
         )
 
     @property
@@ -142,7 +149,7 @@ class RecordingCopy(Closing):
                     (self.folder / name).unlink()
 
     def _write_origin(self, text: bytes) -> None:
-        with replacing(self.folder / ORIGIN_FILE, overwrite=True) as made:
+        with replacing(self.folder / ORIGIN_FILE, overwrite=True, mode=PRIVATE_FILE) as made:
             made.write_bytes(text)
         self._origin = text
 

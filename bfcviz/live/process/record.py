@@ -24,12 +24,14 @@ from bfcviz.live import providers
 from bfcviz.live.capture import marks
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy import numpy_api
+from bfcviz.live.process.masked_command import without_secrets
 from bfcviz.live.process.process_folder import begin_recording, is_launcher
 from bfcviz.live.process.startup.sitecustomize import UNWRITTEN, tell
 from bfcviz.live.process.startup.sitecustomize import begin as begin_and_tell
 
 Order = Mapping[str, Any]
-"""The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports."""
+"""The request of `bfcviz record`: `folder`; `way` (None: the usual one), `options`; `told`: the folder for reports;
+`command`: whether the recording keeps the command line."""
 
 CLAIM: Final = ".process"
 """A file in a folder of TensorFlow's windows: the number of the process that records there."""
@@ -160,8 +162,9 @@ def _discard_worker(order: Order, recording: Recording) -> None:
 
 def _recorded(order: Order, request: WatchRequest) -> ProcessRecording | None:
     """Begin a recording and its source, on failure remove both; None: enough processes are recorded."""
-    command = [without_surrogates(word) for word in sys.orig_argv]
-    details = {**providers.details_of(request), "command": command, "process": os.getpid()}
+    details = {**providers.details_of(request), "process": os.getpid()}
+    if order.get("command", True):
+        details["command"] = without_secrets([without_surrogates(word) for word in sys.orig_argv])
     details["started_ns"] = time.time_ns()
     pools = [providers.pool_of(request)]
     recording = begin_recording(Path(order["folder"]), lambda place: Recording(place, pools, details=details))

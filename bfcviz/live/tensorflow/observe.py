@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.live.common.heap_provider import HeapProvider
 from bfcviz.live.numpy.serve import unserved
 from bfcviz.live.tensorflow.windows import WINDOW, whole_windows
@@ -75,7 +76,7 @@ class TensorflowObserved(HeapProvider):
             raise LiveError(
                 "TensorFlow cannot be observed, it is not installed: pip install tensorflow"
             ) from error
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         with unserved():
             self._periodic.start()
 

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from bfcviz._context_manager import Closing
 from bfcviz.dashboard import notebook
 from bfcviz.errors import FileError, LiveError, MissingExtra
+from bfcviz.events.storage.files import PRIVATE_FOLDER
 from bfcviz.events.trace import Trace
 from bfcviz.units import parse_bytes
 from bfcviz.watching.chosen_frameworks import Asked, Capture
@@ -173,7 +174,7 @@ def _new_folder(path: str | os.PathLike[str] | None) -> Path:
         return folder
     folder = Path(path).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         is_empty = not any(folder.iterdir())
     except OSError as error:
         raise FileError(folder, "", f"cannot hold recordings: {error.strerror}") from error

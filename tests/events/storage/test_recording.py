@@ -13,6 +13,7 @@ from bfcviz.events.origin import Pool, Status
 from bfcviz.events.origin_details import KnownGaps
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.events.trace import Trace
 
 POOLS = (Pool("gpu", 1 << 30, {"allow_growth": True}),)
@@ -123,6 +124,23 @@ def test_a_full_disk_is_said(tmp_path, monkeypatch):
     assert origin.status is Status.DEGRADED
     assert [reason.split(" were")[0] for reason in origin.reasons] == ["later events", "later names"]
     assert all("No space left" in reason for reason in origin.reasons)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_only_its_user_can_read_it(is_new, tmp_path):
+    folder = tmp_path / "run"
+    if not is_new:  # the folder of a user keeps its permissions, the files in it are private
+        folder.mkdir(0o755)
+    with Recording(folder) as recording:
+        recording.labels.intern("step")
+        recording.log.put(Kind.MARK, 0, 0, 0, 1, 0, 0, 1, 0, 0, -1, 0)
+    assert folder.stat().st_mode & 0o777 == (0o700 if is_new else 0o755)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    place = claim_subfolder(folder, "rank-1")
+    assert place.stat().st_mode & 0o777 == 0o700
+    saved = recording.trace().save(tmp_path / "saved.parquet")
+    os.umask(mask := os.umask(0))
+    assert saved.stat().st_mode & 0o777 == 0o666 & ~mask  # a saved trace is as any file of the user
 
 
 def test_closing_twice_and_after_an_error(tmp_path):
