@@ -111,6 +111,7 @@ class BFCAllocator:
             self.options.timestamps,
             self.options.honour_alignment,
             self.options.first_region,
+            self.options.exact_growth,
         )
         self.finalizer = Finalizer(self.heap, self.log)
 

@@ -23,6 +23,7 @@ cdef class Heap:
     cdef u64 next_region        # size of the next region to request
     cdef u64 max_waste          # a chunk is split if it would waste this many bytes or more
     cdef bint collects
+    cdef bint exact_growth      # the last size to request is the request's own
     cdef bint honours_alignment
     cdef bint timestamps
     cdef u64 timing_count       # frees so far, with timestamps
@@ -67,7 +68,7 @@ cdef class Heap:
     cdef void return_region(self, u64 address, u64 num_bytes) noexcept nogil
     cpdef bint is_growing_here(self) noexcept nogil
     cdef bint was_forked_while_growing(self) noexcept nogil
-    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, address=u64, h=u32)
+    @cython.locals(available=u64, increased=cython.bint, num_bytes=u64, less=u64, address=u64, h=u32)
     cdef bint extend(self, u64 rounded, u64 alignment) noexcept nogil
     @cython.locals(i=u64, total=u64)
     cdef bint collect(self, u64 rounded) noexcept nogil

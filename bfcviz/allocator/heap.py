@@ -44,6 +44,7 @@ class Heap:
         timestamps: bool,
         honours_alignment: bool,
         first_region: int,
+        exact_growth: bool,
     ) -> None:
         self.space = ChunkSpace(log)
         self.source = source
@@ -54,6 +55,7 @@ class Heap:
         self.first_region = self.next_region = round_up(first)
         self.max_waste = max_waste
         self.collects = collects
+        self.exact_growth = exact_growth
         self.honours_alignment = honours_alignment
         self.timestamps = timestamps
         self.timing_count = 0
@@ -340,8 +342,13 @@ class Heap:
         num_bytes = self.next_region if self.next_region < available else available
         address = self.request_region(alignment, num_bytes)
         while address == 0:
-            num_bytes = smaller(num_bytes)
-            if num_bytes < rounded or self.bad_grant:
+            if self.bad_grant:
+                return False
+            less = smaller(num_bytes)
+            if less < rounded and self.exact_growth and num_bytes > rounded:
+                less = rounded
+            num_bytes = less
+            if num_bytes < rounded:
                 return False
             address = self.request_region(alignment, num_bytes)
         if not increased:

@@ -42,6 +42,7 @@ options = st.fixed_dictionaries(
         "garbage_collection": st.sampled_from([True, True, False]),
         "timestamps": st.sampled_from([False, False, True]),
         "honour_alignment": st.booleans(),
+        "exact_growth": st.booleans(),
         "fragmentation_fraction": st.sampled_from([0.0, 0.0, 1e-9, 1e-4, 0.01, 0.3, 1.0]),
     }
 )

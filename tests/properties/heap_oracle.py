@@ -77,6 +77,7 @@ class Oracle:
     source: Source
     limit: int
     allow_growth: bool = False
+    exact_growth: bool = False
     garbage_collection: bool = False
     fragmentation_fraction: float = 0.0
     timestamps: bool = False
@@ -228,7 +229,8 @@ class Oracle:
         granted = self.source.grant(alignment, num_bytes)
         while granted is None:
             nine_tenths = up(int(np.float32(num_bytes) * np.float32(0.9)))
-            num_bytes = nine_tenths if nine_tenths < num_bytes else num_bytes - 256
+            less = nine_tenths if nine_tenths < num_bytes else num_bytes - 256
+            num_bytes = rounded if self.exact_growth and less < rounded < num_bytes else less
             if num_bytes < rounded:
                 return False
             granted = self.source.grant(alignment, num_bytes)

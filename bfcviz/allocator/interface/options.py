@@ -23,6 +23,9 @@ class AllocatorOptions:
             branch does. False: only pass the alignment to the sub-allocator, as TensorFlow 2.21 does.
         first_region: bytes of the first region with allow_growth; at most the limit, rounded up to 256. TensorFlow
             up to 2.1 starts with 1 MiB (1048576 in its bfc_allocator.cc), from 2.7 on with 2 MiB.
+        exact_growth: when the sub-allocator refuses, end with a request for exactly the rounded size. TensorFlow goes
+            down by tenths and gives up below that size, without a request for it. Heaps that share a limit need it: a
+            heap does not know what the others left.
     """
 
     allow_growth: bool = False
@@ -32,6 +35,7 @@ class AllocatorOptions:
     timestamps: bool = False
     honour_alignment: bool = True
     first_region: int = native.FIRST_REGION
+    exact_growth: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.fragmentation_fraction <= 1:

@@ -13,8 +13,9 @@ from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.units import format_bytes
 
-OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True)
-"""For a machine shared with other programs: a heap starts small, and releases wholly free regions before it fails."""
+OPTIONS: Final = AllocatorOptions(allow_growth=True, garbage_collection=True, exact_growth=True)
+"""For a machine shared with other programs: a heap starts small, releases wholly free regions before it fails, and at
+last requests no more than it needs, because the heaps of a device share its limit."""
 
 
 class ServedHeap(BFCAllocator):

@@ -46,6 +46,7 @@ BFC_OPTIONS: Final[Mapping[str, Any]] = {
     "garbage_collection": False,
     "fragmentation_fraction": 0.0,
     "first_region": native.FIRST_REGION,
+    "exact_growth": False,
 }
 """Options of the heap, with their defaults; see `AllocatorOptions`. A stream has no alignments to honour."""
 

@@ -10,6 +10,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "garbage_collection": "true: return wholly free regions before a request fails; TensorFlow on GPUs has true",
     "fragmentation_fraction": "share of the limit at which the rest of a chunk is split off; 0: at 128 MiB",
     "first_region": "bytes of the first region; each later one has twice as many",
+    "exact_growth": "true: where the driver refuses, the last request is for no more than needed, as of bfcviz's heaps",
     "mode": "where the driver puts regions: gapped (apart), contiguous, or descending (each below the one before)",
     "capacity": "most bytes that the driver grants at one time; none: no limit of its own",
     "granule": "the driver grants multiples of this",

@@ -23,7 +23,7 @@ VALUES: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
 """Policy -> option -> the values to try, where those of `values_of` would not do."""
 
 NOT_CHOSEN: Final[Mapping[str, frozenset[str]]] = {
-    "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region"}),
+    "bfc": frozenset({*MEMORY_OPTIONS, "version", "first_region", "exact_growth"}),
     "xla": frozenset({"lower_alignment", "upper_alignment"}),
     "torch": frozenset({"garbage_collection_threshold"}),  # works only with set_per_process_memory_fraction
     "live_bytes": frozenset({"unit"}),

@@ -33,3 +33,16 @@ def test_the_first_region_has_the_size_that_was_asked_for_and_growth_doubles_fro
         for size in sizes:
             heap.allocate(size)
         assert [call.received for call in source.calls] == sizes
+
+
+def test_with_exact_growth_the_last_size_that_is_requested_is_the_requests_own():
+    requested = {}
+    for is_exact in (False, True):
+        source = SimulatedSubAllocator(capacity=254 << 20, journal=True)
+        heap = BFCAllocator(source, "256MiB", AllocatorOptions(allow_growth=True, exact_growth=is_exact))
+        heap.try_allocate("240MiB")
+        requested[is_exact] = [call.requested for call in source.calls]
+        assert heap.stats().pool_bytes == (240 << 20 if is_exact else 0)
+        assert heap.try_allocate("255MiB") is None
+        heap.check_invariants()
+    assert requested == {False: [256 << 20], True: [256 << 20, 240 << 20]}
