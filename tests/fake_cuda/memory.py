@@ -20,6 +20,7 @@ class Memory:
         reserved, handles, held, mapped, access: virtual memory: bytes of a reservation, bytes of a handle that is held
             or mapped, the handles held, (bytes, handle) by address, devices that may access what is mapped.
         properties: (handle types, GPUDirect flag) that a handle was made with.
+        pool_access: other devices that may access a device's pool of asynchronous memory.
     """
 
     BASE = 0x7F00_0000_0000
@@ -29,13 +30,14 @@ class Memory:
         self.pinned = {}
         self.owner = {}
         self.graph_owned = set()
-        self.stream = None
+        self.stream = self.freed_in = None
         self.reserved = {}
         self.handles = {}
         self.held = set()
         self.mapped = {}
         self.access = {}
         self.properties = {}
+        self.pool_access = {}
         self._handles = count(1)
         self._top = self.BASE
 
@@ -120,7 +122,18 @@ class Memory:
             return Status.INVALID_HANDLE
         if where not in self.allocated or (found.capture and where not in self.graph_owned):
             return Status.INVALID_VALUE  # a graph frees what a graph allocated
+        self.freed_in = stream
         del self.allocated[where]
+        return 0
+
+    def _cuDeviceGetMemPool(self, out, device):
+        out.value = 0x500 + device
+
+    def _cuMemPoolSetAccess(self, pool, access, number):
+        asked = {each.location.id for each in access}
+        if len(asked) != number or not self.has_peers or not all(0 <= each < self.devices for each in asked):
+            return Status.INVALID_VALUE
+        self.pool_access.setdefault(pool - 0x500, set()).update(asked)
         return 0
 
     # -- virtual memory

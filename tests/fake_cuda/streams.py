@@ -78,6 +78,8 @@ class Streams:
     def finish(self, stream=None, device=None):
         """Complete the work of a stream, or of all streams of a device, or of all there are."""
         which = self._all(device) if stream is None else [self.stream_of(stream)]
+        if stream in (0, _LEGACY):  # it waits for all blocking streams
+            which += [each for each in self._all(which[0].device) if not each.flags & _NON_BLOCKING]
         for each in which:
             each.done = each.told
 

@@ -1,6 +1,7 @@
 """CudaSubAllocator: base class of sub-allocators of GPU memory: the device, a budget, captures, errors."""
 
 import ctypes
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, ClassVar, Final
 
@@ -11,7 +12,9 @@ from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.cuda.driver_types import (
     CAPTURE_UNSUPPORTED,
     DEINITIALIZED,
+    LEGACY,
     OUT_OF_MEMORY,
+    PER_THREAD,
 )
 from bfcviz.errors import DeviceError
 
@@ -49,7 +52,8 @@ class CudaSubAllocator(PythonSubAllocator):
 
     Args:
         device: number of the device.
-        stream: handle of the stream that uses the memory, 0 = the default stream.
+        stream: handle of the stream that uses the memory, 0 = the default stream; or a function that returns it, where
+            it is not known yet.
         budget: limit shared with other sub-allocators; None = no limit but the device's.
         driver: by default the machine's.
         joins: whether a region may begin where another ends, and be released together with it.
@@ -59,8 +63,8 @@ class CudaSubAllocator(PythonSubAllocator):
 
     Attributes:
         used: bytes granted now.
-        breaks_captures: returning memory waits for the device, or is queued in the stream. For other kinds of memory
-            the stream is not queried, because its owner may have destroyed it.
+        breaks_captures: returning memory waits for the stream, or is queued in it. For other kinds of memory the stream
+            is not queried, because its owner may have destroyed it.
     """
 
     breaks_captures: ClassVar[bool] = False
@@ -69,7 +73,7 @@ class CudaSubAllocator(PythonSubAllocator):
         self,
         device: int = 0,
         *,
-        stream: int = 0,
+        stream: int | Callable[[], int] = 0,
         budget: Budget | None = None,
         driver: Driver | None = None,
         joins: bool = False,
@@ -80,7 +84,7 @@ class CudaSubAllocator(PythonSubAllocator):
         if not 0 <= device < count:
             raise DeviceError(f"there is no device {device}: there are {count} devices, counted from 0")
         self.device = device
-        self.stream = stream
+        self._stream = stream
         self.budget = Budget(1 << 62) if budget is None else budget
         self.used = 0
         # By aligned address: the driver's address, and the number of device resets at that time.
@@ -105,6 +109,24 @@ class CudaSubAllocator(PythonSubAllocator):
         self.used += num_bytes
         return granted, num_bytes
 
+    @property
+    def stream(self) -> int:
+        """Handle of the stream that uses the memory; a sub-allocator without any grant may get another one."""
+        return self._stream() if callable(self._stream) else self._stream
+
+    @stream.setter
+    def stream(self, handle: int) -> None:
+        self._stream = handle
+
+    @property
+    def last_user(self) -> int:
+        """Handle of a stream behind all work on the memory.
+
+        It is that of `stream`. The default stream of a thread has no handle in other threads: there it is that of the
+        legacy default stream, which waits for it.
+        """
+        return LEGACY if self.stream == PER_THREAD else self.stream
+
     def free(self, address: int, num_bytes: int) -> None:
         """Take a region back; during a capture, after its end."""
         self._waiting.append((address, num_bytes))
@@ -124,7 +146,7 @@ class CudaSubAllocator(PythonSubAllocator):
         """Return a region to the driver; False if a capture forbids that now."""
         try:
             with self.driver.on(self.device):
-                if self.breaks_captures and self.driver.is_capturing(self.stream):
+                if self.breaks_captures and self.driver.is_capturing(self.last_user):
                     return False
                 self.remove(address, num_bytes)
         except DeviceError as error:

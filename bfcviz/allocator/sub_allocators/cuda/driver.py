@@ -54,6 +54,10 @@ class Driver:
             )
         raise DeviceError(f"CUDA's {name} failed: {self._describe(status)}", status)
 
+    def has(self, name: str) -> bool:
+        """Whether the driver has a function."""
+        return hasattr(self._library, name)
+
     def try_call(self, name: str, *arguments: Any) -> int:
         """Call a function; returns its status, 0 = success."""
         try:
@@ -145,6 +149,11 @@ class Driver:
         answer = ctypes.c_int()
         self.call("cuDeviceCanAccessPeer", ctypes.byref(answer), self._handle(device), self._handle(peer))
         return answer.value != 0
+
+    def peers(self, device: int) -> list[int]:
+        """Numbers of the other devices that can read and write the memory of a device."""
+        others = [peer for peer in range(self.device_count()) if peer != device]
+        return [peer for peer in others if self.can_access(peer, device)]
 
     def _handle(self, device: int) -> ctypes.c_int:
         handle = ctypes.c_int()

@@ -7,12 +7,20 @@ from typing import Final
 OUT_OF_MEMORY: Final = 2
 NOT_INITIALIZED: Final = 3  # also in a forked child of a process that started CUDA
 DEINITIALIZED: Final = 4  # at the end of the process the driver may shut down first
+INVALID_HANDLE: Final = 400
+CONTEXT_IS_DESTROYED: Final = 709  # also of a stream that was destroyed
 CAPTURE_UNSUPPORTED: Final = 900
 CAPTURE_IMPLICIT: Final = 906  # the default stream would have to wait for a capturing stream
 
 # CUdevice_attribute
 POSIX_HANDLES: Final = 103
 RDMA_WITH_VIRTUAL: Final = 110
+
+LEGACY: Final = 1
+"""CU_STREAM_LEGACY: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
+
+PER_THREAD: Final = 2
+"""CU_STREAM_PER_THREAD: the default stream of the calling thread."""
 
 RELAXED: Final = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""

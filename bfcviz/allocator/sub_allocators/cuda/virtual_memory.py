@@ -8,7 +8,11 @@ from typing import Any
 from bfcviz.allocator.sub_allocators.cuda.base import CudaSubAllocator
 from bfcviz.allocator.sub_allocators.cuda.driver import Driver
 from bfcviz.allocator.sub_allocators.cuda.driver_types import (
+    CAPTURE_UNSUPPORTED,
+    CONTEXT_IS_DESTROYED,
     DEINITIALIZED,
+    INVALID_HANDLE,
+    LEGACY,
     POSIX_HANDLES,
     RDMA_WITH_VIRTUAL,
     AccessDescriptor,
@@ -20,22 +24,26 @@ from bfcviz.errors import DeviceError, InvalidRequest
 
 @dataclass(frozen=True)
 class Sharing:
-    """Access to mapped memory besides the device's own. By default memory of cuMemMap has none.
+    """Access to mapped memory besides the device's own. Memory of cuMemMap has none that is not given here.
 
     Attributes:
-        peers: numbers of other devices that may read and write it.
+        peers: numbers of other devices that may read and write it. None: all that can, because CuPy and PyTorch enable
+            access between devices by cudaDeviceEnablePeerAccess, which does not include this memory: a kernel that
+            reads it then ends all work on the device by a fault.
         shareable: other processes may map it (cuMemExportToShareableHandle, as UCX and NCCL do); cudaIpcGetMemHandle
             does not work for this memory. None: if the device supports it.
         rdma: network cards may read and write it (GPUDirect RDMA). None: if the device supports it.
     """
 
-    peers: Iterable[int] = ()
+    peers: Iterable[int] | None = None
     shareable: bool | None = None
     rdma: bool | None = None
 
 
 class VirtualSubAllocator(CudaSubAllocator):
     """Memory that is mapped into one reserved address range, each grant directly after the last one if that is free.
+
+    The range is reserved with the first grant, and given back with the last region.
 
     Args:
         device: number of the device.
@@ -46,6 +54,10 @@ class VirtualSubAllocator(CudaSubAllocator):
     Raises:
         InvalidRequest: `reserve` is below 1.
         DeviceError: the driver fails, or the device does not support the sharing.
+
+    Attributes:
+        start: where the range begins; 0 = none is reserved.
+        reserved: its size in bytes.
     """
 
     breaks_captures = True
@@ -55,7 +67,8 @@ class VirtualSubAllocator(CudaSubAllocator):
     ) -> None:
         super().__init__(device, joins=True, **options)
         sharing = Sharing() if sharing is None else sharing
-        self._users = [device, *_checked_peers(self.driver, device, sharing.peers)]
+        peers = self.driver.peers(device) if sharing.peers is None else sharing.peers
+        self._users = [device, *_checked_peers(self.driver, device, peers)]
         handles = _supported(self.driver, device, POSIX_HANDLES, sharing.shareable, "shared by handles")
         rdma = _supported(self.driver, device, RDMA_WITH_VIRTUAL, sharing.rdma, "used by GPUDirect RDMA")
         self._properties = Properties.of_device(device, shareable=handles, rdma=rdma)
@@ -66,16 +79,11 @@ class VirtualSubAllocator(CudaSubAllocator):
             self.driver.call(
                 "cuMemGetAllocationGranularity", ctypes.byref(granule), ctypes.byref(self._properties), 0
             )
-            self.granule = granule.value
-            wanted = 2 * self.driver.total_memory(device) if reserve is None else reserve
-            if wanted < 1:
-                raise InvalidRequest(f"`reserve` is {wanted} bytes of addresses; give at least 1")
-            self.reserved = self.rounded(wanted)
-            start = ctypes.c_uint64()
-            size = ctypes.c_size_t(self.reserved)
-            anywhere = (ctypes.c_size_t(0), address(0), ctypes.c_uint64(0))
-            self.driver.call("cuMemAddressReserve", ctypes.byref(start), size, *anywhere)
-            self.start = start.value
+        self.granule = granule.value
+        wanted = 2 * self.driver.total_memory(device) if reserve is None else reserve
+        if wanted < 1:
+            raise InvalidRequest(f"`reserve` is {wanted} bytes of addresses; give at least 1")
+        self.reserved = self.rounded(wanted)
 
     def rounded(self, num_bytes: int) -> int:
         """Round up to whole granules, 2 MiB on most devices."""
@@ -83,6 +91,8 @@ class VirtualSubAllocator(CudaSubAllocator):
 
     def place(self, num_bytes: int, alignment: int) -> int:
         """Map memory into the lowest gap of the address range that holds it. A failure half-way is undone."""
+        if not self.start:
+            self._reserve()
         where = self._gap(num_bytes, alignment)
         handle = self.ask_driver(
             "cuMemCreate", ctypes.c_size_t(num_bytes), ctypes.byref(self._properties), ctypes.c_uint64(0)
@@ -107,27 +117,56 @@ class VirtualSubAllocator(CudaSubAllocator):
         return where
 
     def remove(self, where: int, num_bytes: int) -> None:
-        """Unmap all memory in a region, after waiting for all work on the device."""
-        self.driver.call("cuCtxSynchronize")
+        """Unmap all memory in a region, after waiting for the work on it."""
+        self._wait()
         for begin in [mapped for mapped in self._mapped if where <= mapped < where + num_bytes]:
             self.driver.call("cuMemUnmap", address(begin), ctypes.c_size_t(self._mapped[begin]))
             del self._mapped[begin]
+        self._unreserve()
 
     def close(self) -> None:
         """Release the address range, if nothing is mapped."""
         super().close()
-        if self.start and not self._mapped:
-            start, self.start = self.start, 0
-            try:
-                with self.driver.on(self.device):
-                    self.driver.try_call("cuMemAddressFree", address(start), ctypes.c_size_t(self.reserved))
-            except DeviceError as error:
-                if error.status != DEINITIALIZED and not self.driver.is_forked:
-                    raise
+        if not self.start:
+            return
+        try:
+            with self.driver.on(self.device):
+                self._unreserve()
+        except DeviceError as error:
+            self.start = 0
+            if error.status != DEINITIALIZED and not self.driver.is_forked:
+                raise
 
     def __del__(self) -> None:
         if getattr(self, "start", 0):
             self.close()
+
+    def _wait(self) -> None:
+        """Wait for the stream that used the memory. To wait for the whole device would break captures of others.
+
+        Raises:
+            DeviceError: the stream is gone, and a capture forbids to wait for the device instead.
+        """
+        status = self.driver.try_call("cuStreamSynchronize", ctypes.c_void_p(self.last_user))
+        if status in (INVALID_HANDLE, CONTEXT_IS_DESTROYED):
+            if self.driver.is_capturing(LEGACY):
+                self.driver.fail("cuCtxSynchronize", CAPTURE_UNSUPPORTED)
+            self.driver.call("cuCtxSynchronize")
+        elif status:
+            self.driver.fail("cuStreamSynchronize", status)
+
+    def _reserve(self) -> None:
+        start = ctypes.c_uint64()
+        anywhere = (ctypes.c_size_t(0), address(0), ctypes.c_uint64(0))
+        self.driver.call(
+            "cuMemAddressReserve", ctypes.byref(start), ctypes.c_size_t(self.reserved), *anywhere
+        )
+        self.start = start.value
+
+    def _unreserve(self) -> None:
+        if self.start and not self._mapped:
+            start, self.start = self.start, 0
+            self.driver.try_call("cuMemAddressFree", address(start), ctypes.c_size_t(self.reserved))
 
     def _gap(self, num_bytes: int, alignment: int) -> int:
         """The lowest address of a gap of `num_bytes` in the mapping; 0 = there is none."""

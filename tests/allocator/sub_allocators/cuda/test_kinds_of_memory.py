@@ -16,12 +16,29 @@ def test_async_memory_comes_in_the_order_of_its_stream():
         assert library.stream == stream
 
 
-def test_of_a_threads_own_stream_all_is_waited_for_before_async_memory_goes_back():
+def test_async_memory_of_a_threads_own_stream_goes_back_behind_all_such_streams():
     library = FakeCuda()
-    with new_heap(16 * MIB, make("async", library, stream=2), allow_growth=True) as heap:
-        heap.allocate(MIB)
-    given_back = library.calls.index("cuMemFreeAsync")
-    assert library.calls[given_back - 1] == "cuCtxSynchronize"
+    source = make("async", library, stream=2)
+    region = source.allocate(256, MIB)
+    assert library.stream == 2
+    blocking = library.add_stream(flags=0)
+    library.begin_capture(blocking)
+    source.free(*region)
+    assert library.used == MIB  # the legacy default stream would have to wait for the one that is captured
+    assert library.end_capture(blocking) == 0
+    source.close()
+    assert (library.used, library.freed_in) == (0, 1)
+
+
+def test_other_devices_may_access_async_memory():
+    library = FakeCuda(devices=3)
+    source = make("async", library, device=1)
+    for _ in range(2):
+        source.free(*source.allocate(256, MIB))
+    assert library.pool_access == {1: {0, 2}}
+    assert library.calls.count("cuMemPoolSetAccess") == 1
+    library.has_peers = False
+    assert make("async", library, device=2).allocate(256, MIB)
 
 
 def test_async_memory_is_not_granted_to_a_stream_that_is_captured_for_the_graph_would_own_it():

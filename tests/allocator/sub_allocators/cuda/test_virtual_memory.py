@@ -36,17 +36,59 @@ def test_joined_regions_go_back_as_they_came_and_their_addresses_are_used_again(
             heap.free(address)
         assert heap.allocate(15 * MIB) == source.start
         assert library.calls.count("cuMemUnmap") == 2
-        assert library.calls.index("cuCtxSynchronize") < library.calls.index("cuMemUnmap")
+        assert library.calls.index("cuStreamSynchronize") < library.calls.index("cuMemUnmap")
 
 
-def test_reserved_addresses_go_back_with_the_sub_allocator():
+def test_addresses_are_reserved_from_the_first_grant_to_the_last_release():
     library = FakeCuda()
     heap = new_heap(16 * MIB, make("virtual", library), allow_growth=True)
+    assert library.reserved == {}
+    for _ in range(2):
+        first, second = heap.allocate(MIB), heap.allocate(3 * MIB)
+        assert list(library.reserved.values()) == [2 * library.memory]
+        heap.free(first)
+        heap.trim()
+        assert len(library.reserved) == 1
+        heap.free(second)
+        heap.trim()
+        assert (library.reserved, library.mapped) == ({}, {})
     heap.allocate(MIB)
     heap.close()
     del heap
     gc.collect()
     assert library.reserved == {}
+
+
+@pytest.mark.parametrize("stream", ["its own", "a thread's", "destroyed"])
+def test_only_the_stream_of_the_memory_is_waited_for_so_that_captures_of_others_go_on(stream):
+    library = FakeCuda()
+    own = library.add_stream(flags=0)
+    source = make("virtual", library, stream=2 if stream == "a thread's" else own)
+    region = source.allocate(256, MIB)
+    if stream == "destroyed":
+        del library.streams[own]
+    else:
+        library.contexts.append(library.CONTEXT)
+        library.launch(source.stream)
+        library.contexts.clear()
+    other = library.add_stream(flags=int(stream != "destroyed"))
+    library.begin_capture(other)
+    source.free(*region)
+    assert library.used == (2 * MIB if stream == "destroyed" else 0)  # all other work must be waited for
+    assert library.end_capture(other) == 0
+    source.close()
+    assert library.used == 0
+
+
+def test_memory_is_unmapped_after_the_work_on_it():
+    library = FakeCuda()
+    stream = library.add_stream()
+    source = make("virtual", library, stream=lambda: stream)  # a heap of PyTorch gets its stream later
+    region = source.allocate(256, MIB)
+    library.launch(stream)
+    source.free(*region)
+    assert library.synchronized == [stream]
+    assert library.streams[stream].done == 1
 
 
 def test_addresses_end_where_they_were_reserved():
@@ -74,6 +116,15 @@ def test_virtual_memory_is_shared_as_asked():
     where, _ = one.allocate(256, MIB)
     assert library.access == {where: {0, 1}}
     assert list(library.properties.values()) == [(0, 0)]
+    alone, _ = make("virtual", library, device=2, sharing=Sharing(peers=())).allocate(256, MIB)
+    assert library.access[alone] == {2}
+
+
+def test_all_devices_that_can_may_access_virtual_memory_by_default():
+    library = FakeCuda(devices=3)
+    where, _ = make("virtual", library, device=1).allocate(256, MIB)
+    assert library.access[where] == {0, 1, 2}
+    library.has_peers = False
     alone, _ = make("virtual", library, device=2).allocate(256, MIB)
     assert library.access[alone] == {2}
 
@@ -97,6 +148,8 @@ def test_sharing_that_a_device_cannot_do_is_refused():
 def test_reserved_addresses_go_with_the_driver_at_the_end():
     library = FakeCuda()
     source = make("virtual", library)
+    source.allocate(256, MIB)
+    source._mapped.clear()
     library.fails["cuCtxPushCurrent_v2"] = cuda_driver.DEINITIALIZED
     source.close()
     assert source.start == 0
