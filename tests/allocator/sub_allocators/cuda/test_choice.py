@@ -1,5 +1,7 @@
 """Sub-allocators by their kind: a shared budget, unknown kinds and devices."""
 
+from dataclasses import asdict
+
 import pytest
 from allocator.sub_allocators.cuda.made import make
 from fake_cuda import FakeCuda
@@ -7,6 +9,7 @@ from heaps import MIB, new_heap
 
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import DeviceError, InvalidRequest, OutOfMemory
+from bfcviz.live.common.served_heap import OPTIONS
 
 
 def test_heaps_may_share_a_budget():
@@ -22,6 +25,18 @@ def test_heaps_may_share_a_budget():
     assert two.allocate(3 * MIB)
     two.close()
     assert budget.used == 0
+
+
+@pytest.mark.parametrize("size", [200, 225, 232, 240, 254])
+def test_a_heap_gets_all_that_the_others_left_of_their_budget(size):
+    library = FakeCuda(memory=1 << 30)
+    budget = Budget(256 * MIB)
+    side, main = (
+        new_heap(budget.limit, make("device", library, budget=budget), **asdict(OPTIONS)) for _ in range(2)
+    )
+    side.allocate(1000)
+    assert main.allocate(size * MIB)
+    assert budget.used <= budget.limit
 
 
 def test_unknown_kinds_and_devices_are_refused():
