@@ -33,8 +33,9 @@ class CustomAllocator:
 class MemPool:
     count = 0
 
-    def __init__(self, allocator):
+    def __init__(self, allocator, device):
         MemPool.count += 1
+        self.device = device  # elsewhere PyTorch does not know the allocator
         self.id = (MemPool.count, 0)
         self.allocator = allocator
         self.segments = []  # (address, size, device, stream)
@@ -78,6 +79,7 @@ class FakeTorch(types.ModuleType):
         contexts: devices that a context was created on.
         kept: addresses of segments in which there are tensors.
         backend: the allocator by its name.
+        cached: bytes by device that PyTorch's own allocator has and no tensor needs.
     """
 
     __version__ = "2.15.0"
@@ -86,6 +88,7 @@ class FakeTorch(types.ModuleType):
         super().__init__("torch")
         self.devices, self.total, self.free = devices, memory, memory
         self.pools, self.stream, self.device, self.events = {}, 0, 0, []
+        self.cached = {}
         self.current_allocator = None
         self.contexts = {0}
         self.used = False  # CUDA memory, before the allocator was replaced
@@ -117,6 +120,10 @@ class FakeTorch(types.ModuleType):
             is_available=lambda: self.devices > 0,
             device_count=lambda: self.devices,
             current_device=lambda: self.device,
+            is_initialized=lambda: self.current_allocator is None,
+            memory_reserved=lambda device: self.cached.get(device, 0),
+            _maybe_exchange_device=self._exchange,
+            _exchange_device=self._exchange,
             mem_get_info=self._mem_get_info,
             get_device_properties=lambda device: types.SimpleNamespace(total_memory=self.total),
             MemPool=self._pool,
@@ -143,7 +150,7 @@ class FakeTorch(types.ModuleType):
             return self.current_allocator.alloc(size, device, self.stream or None)
         self.used = True
         pool = self.pools.get(device)
-        if pool is None:
+        if pool is None or pool.device != device:
             return None  # PyTorch's own
         segment = -(-size // SEGMENT) * SEGMENT
         address = pool.allocator.alloc(segment, device, self.stream or None)
@@ -164,7 +171,7 @@ class FakeTorch(types.ModuleType):
     def _pool(self, allocator):
         if self.backend == "cudaMallocAsync":
             raise RuntimeError("cudaMallocAsync does not yet support createOrIncrefPool.")
-        self.made.append(MemPool(allocator))
+        self.made.append(MemPool(allocator, self.device))
         return self.made[-1]
 
     def _begin(self, device, pool_id):
@@ -175,6 +182,8 @@ class FakeTorch(types.ModuleType):
 
     def _empty_cache(self):
         """Segments without tensors go back, but for those of pools in use, which PyTorch keeps."""
+        self.free += sum(self.cached.values())
+        self.cached.clear()
         for pool in self.made:
             if pool in self.pools.values():
                 continue
@@ -217,6 +226,10 @@ class FakeTorch(types.ModuleType):
             "allocator_settings": self.settings,
         }
 
+    def _exchange(self, device):
+        before, self.device = self.device, device
+        return before
+
     @contextmanager
     def _on(self, device):
         before, self.device = self.device, device
@@ -227,9 +240,9 @@ class FakeTorch(types.ModuleType):
 class HostMemory(PythonSubAllocator):
     """Regions of this machine, as many as the budget allows."""
 
-    def __init__(self, device, budget):
+    def __init__(self, device, budget, stream=lambda: 0):
         super().__init__()
-        self.budget, self.regions = budget, {}
+        self.budget, self.regions, self.stream_of = budget, {}, stream
 
     def allocate(self, alignment, num_bytes):
         if not self.budget.take(num_bytes):

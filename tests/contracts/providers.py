@@ -45,7 +45,7 @@ def _torch(make):
         fake = FakeTorch()
         patch.setitem(sys.modules, "torch", fake)
         room = lambda _: Room(fake.total, fake.free, 8)  # noqa: E731
-        host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
+        host = types.SimpleNamespace(room=room, total=lambda _: fake.total, source=HostMemory, kind="device")
         patch.setattr(torch_serve, "GpuMemory", lambda _: host)
         return make
 

@@ -56,6 +56,7 @@ class StandIn(cupy_api.Cuda):
 
     Attributes:
         captured: streams that are being captured.
+        idle: bytes that CuPy's own pool has and no array needs; `taken` has them, too.
         regions: sub-allocators made, by device and stream.
         recorded: streams that an event was recorded in.
         asked: how often whether an event has passed.
@@ -64,6 +65,7 @@ class StandIn(cupy_api.Cuda):
 
     memory = 64 << 20
     taken = 0
+    idle = 0
 
     def __init__(self, wish="served"):
         self.cupy = cupy
@@ -106,6 +108,11 @@ class StandIn(cupy_api.Cuda):
 
     def room(self, device):
         return Room(self.memory, self.memory - self.taken, 9)
+
+    def empty_cache(self, device):
+        freed, self.idle = self.idle, 0
+        self.taken -= freed
+        return freed
 
     def record(self, device, stream):
         if self.broken:

@@ -6,6 +6,7 @@ from threading import RLock
 from typing import Any, NamedTuple, Protocol
 
 from bfcviz import _forks
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 
 
 class StreamEvent(Protocol):
@@ -16,6 +17,29 @@ class StreamEvent(Protocol):
 
     def synchronize(self) -> None:
         """Wait until the work is done."""
+
+
+class RelaxedEvent:
+    """A CUDA event, queried in relaxed capture mode: in the default mode that breaks a capture in any stream.
+
+    Args:
+        query: whether the work is done.
+        synchronize: waits until it is.
+    """
+
+    def __init__(self, query: Callable[[], bool], synchronize: Callable[[], object]) -> None:
+        self._query = query
+        self._synchronize = synchronize
+
+    def query(self) -> bool:
+        """Whether all of the work is done."""
+        with cuda_driver.load().relaxed():
+            return bool(self._query())
+
+    def synchronize(self) -> None:
+        """Wait until it is done."""
+        with cuda_driver.load().relaxed():
+            self._synchronize()
 
 
 class DelayedEvent:

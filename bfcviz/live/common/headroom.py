@@ -67,6 +67,14 @@ class Share(NamedTuple):
             raise InvalidRequest(f"a headroom of {left} bytes was given; give 0 or more")
         return cls(None if limit is None else parse_bytes(limit, "limit"), fraction, left)
 
+    def fixed(self, device: int, total: int, memory: Memory) -> int | None:
+        """The limit of a device of `total` bytes, if it does not depend on what is free; else None. Raises as `of`."""
+        if self.limit is None and self.fraction is None:
+            return None
+        limit = int(total * (self.fraction or 0)) if self.limit is None else self.limit
+        check_limit(limit, total, device, memory)
+        return limit
+
     def of(self, device: int, room: Room, memory: Memory) -> int:
         """The limit of a device in bytes.
 
@@ -74,10 +82,9 @@ class Share(NamedTuple):
             InvalidRequest: the limit is out of range.
             LiveError: the device has less.
         """
-        if self.limit is not None or self.fraction is not None:
-            limit = int(room.total * (self.fraction or 0)) if self.limit is None else self.limit
-            check_limit(limit, room.total, device, memory)
-            return limit
+        fixed = self.fixed(device, room.total, memory)
+        if fixed is not None:
+            return fixed
         if self.headroom is None:
             kept = min_system_memory(room.available, room.major)
             return room.available - kept if kept < room.available else max(room.available, 1)

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from bfcviz.allocator.bfc import BFCAllocator
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
-from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
+from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, CudaSubAllocator
 from bfcviz.errors import AllocatorError
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
@@ -30,6 +30,13 @@ class ServedHeap(BFCAllocator):
     is_serving = False
     users: ClassVar[str]
     advice: ClassVar[str]
+
+    def give_back(self) -> int:
+        """Release the wholly free regions, and those that a capture delayed; returns how many bytes it released now."""
+        released = self.trim()
+        if isinstance(self.sub_allocator, CudaSubAllocator):
+            self.sub_allocator.free_waiting()
+        return released
 
     def close(self) -> None:
         """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
+from bfcviz.allocator.sub_allocators.cuda.driver_types import LEGACY, PER_THREAD
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     Budget,
     CudaSubAllocator,
@@ -16,14 +17,8 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     cuda_sub_allocator,
 )
 from bfcviz.errors import LiveError, MissingExtra
-from bfcviz.live.common.deferred_frees import DelayedEvent, StreamEvent
+from bfcviz.live.common.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
-
-PER_THREAD: Final = 2
-"""cudaStreamPerThread: the default stream of the calling thread."""
-
-LEGACY: Final = 1
-"""cudaStreamLegacy: it waits for all streams except non-blocking ones, so also for the default streams of threads."""
 
 HIDDEN: Final = ("cupy", "cupyx", "numpy")
 """Packages whose frames stacks leave out."""
@@ -32,21 +27,6 @@ _CAPTURING: Final = range(900, 909)
 """The errors of CUDA calls that a graph capture forbids: cudaErrorStreamCapture..."""
 
 _STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
-
-
-class _CupyEvent:
-    """A CUDA event. Queries use relaxed mode: in the default mode they would break a capture in any stream."""
-
-    def __init__(self, event: Any) -> None:
-        self._event = event
-
-    def query(self) -> bool:
-        with cuda_driver.load().relaxed():
-            return bool(self._event.done)
-
-    def synchronize(self) -> None:
-        with cuda_driver.load().relaxed():
-            self._event.synchronize()
 
 
 class Cuda:
@@ -134,7 +114,7 @@ class Cuda:
                 if getattr(error, "status", 0) not in _CAPTURING:
                     raise
                 return None
-        return _CupyEvent(event)
+        return RelaxedEvent(lambda: event.done, event.synchronize)
 
     def synchronize(self, device: int) -> None:
         """Wait for all work on a device.
@@ -171,6 +151,19 @@ class Cuda:
         """CuPy's own allocator around `CupyHook.functions`."""
         malloc: Callable[[int], Any] = self.cupy.cuda.memory.CFunctionAllocator(*functions, None).malloc
         return malloc
+
+    def empty_cache(self, device: int) -> int:
+        """Let CuPy's own pools return their idle memory of a device; returns how many bytes."""
+        memory = self.cupy.cuda.memory
+        own = getattr(self.get_allocator(), "__self__", None)
+        pools = [self.cupy.get_default_memory_pool()]
+        if isinstance(own, memory.MemoryPool | memory.MemoryAsyncPool) and own is not pools[0]:
+            pools.append(own)
+        with self._on(device):
+            available = self.runtime.memGetInfo()[0]
+            for pool in pools:
+                pool.free_all_blocks()
+            return max(int(self.runtime.memGetInfo()[0] - available), 0)
 
     def get_allocator(self) -> Any:
         """The allocator of this thread, which `cupy.empty` calls."""

@@ -34,6 +34,7 @@ typedef struct bfc_cu {
     int forks;                  /* of its process; another number: this is a child */
     int held;                   /* frees that wait for other streams */
     int ended;                  /* Python exits: make no Python calls */
+    int late;                   /* the `with` ended: what is freed goes back to the device */
     int inside;                 /* running calls; Python must not exit before they return */
     uint64_t out;               /* chunks CuPy has */
 } bfc_cu;
@@ -110,6 +111,7 @@ static void *bfc_cu_malloc(void *param, size_t size, int device) {
 
 static void bfc_cu_back(bfc_cu *g, bfc_cu_heap *h, void *p) {
     if (h->hooks.take_back(h->hooks.heap, p) != 0) return;
+    if (g->late && !g->ended) bfc_cu_ask(g, "tidy", p, h->device, h->stream, h->stream);
     if (--g->out == 0 && !g->ended) Py_DECREF(g->owner); /* `g` may be gone */
 }
 

@@ -8,6 +8,7 @@ from bfcviz.native cimport u32, u64
 cdef extern from "bfcviz/live/cupy/cupy_functions.h":
     ctypedef struct Gate "bfc_cu":
         int held
+        int late
         int inside
         u64 out
 

@@ -76,6 +76,10 @@ class CupyHook:
         """Set how many frees wait; at 0 a request does not check for them."""
         self.gate.held = held
 
+    def return_regions(self, *, late: bool) -> None:
+        """Set whether a free, late after the `with`, returns the regions that are wholly free then."""
+        self.gate.late = late
+
     @property
     def out(self) -> int:
         """Chunks that CuPy has."""

@@ -9,6 +9,7 @@
 import atexit
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -65,9 +66,11 @@ class CupyServed(HeapProvider):
         make: Callable[[int, int], CupyHeap],
         capture: Capture,
         description: str,
+        emptied: list[int],
     ) -> None:
         self.labels = capture.labels
         self._description = description
+        self._emptied = emptied  # bytes of CuPy's own pools
         self._capture = capture
         self._cuda = cuda
         self.stream_heaps = CupyStreamHeaps(cuda, make)
@@ -83,7 +86,13 @@ class CupyServed(HeapProvider):
     @property
     def description(self) -> str:
         """The way, and what it means."""
-        return self._description
+        emptied = sum(self._emptied)
+        if not emptied:
+            return self._description
+        return (
+            f"{self._description}. CuPy's own pool was emptied first: {format_bytes(emptied)} without arrays went back "
+            "to the device"
+        )
 
     @property
     def heaps(self) -> list[BFCAllocator]:
@@ -124,6 +133,9 @@ class CupyServed(HeapProvider):
 
     def _start(self) -> None:
         self._capture.use()
+        for device in {device for device, _ in list(self.stream_heaps.heaps)}:
+            self._emptied.append(self._cuda.empty_cache(device))
+        self._hook.return_regions(late=False)
         before = self._cuda.get_allocator()
         self._cuda.set_allocator(self._hook.serve)
         if before != self._hook.serve:  # equal if it could not be restored before
@@ -136,8 +148,10 @@ class CupyServed(HeapProvider):
         self._serving(on=False)
         if self._cuda.get_allocator() == self._hook.serve:
             self._cuda.set_allocator(self._before)
+        self._hook.return_regions(late=True)
         try:
             self.stream_heaps.wait()
+            self.stream_heaps.give_back()
         except Exception:
             if error is None:  # otherwise the GPU repeats the first error
                 raise
@@ -160,11 +174,13 @@ def serve_cupy(
 ) -> CupyServed:
     """Allocate CuPy's new arrays from instrumented heaps, within a `with`, in all threads.
 
-    Each stream of a device has its own heap. Arrays may outlive the `with`, and keep their heaps alive. Arrays that a
-    captured graph uses must live as long as the graph.
+    Each stream of a device has its own heap. Arrays may outlive the `with`, and keep their heaps alive; what no array
+    needs goes back to the device at the end of the `with`, the rest with the arrays. Arrays that a captured graph uses
+    must live as long as the graph.
 
     Args:
-        limit: of the heaps of one device together, in bytes or as text. Default: see `shared.headroom`.
+        limit: of the heaps of one device together, in bytes or as text. Default: what is free once CuPy's own pool is
+            emptied, less a headroom (`shared.headroom`).
         fraction: the limit as a share of the device's total memory; give at most one of the three.
         headroom: bytes, or text, of the free memory to leave free.
         log: receives the events of the current stream's heap; a recording includes its labels. Other heaps get rings.
@@ -187,7 +203,11 @@ def serve_cupy(
     share = Share.parse(limit, fraction, headroom)
     logs, table = log_and_labels(log, labels)
 
+    emptied: list[int] = []
+
+    @cache
     def limit_of(device: int) -> int:
+        emptied.append(cuda.empty_cache(device))
         return share.of(device, cuda.room(device), memory)
 
     def source(device: int, stream: int, budget: Budget) -> SubAllocator:
@@ -195,7 +215,7 @@ def serve_cupy(
 
     make = HeapFactory(CupyHeap, "cupy", source, limit_of, logs, table, options)
     recorded = Capture(table, capture, hide=cupy_api.HIDDEN)
-    return CupyServed(cuda, make, recorded, _description(limit_of(cuda.device()), memory))
+    return CupyServed(cuda, make, recorded, _description(limit_of(cuda.device()), memory), emptied)
 
 
 def _check_memory(memory: str) -> None:

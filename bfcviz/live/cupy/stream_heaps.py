@@ -20,11 +20,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from bfcviz import _forks
-from bfcviz.errors import LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, LiveError, OutOfMemory
 from bfcviz.live.common.deferred_frees import DeferredFrees
 from bfcviz.live.cupy.cupy_api import Cuda
 from bfcviz.live.cupy.out_of_memory import cupy_out_of_memory
@@ -182,6 +183,17 @@ class CupyStreamHeaps:
         for device in {device for device, _ in list(self.heaps)}:
             if self._deferred is not None:
                 self._deferred.wait(0, device, 0)
+
+    def give_back(self) -> None:
+        """Return the wholly free regions of all devices."""
+        for heap in list(self.heaps.values()):
+            heap.give_back()
+
+    def tidy(self, _pointer: int, device: int, stream: int, _now: int) -> bool:
+        """Return the wholly free regions of a heap. A GPU that fails here has failed before."""
+        with suppress(BfcvizError):
+            self.heaps[device, stream].give_back()
+        return True
 
     def heaps_of(self, device: int) -> "list[CupyHeap]":
         """The heaps of a device."""

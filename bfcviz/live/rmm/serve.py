@@ -6,6 +6,7 @@ The heaps hold the memory of all of them.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -14,7 +15,7 @@ from bfcviz import _forks
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory, cuda_sub_allocator
-from bfcviz.errors import BfcvizError, InvalidFree, LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, DeviceError, InvalidFree, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
@@ -55,12 +56,14 @@ class RmmDevice:
         heaps: by the number of their stream.
         failure: numbers of the last request that failed; None: none has.
         lost_frees: number of frees of addresses that no heap knows, or whose readers cannot be awaited.
+        is_serving: whether the `with` is open; after it, wholly free regions go back to the device.
     """
 
     def __init__(self, device: int, rmm: Rmm, make: Callable[[int], RmmHeap], capture: Capture) -> None:
         self.heaps: dict[int, RmmHeap] = {}
         self.failure: OutOfMemory | None = None
         self.lost_frees = 0
+        self.is_serving = False
         self._device = device
         self._make = make
         self._capture = capture
@@ -150,6 +153,12 @@ class RmmDevice:
             self.heaps[stream].free(pointer)
         except InvalidFree:
             self.lost_frees += 1
+            return
+        if not self.is_serving:
+            with suppress(
+                DeviceError
+            ):  # the calling C++ accepts no exception; a GPU that fails here failed before
+                self.heaps[stream].give_back()
 
     def count(self, noted: int, held: int) -> None:
         """Needs no counts: each request checks."""
@@ -213,6 +222,7 @@ class RmmServed(HeapProvider):
     def _start(self) -> None:
         self._capture.use()
         for device, resource in self._resources.items():
+            self.devices[device].is_serving = True
             self._before[device] = self._rmm.mr.get_per_device_resource(device)
             self._rmm.mr.set_per_device_resource(device, resource)
 
@@ -221,8 +231,12 @@ class RmmServed(HeapProvider):
             if self._rmm.mr.get_per_device_resource(device) is self._resources[device]:
                 self._rmm.mr.set_per_device_resource(device, before)
         self._before.clear()
+        for each in self.devices.values():
+            each.is_serving = False
         try:
             self.settle()
+            for heap in self.heaps:
+                heap.give_back()
         except BfcvizError:
             if error is None:
                 raise

@@ -3,21 +3,22 @@
 import ctypes
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol
+from threading import RLock
+from typing import Any, ClassVar, Protocol
+from weakref import ref
 
+from bfcviz import _forks
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget, Memory, cuda_sub_allocator
-from bfcviz.errors import LiveError, OutOfMemory, PoolTotals
+from bfcviz.errors import BfcvizError, LiveError, OutOfMemory, PoolTotals
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room, Share
 from bfcviz.live.common.served_heap import ServedHeap
+from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.stream_table import StreamHeap, StreamTable
-
-SPARE: Final = 4
-"""Heaps made in advance for each device: a new stream takes one without running Python."""
 
 
 class DeviceMemory(Protocol):
@@ -25,11 +26,14 @@ class DeviceMemory(Protocol):
 
     kind: Memory
 
+    def total(self, device: int) -> int:
+        """Bytes of a device. Unlike `room` this creates no context."""
+
     def room(self, device: int) -> Room:
         """The memory of a device now."""
 
-    def source(self, device: int, budget: Budget) -> SubAllocator:
-        """The sub-allocator of a heap."""
+    def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
+        """The sub-allocator of a heap; `stream` returns the handle of the stream that uses it."""
 
 
 class GpuMemory(DeviceMemory):
@@ -38,19 +42,21 @@ class GpuMemory(DeviceMemory):
     def __init__(self, kind: Memory) -> None:
         self.kind = kind
 
+    def total(self, device: int) -> int:
+        """Bytes of a device."""
+        return cuda_driver.load().total_memory(device)
+
     def room(self, device: int) -> Room:
-        """The memory of a device now."""
+        """The memory of a device now. Only in a context the driver says what other processes left free."""
         driver = cuda_driver.load()
-        free, total = ctypes.c_size_t(), ctypes.c_size_t(driver.total_memory(device))
-        free.value = total.value
-        if driver.has_context(device):  # otherwise the query would create one
-            with driver.on(device):
-                driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        with driver.on(device):
+            driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return Room(total.value, free.value, driver.attribute(CAPABILITY_MAJOR, device))
 
-    def source(self, device: int, budget: Budget) -> SubAllocator:
+    def source(self, device: int, budget: Budget, stream: Callable[[], int]) -> SubAllocator:
         """The sub-allocator of a heap."""
-        return cuda_sub_allocator(self.kind, device, budget=budget)
+        return cuda_sub_allocator(self.kind, device, stream, budget=budget)
 
 
 class TorchHeap(ServedHeap):
@@ -70,6 +76,9 @@ class TorchHeap(ServedHeap):
 class Heaps:
     """The heaps of one service, several for each device. The heaps of a device share one budget.
 
+    A device's limit is determined with its first heap: when the service begins for the current device, and for others
+    when PyTorch first requests memory there. Before that, a device has no context, and what is free is not known.
+
     Args:
         table: receives the heaps; PyTorch's functions find them there.
         share: what each device's heaps may take together.
@@ -79,8 +88,8 @@ class Heaps:
         memory: the source of their memory.
     """
 
-    served: ClassVar[list[TorchHeap]] = []
-    """The heaps of all services; they live as long as the process, because tensors may outlive a service."""
+    served: ClassVar[dict[TorchHeap, "Heaps"]] = {}
+    """The heaps that PyTorch may have memory of, of all services: tensors may outlive theirs."""
 
     def __init__(
         self,
@@ -99,6 +108,13 @@ class Heaps:
         self._memory = memory
         self._heaps: list[tuple[int, TorchHeap]] = []  # with their devices, in order of creation
         self._budgets: dict[int, Budget] = {}
+        self._past: list[StreamHeap] = []  # what the table said of heaps when they were removed from it
+        self._told: tuple[int, OutOfMemory] | None = None  # the last failure, as it was when first read
+        self._lock = _forks.keep(RLock())
+
+    def check(self, device: int) -> None:
+        """Raise LiveError if a device has less than the given limit."""
+        self._share.fixed(device, self._memory.total(device), self._memory.kind)
 
     def budget(self, device: int) -> Budget:
         """The budget that the heaps of a device share.
@@ -111,20 +127,70 @@ class Heaps:
             self._budgets[device] = Budget(limit)
         return self._budgets[device]
 
+    def begin(self, device: int) -> None:
+        """Let the heaps serve, and make one for a device that has none."""
+        Heaps.tidy()
+        for owner, heap in self._heaps:
+            if heap not in Heaps.served and not heap.heap.closed:
+                self._put(heap, owner)
+            heap.is_serving = True
+        if not any(heap in Heaps.served for heap in self.of(device)):
+            self.add(device)
+
+    def end(self) -> None:
+        """The service ended: return what is free. Heaps without tensors are forgotten."""
+        self.out_of_memory()
+        for _, heap in self._heaps:
+            heap.is_serving = False
+        Heaps.tidy()
+
+    @staticmethod
+    def tidy() -> None:
+        """Return what heaps of services that ended have free, and forget those that PyTorch has no memory of."""
+        errors: list[BaseException] = []
+        for heap, owner in list(Heaps.served.items()):
+            if heap.is_serving:
+                continue
+            try:
+                heap.give_back()
+            except BfcvizError as error:
+                errors.append(error)
+            owner._forget(heap)  # noqa: SLF001  another object of this class
+        if errors:
+            raise errors[0]
+
+    def _forget(self, heap: TorchHeap) -> None:
+        rows = [taken for taken in self._table.in_use() if taken.allocator is heap]
+        if heap.stats().pool_bytes == 0 and self._table.remove(heap):
+            self._past += rows
+            del Heaps.served[heap]
+
     def add(self, device: int) -> None:
         """Add a spare heap for a device. The first of all writes to the log that was given."""
-        budget = self.budget(device)
-        source = self._memory.source(device, budget)  # may fail: then the next heap gets the log
-        log, self._log = self._log, None
-        name = f"torch cuda:{device}"
-        heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self._labels)
-        self._heaps.append((device, heap))
-        Heaps.served.append(heap)
+        with self._lock:
+            budget = self.budget(device)
+            made: list[ref[TorchHeap]] = []
+
+            def stream() -> int:
+                heap = made[0]() if made else None
+                return next((each.stream for each in self._table.in_use() if each.allocator is heap), 0)
+
+            source = self._memory.source(device, budget, stream)  # may fail: then the next heap gets the log
+            log, self._log = self._log, None
+            name = f"torch cuda:{device}"
+            heap = TorchHeap(source, budget.limit, self._options, name=name, log=log, labels=self._labels)
+            heap.is_serving = True
+            made.append(ref(heap))
+            self._heaps.append((device, heap))
+            self._put(heap, device)
+
+    def _put(self, heap: TorchHeap, device: int) -> None:
+        Heaps.served[heap] = self
         self._table.add(heap, device)
 
     def in_use(self) -> list[TorchHeap]:
-        """The heaps that a stream uses; the first one if none is used."""
-        used = [taken.allocator for taken in self._table.in_use()]
+        """The heaps that a stream uses or used; the first one if none is used."""
+        used = [taken.allocator for taken in self._rows()]
         heaps = [heap for _, heap in self._heaps]
         return [heap for heap in heaps if heap in used] or heaps[:1]
 
@@ -142,7 +208,7 @@ class Heaps:
 
     def trim_all(self) -> None:
         """Release them on all devices."""
-        for device in self._budgets:
+        for device in list(self._budgets):
             self.trim(device)
 
     def errors(self) -> list[BaseException]:
@@ -152,7 +218,7 @@ class Heaps:
     @classmethod
     def contain(cls, address: int) -> bool:
         """Whether an address lies in a region of any service's heaps."""
-        return any(heap.contains(address) for heap in cls.served)
+        return any(heap.contains(address) for heap in list(cls.served))
 
     # -- failures -----------------------------------------------------------------------------------------------
 
@@ -166,7 +232,9 @@ class Heaps:
         taken = self._last_failure()
         if taken is None:
             return None
-        _, requested, pool, in_use, largest = taken.failure
+        number, requested, pool, in_use, largest = taken.failure
+        if self._told is not None and self._told[0] == number:
+            return self._told[1]
         there = [
             each
             for each in self._table.in_use()
@@ -174,16 +242,21 @@ class Heaps:
         ]
         others = [(f"stream 0x{each.stream:x}", each.allocator.stats()) for each in there]
         totals = PoolTotals(pool, in_use, largest, taken.allocator.limit)
-        return OutOfMemory.of(requested, totals, others=others)
+        self._told = number, OutOfMemory.of(requested, totals, others=others)
+        return self._told[1]
 
     def _last_failure(self) -> StreamHeap | None:
-        failed = [taken for taken in self._table.in_use() if taken.failure[0]]
+        failed = [taken for taken in self._rows() if taken.failure[0]]
         return max(failed, key=lambda taken: taken.failure[0], default=None)
+
+    def _rows(self) -> list[StreamHeap]:
+        return [*self._past, *self._table.in_use()]
 
 
 class TorchPool:
-    """A MemPool of all devices and threads; PyTorch's own caching allocator gets its segments from our heaps.
+    """A MemPool of each device, for all threads; PyTorch's own caching allocator gets its segments from our heaps.
 
+    PyTorch knows the allocator of a MemPool only on the device that it was made on; on others it calls cudaMalloc.
     `torch.cuda.use_mem_pool` would route only the calling thread, and not the threads of autograd.
     """
 
@@ -198,9 +271,8 @@ class TorchPool:
                 "mechanism='replace' before the first use of CUDA, or observe it: observe_torch"
             )
         self._torch = torch
-        self._make: Callable[[], Any] = partial(make, allocator)
-        self._pool: Any = self._make()
-        self._devices = range(torch.cuda.device_count())
+        self._make_one: Callable[[], Any] = partial(make, allocator)
+        self._pools = self._make()
         self._unlocked = _Unlocked(torch)
 
     def begin(self) -> None:
@@ -222,20 +294,28 @@ class TorchPool:
         """
         new = self._make()
         self._close()
-        self._pool = new
+        self._pools = new
         try:
             self._torch.cuda.empty_cache()
         finally:
             self._open()
 
+    def _make(self) -> list[Any]:
+        """A pool for each device."""
+        pools = []
+        for device in range(self._torch.cuda.device_count()):
+            with torch_api.device_named(self._torch, device):
+                pools.append(self._make_one())
+        return pools
+
     def _open(self) -> None:
-        for device in self._devices:
-            self._api._cuda_beginAllocateToPool(device, self._pool.id)  # noqa: SLF001
+        for device, pool in enumerate(self._pools):
+            self._api._cuda_beginAllocateToPool(device, pool.id)  # noqa: SLF001
 
     def _close(self) -> None:
-        for device in self._devices:
-            self._end(device, self._pool.id)
-            self._api._cuda_releasePool(device, self._pool.id)  # noqa: SLF001
+        for device, pool in enumerate(self._pools):
+            self._end(device, pool.id)
+            self._api._cuda_releasePool(device, pool.id)  # noqa: SLF001
 
 
 class _Unlocked:

@@ -4,7 +4,8 @@ Mechanism `pool`: a memory pool, which can begin at any time. PyTorch's caching 
 are its segments of 2 MiB and more. PyTorch frees no segment while a pool is in use, also not in
 `torch.cuda.empty_cache()`, and does not reuse memory that `record_stream` was called on. `empty_cache()` of what
 `serve_torch` returns frees both: it ends the pool and begins another. When memory runs out PyTorch raises its
-OutOfMemoryError.
+OutOfMemoryError. At the end of the `with` all memory without tensors goes back to the device; that of tensors which
+outlive it goes back when PyTorch frees their segments, in `torch.cuda.empty_cache()` for example.
 
 Mechanism `replace`: the heaps replace PyTorch's allocator and record every tensor. This must begin before the first use
 of CUDA and stays until the process ends. CUDA graphs must not be captured, because a heap cannot keep the memory that
@@ -20,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal, cast
 
 from bfcviz.allocator.interface.options import AllocatorOptions
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Memory
-from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
+from bfcviz.errors import BfcvizError, InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.storage.recording import Recording
@@ -32,7 +33,7 @@ from bfcviz.live.common.observed_heap import log_and_labels
 from bfcviz.live.common.require_compiled import require_compiled
 from bfcviz.live.common.served_heap import OPTIONS
 from bfcviz.live.torch import torch_api
-from bfcviz.live.torch.heaps import SPARE, DeviceMemory, GpuMemory, Heaps, TorchHeap, TorchPool
+from bfcviz.live.torch.heaps import DeviceMemory, GpuMemory, Heaps, TorchHeap, TorchPool
 from bfcviz.live.torch.stream_table import StreamTable
 from bfcviz.live.torch.torch_api import refuse_to_share
 from bfcviz.units import format_bytes
@@ -81,11 +82,17 @@ class TorchServed(HeapProvider):
         self._deferred: DeferredFrees | None = None
         self._pool: TorchPool | None = None
         self._failures = 0
+        self._emptied = 0  # bytes of PyTorch's cache
 
     @property
     def description(self) -> str:
         """The way, and what it means."""
-        return _DESCRIPTIONS[self._mechanism]
+        if not self._emptied:
+            return _DESCRIPTIONS[self._mechanism]
+        return (
+            f"{_DESCRIPTIONS[self._mechanism]}. PyTorch's own cache was emptied first: {format_bytes(self._emptied)} "
+            "without tensors went back to the device"
+        )
 
     @property
     def heaps(self) -> list[TorchHeap]:
@@ -150,13 +157,11 @@ class TorchServed(HeapProvider):
     def _stop(self, error: BaseException | None) -> None:
         failed = isinstance(error, RuntimeError) and self._heaps.number_of_failures() > self._failures
         notes = self._notes() if failed else []
-        if self._pool is not None:
-            self._pool.end()
-            self._pool = None
-            self._table.stop(self._deferred)
         try:
+            if self._pool is not None:
+                self._end()
             self.settle()
-        except RuntimeError:
+        except (RuntimeError, BfcvizError):
             if error is None:  # otherwise the GPU repeats the first error
                 raise
         for note in notes:
@@ -179,10 +184,22 @@ class TorchServed(HeapProvider):
 
     # -- start -------------------------------------------------------------------------------------------------
 
+    def _end(self) -> None:
+        """Leave the pool, and return all memory without tensors to the device."""
+        try:
+            cast("TorchPool", self._pool).end()
+        finally:
+            self._pool = None  # PyTorch keeps the segments of a pool that has an owner
+            self._table.stop(self._deferred)
+        try:
+            self._torch.cuda.empty_cache()
+        finally:
+            self._heaps.end()
+
     def _begin(self) -> None:
         torch = self._torch
         for device in range(torch.cuda.device_count()):
-            self._heaps.budget(device)
+            self._heaps.check(device)
         throws = 0
         if self._mechanism == "replace":
             throws = torch_api.thrower(torch, self._table.thrower)
@@ -191,26 +208,28 @@ class TorchServed(HeapProvider):
                 torch, "served by a pool", ", or give mechanism='replace' before CUDA is first used"
             )
             torch.cuda.init()
+        self._emptied = torch_api.empty_cache(torch)
+        # Before it is replaced, PyTorch's allocator must not be initialized, as the query would do.
+        current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+        self._heaps.budget(current)
         allocator = torch_api.allocator_of(torch, self._table.functions())
         atexit.unregister(self._table.end)
         atexit.register(self._table.end)
+        self._table.tidy_with(Heaps.tidy)
         refuse_to_share(torch, Heaps.contain)
-        if is_new := self._deferred is None:
+        if self._deferred is None:
             self._deferred = DeferredFrees(
                 self._table, self._heaps.add, torch_api.TorchStreams(torch), self._heaps.trim
             )
         if self._mechanism == "replace":
             self._replace(allocator, throws)
-        if is_new:
-            current = torch.cuda.current_device()
-            for device in sorted(range(torch.cuda.device_count()), key=lambda device: device != current):
-                for _ in range(SPARE):
-                    self._heaps.add(device)
-        if self._mechanism == "pool":
+            self._heaps.begin(torch.cuda.current_device())
+        else:
             pool = TorchPool(torch, allocator)
+            self._heaps.begin(current)
             self._table.serve(throws, self._deferred)
-            pool.begin()
             self._pool = pool
+            pool.begin()
 
     def _replace(self, allocator: Any, throws: int) -> None:
         """Serve first, then replace: PyTorch may allocate at once, and would take a NULL for an address."""
@@ -243,8 +262,8 @@ def serve_torch(
             train()
 
     Args:
-        limit: of each device's heaps together, in bytes or as text. Default: what is free, less TensorFlow's reserve
-            for CUDA's libraries and kernels (`shared.headroom`).
+        limit: of each device's heaps together, in bytes or as text. Default: what is free once PyTorch's own cache is
+            emptied, less TensorFlow's reserve for CUDA's libraries and kernels (`shared.headroom`).
         log: receives the events of the first stream's heap; a recording includes its labels. Default, and for the heaps
             of further streams: a ring in memory.
         labels: interns the names of `labels.label`.

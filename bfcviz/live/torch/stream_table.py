@@ -5,11 +5,14 @@
     alloc(size, device, stream) -> the heap of (device, stream)                no Python runs
                                  `-> a spare heap of the device, if the stream is new
                                       `-> no spare left: call Python (`DeferredFrees.add_heap`)
+    free(address, device, stream) -> the heap that has it, also of an ended service
+                                 `-> whose service ended: call `tidy` soon, in the main thread
 
 Each stream has its own heap, so memory of one stream never goes to another. Freed memory is reused in its own stream,
 in that stream's order.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class StreamHeap(NamedTuple):
 
 
 class StreamTable:
-    """The heaps of one service, by stream. They stay with the process: their memory may be freed at any time.
+    """The heaps of one service, by stream. Tensors may outlive it: a heap stays until it is removed.
 
     Args:
         service: its number, from 1; one service at a time serves new requests.
@@ -56,6 +59,14 @@ class StreamTable:
     def add(self, allocator: "BFCAllocator", device: int) -> None:
         """Add a spare heap for the next new stream of the device."""
         torch_functions.add(allocator, device, self.service, self.labels)
+
+    def remove(self, allocator: "BFCAllocator") -> bool:
+        """Forget a heap whose service ended, if PyTorch has no memory of it; returns whether it did."""
+        return bool(torch_functions.remove(allocator))
+
+    def tidy_with(self, tidy: Callable[[], object]) -> None:
+        """Call a function, the same for all services, soon after memory of an ended service was freed."""
+        torch_functions.tidy_with(tidy)
 
     def thrower(self, parts: tuple[int, ...]) -> int:
         """Address of a C function that throws PyTorch's own error.

@@ -6,15 +6,15 @@ segments. Another process would read wrong addresses.
 """
 
 import ctypes
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
-from bfcviz.live.common.deferred_frees import StreamEvent
+from bfcviz.live.common.deferred_frees import RelaxedEvent, StreamEvent
 
 _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 """std::__throw_runtime_error(const char *), of the C++ library's stable ABI."""
@@ -88,6 +88,34 @@ def replace(torch: Any, allocator: Any) -> None:
         ) from error
 
 
+def empty_cache(torch: Any) -> int:
+    """Let PyTorch's own allocator return its idle segments to the devices; returns how many bytes."""
+    if not torch.cuda.is_initialized():
+        return 0
+    devices = range(torch.cuda.device_count())
+    before = sum(int(torch.cuda.memory_reserved(device)) for device in devices)
+    torch.cuda.empty_cache()
+    return before - sum(int(torch.cuda.memory_reserved(device)) for device in devices)
+
+
+@contextmanager
+def device_named(torch: Any, device: int) -> Iterator[None]:
+    """Let PyTorch take a device for the current one, without a context on it, which takes some 400 MiB."""
+    before = torch.cuda.current_device()
+    maybe_exchange = getattr(torch.cuda, "_maybe_exchange_device", None)
+    if device == before:
+        yield
+    elif maybe_exchange is None:  # an older PyTorch
+        with torch.cuda.device(device):
+            yield
+    else:
+        maybe_exchange(device)
+        try:
+            yield
+        finally:
+            torch.cuda._exchange_device(before)  # noqa: SLF001
+
+
 def total_memory(torch: Any, device: int) -> int:
     """Total bytes of a device. `mem_get_info` would create a CUDA context on it, some 400 MiB."""
     return int(torch.cuda.get_device_properties(device).total_memory)
@@ -159,9 +187,9 @@ class TorchStreams:
     def record(self, device: int, stream: int) -> StreamEvent:
         """Record an event behind all work in a stream so far."""
         with self._cuda.device(device):
-            event: StreamEvent = self._cuda.Event()
-            event.record(self._cuda.ExternalStream(stream, device=device))  # type: ignore[attr-defined]
-        return event
+            event = self._cuda.Event()
+            event.record(self._cuda.ExternalStream(stream, device=device))
+        return RelaxedEvent(event.query, event.synchronize)
 
     def synchronize(self, device: int) -> None:
         """Wait for all work on a device."""

@@ -11,28 +11,31 @@
 
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/constants.h"
+#include "bfcviz/c/lock_list.h"
 #include "bfcviz/live/capture/thread_label.h"
 #include "bfcviz/live/common/failure.h"
 #include "bfcviz/live/common/raise_later.h"
 #include "bfcviz/live/torch/torch_error.h"
 
 /* One heap, for one stream of one device. PyTorch passes no context to its functions, so this list is
-   global, newest first. Its entries live as long as the process: their memory may be freed at any time. */
+   global, newest first. Tensors may outlive their service: a heap is removed once none has memory of it. */
 typedef struct bfc_torch_heap {
     struct bfc_torch_heap *next;
     int device;
     int taken; /* 0: a spare one, for the next new stream of its device */
+    int users; /* threads that use this struct; it is not removed meanwhile */
     void *stream;
     uint32_t service;    /* number of the service it belongs to */
     uint32_t labels;     /* number of the label table of its heap */
     bfc_hooks hooks;     /* of the heap */
-    PyObject *allocator; /* never released */
+    PyObject *allocator; /* owned */
     uint64_t failures;   /* number of the last failure, counted over all heaps; 0 = none */
     bfc_failure failure;
 } bfc_torch_heap;
 
+/* Guards the list, `taken`, `users` and `bfc_service`. Its holder calls no heap and no Python. */
+static bfc_spinlock *bfc_listed = NULL;
 static bfc_torch_heap *bfc_torch_heaps = NULL;
-static pthread_mutex_t bfc_taking = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t bfc_service = 0; /* the service whose heaps serve now, 0 = none */
 static uint64_t bfc_torch_heap_failures = 0;
 static bfc_thrower bfc_throw = NULL;
@@ -40,27 +43,47 @@ static PyObject *bfc_deferred = NULL; /* adds heaps and defers frees: `DeferredF
 static int bfc_noted = 0;             /* addresses that other streams read, too */
 static int bfc_held = 0;              /* frees that wait for such a stream */
 
-static bfc_torch_heap *bfc_torch_heap_taken(uint32_t service, int device, void *stream) {
-    for (bfc_torch_heap *h = __atomic_load_n(&bfc_torch_heaps, __ATOMIC_ACQUIRE); h; h = h->next)
-        if (h->service == service && h->device == device && __atomic_load_n(&h->taken, __ATOMIC_ACQUIRE)
-            && h->stream == stream)
-            return h;
-    return NULL;
+/* The heap of a stream, or the oldest spare one of its device; `leave` it afterwards. */
+static bfc_torch_heap *bfc_torch_heap_of(uint32_t service, int device, void *stream) {
+    bfc_torch_heap *spare = NULL, *h = NULL;
+    bfc_spin_lock(bfc_listed);
+    if (service == bfc_service) /* else it ended meanwhile, and its heaps may be removed at any time */
+        for (h = bfc_torch_heaps; h; h = h->next) {
+            if (h->service != service || h->device != device) continue;
+            if (!h->taken)
+                spare = h;
+            else if (h->stream == stream)
+                break;
+        }
+    if (!h && spare) {
+        h = spare;
+        h->stream = stream;
+        __atomic_store_n(&h->taken, 1, __ATOMIC_RELEASE);
+    }
+    if (h) h->users++;
+    bfc_spin_unlock(bfc_listed);
+    return h;
 }
 
-static bfc_torch_heap *bfc_torch_heap_take(uint32_t service, int device, void *stream) {
-    pthread_mutex_lock(&bfc_taking);
-    bfc_torch_heap *h = bfc_torch_heap_taken(service, device, stream);
-    if (!h) { /* the oldest spare heap */
-        for (bfc_torch_heap *s = bfc_torch_heaps; s; s = s->next)
-            if (!s->taken && s->service == service && s->device == device) h = s;
-        if (h) {
-            h->stream = stream;
-            __atomic_store_n(&h->taken, 1, __ATOMIC_RELEASE);
-        }
-    }
-    pthread_mutex_unlock(&bfc_taking);
-    return h;
+static void bfc_torch_heap_leave(bfc_torch_heap *h) {
+    bfc_spin_lock(bfc_listed);
+    h->users--;
+    bfc_spin_unlock(bfc_listed);
+}
+
+typedef enum { BFC_ALL, BFC_OF_STREAM, BFC_OF_OTHERS } bfc_which;
+
+/* The heap after `h`, which is left, of those chosen; NULL: the first one. */
+static bfc_torch_heap *bfc_torch_heap_after(bfc_torch_heap *h, bfc_which which, int device, void *stream) {
+    if (!bfc_listed) return NULL;
+    bfc_spin_lock(bfc_listed);
+    bfc_torch_heap *n = h ? h->next : bfc_torch_heaps;
+    while (n && which != BFC_ALL && (n->device != device || (n->stream == stream) != (which == BFC_OF_STREAM)))
+        n = n->next;
+    if (n) n->users++;
+    if (h) h->users--;
+    bfc_spin_unlock(bfc_listed);
+    return n;
 }
 
 /* While Python exits it kills other threads that wait for the GIL. With C++ frames on the stack that aborts
@@ -133,8 +156,8 @@ static long bfc_ask(const char *method, void *pointer, int device, void *stream)
     return answer;
 }
 
-/* Write the message for `what()` and throw. No frame between here and PyTorch needs cleaning up. */
-static void bfc_raise(bfc_torch_heap *h, int device, size_t size) {
+/* The message for `what()`. */
+static const char *bfc_failure_text(bfc_torch_heap *h, int device, size_t size) {
     static __thread char text[400];
     if (!h)
         snprintf(
@@ -150,7 +173,7 @@ static void bfc_raise(bfc_torch_heap *h, int device, size_t size) {
             device, (unsigned long long)size, free, largest, pool
         );
     }
-    bfc_throw(text);
+    return text;
 }
 
 static void *bfc_torch_heap_serve(bfc_torch_heap *h, size_t size) {
@@ -169,23 +192,50 @@ static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
     if (size <= 0 || !service) return NULL;
     if (__atomic_load_n(&bfc_ending, __ATOMIC_RELAXED) && bfc_is_late() && !bfc_serve_late()) return NULL;
     if (__atomic_load_n(&bfc_held, __ATOMIC_RELAXED)) bfc_ask("free_ready", NULL, device, stream);
-    bfc_torch_heap *h = bfc_torch_heap_taken(service, device, stream);
-    if (!h) h = bfc_torch_heap_take(service, device, stream);
-    if (!h && bfc_ask("add_heap", NULL, device, stream)) h = bfc_torch_heap_take(service, device, stream);
+    bfc_torch_heap *h = bfc_torch_heap_of(service, device, stream);
+    if (!h && bfc_ask("add_heap", NULL, device, stream)) h = bfc_torch_heap_of(service, device, stream);
     void *p = h ? bfc_torch_heap_serve(h, (size_t)size) : NULL;
     if (!p && h && bfc_ask("recover", NULL, device, stream)) p = bfc_torch_heap_serve(h, (size_t)size);
     if (!p && h) bfc_torch_heap_fail(h, (size_t)size);
-    if (!p && bfc_throw) bfc_raise(h, device, (size_t)size);
+    const char *text = !p && bfc_throw ? bfc_failure_text(h, device, (size_t)size) : NULL;
+    if (h) bfc_torch_heap_leave(h);
+    if (text) bfc_throw(text); /* no frame between here and PyTorch needs cleaning up */
     return p;
+}
+
+/* Heaps of an ended service return their regions when their memory is freed. That runs Python, which this thread
+   must not wait for: PyTorch may hold its lock, and the thread with the GIL may wait for that. So the main thread
+   does it, as soon as it runs Python. */
+static PyObject *bfc_tidy = NULL;
+static int bfc_tidy_is_due = 0;
+
+static int bfc_tidy_now(void *nothing) {
+    (void)nothing;
+    __atomic_store_n(&bfc_tidy_is_due, 0, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || !bfc_tidy) return 0;
+    PyObject *result = PyObject_CallObject(bfc_tidy, NULL);
+    if (!result) bfc_report(bfc_tidy);
+    Py_XDECREF(result);
+    return 0;
+}
+
+static void bfc_tidy_soon(void) {
+    if (!Py_IsInitialized() || __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || bfc_process != getpid()) return;
+    if (__atomic_exchange_n(&bfc_tidy_is_due, 1, __ATOMIC_SEQ_CST)) return;
+    if (Py_AddPendingCall(bfc_tidy_now, NULL)) __atomic_store_n(&bfc_tidy_is_due, 0, __ATOMIC_SEQ_CST);
 }
 
 /* Try the heaps of the given stream first: the memory is nearly always there. */
 static void bfc_torch_heap_give_back(void *p, int device, void *stream) {
-    for (int others = 0; others < 2; others++)
-        for (bfc_torch_heap *h = __atomic_load_n(&bfc_torch_heaps, __ATOMIC_ACQUIRE); h; h = h->next)
-            if (h->device == device && (h->stream != stream) == others
-                && h->hooks.take_back(h->hooks.heap, p) != BFC_FREE_FOREIGN)
+    for (bfc_which which = BFC_OF_STREAM; which <= BFC_OF_OTHERS; which++)
+        for (bfc_torch_heap *h = bfc_torch_heap_after(NULL, which, device, stream); h;
+             h = bfc_torch_heap_after(h, which, device, stream))
+            if (h->hooks.take_back(h->hooks.heap, p) != BFC_FREE_FOREIGN) {
+                int is_late = h->service != __atomic_load_n(&bfc_service, __ATOMIC_ACQUIRE);
+                bfc_torch_heap_leave(h);
+                if (is_late) bfc_tidy_soon();
                 return;
+            }
 }
 
 static void bfc_torch_free(void *p, size_t size, int device, void *stream) {
@@ -202,7 +252,8 @@ static void bfc_torch_record(void *p, void *stream) {
 static int bfc_torch_heap_add(
     const bfc_hooks *hooks, PyObject *allocator, int device, uint32_t service, uint32_t labels
 ) {
-    bfc_torch_heap *h = (bfc_torch_heap *)calloc(1, sizeof *h);
+    if (!bfc_listed) bfc_listed = bfc_spinlock_new();
+    bfc_torch_heap *h = bfc_listed ? (bfc_torch_heap *)calloc(1, sizeof *h) : NULL;
     if (!h) return -1;
     h->device = device;
     h->service = service;
@@ -210,16 +261,42 @@ static int bfc_torch_heap_add(
     h->hooks = *hooks;
     Py_INCREF(allocator);
     h->allocator = allocator;
-    pthread_mutex_lock(&bfc_taking);
+    bfc_spin_lock(bfc_listed);
     h->next = bfc_torch_heaps;
-    __atomic_store_n(&bfc_torch_heaps, h, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&bfc_taking);
+    bfc_torch_heaps = h;
+    bfc_spin_unlock(bfc_listed);
     return 0;
+}
+
+/* Forget a heap of an ended service, unless PyTorch has memory of it or a thread uses it; says whether it did. No
+   request reaches such a heap, so what is free stays free. */
+static int bfc_torch_heap_remove(PyObject *allocator) {
+    bfc_torch_heap *h = bfc_torch_heap_after(NULL, BFC_ALL, 0, NULL);
+    while (h && h->allocator != allocator) h = bfc_torch_heap_after(h, BFC_ALL, 0, NULL);
+    if (!h) return 0;
+    bfc_spin_lock(bfc_listed);
+    int is_idle = h->users == 1 && h->service != bfc_service;
+    bfc_spin_unlock(bfc_listed);
+    bfc_totals totals;
+    if (is_idle) h->hooks.totals(h->hooks.heap, &totals);
+    is_idle = is_idle && totals.in_use == 0;
+    bfc_spin_lock(bfc_listed);
+    is_idle = --h->users == 0 && is_idle;
+    bfc_torch_heap **link = &bfc_torch_heaps;
+    while (is_idle && *link != h) link = &(*link)->next;
+    if (is_idle) *link = h->next;
+    bfc_spin_unlock(bfc_listed);
+    if (is_idle) {
+        Py_DECREF(h->allocator);
+        free(h);
+    }
+    return is_idle;
 }
 
 static PyObject *bfc_torch_heaps_of(uint32_t service) {
     PyObject *found = PyList_New(0);
-    for (bfc_torch_heap *h = bfc_torch_heaps; found && h; h = h->next) {
+    bfc_torch_heap *h = bfc_torch_heap_after(NULL, BFC_ALL, 0, NULL);
+    for (; found && h; h = bfc_torch_heap_after(h, BFC_ALL, 0, NULL)) {
         if (h->service != service) continue;
         const bfc_failure *f = &h->failure;
         PyObject *row = Py_BuildValue(
@@ -232,16 +309,27 @@ static PyObject *bfc_torch_heaps_of(uint32_t service) {
         if (!row || PyList_Append(found, row)) Py_CLEAR(found);
         Py_XDECREF(row);
     }
+    if (h) bfc_torch_heap_leave(h);
     return found;
 }
 
 static void bfc_torch_heaps_serve(uint32_t service, bfc_thrower thrower, PyObject *deferred) {
     PyObject *before = bfc_deferred;
+    if (!bfc_listed && !(bfc_listed = bfc_spinlock_new())) return; /* no memory: PyTorch gets none either */
     Py_INCREF(deferred);
     bfc_deferred = deferred;
     bfc_process = getpid();
     bfc_throw = thrower;
+    bfc_spin_lock(bfc_listed);
     __atomic_store_n(&bfc_service, service, __ATOMIC_RELEASE);
+    bfc_spin_unlock(bfc_listed);
+    Py_XDECREF(before);
+}
+
+static void bfc_torch_heaps_tidy_with(PyObject *function) {
+    PyObject *before = bfc_tidy;
+    Py_INCREF(function);
+    bfc_tidy = function;
     Py_XDECREF(before);
 }
 

@@ -23,6 +23,8 @@ cdef extern from "bfcviz/live/torch/torch_functions.h":
     void bfc_torch_heap_give_back(void *, int, void *) nogil
     int bfc_torch_heap_add(const Hooks *, object, int, u32, u32)
     void bfc_torch_heaps_serve(u32, Thrower, object)
+    bint remove "bfc_torch_heap_remove"(object)
+    void tidy_with "bfc_torch_heaps_tidy_with"(object)
     list heaps_of "bfc_torch_heaps_of"(u32)
     void count "bfc_torch_heaps_count"(int noted, int held)
     void end "bfc_torch_heaps_end"()

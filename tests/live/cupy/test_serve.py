@@ -96,7 +96,32 @@ def test_arrays_that_outlive_it_work_on_and_keep_their_heap(gpu):
     del array
     gc.collect()
     assert heap() is None
-    assert Reader(log, 0).read(100)["kind"].tolist()[-2:] == [Kind.FREE, Kind.MERGE]
+    assert Reader(log, 0).read(100)["kind"].tolist()[-3:] == [Kind.FREE, Kind.MERGE, Kind.RELEASE]
+
+
+def test_at_the_end_the_device_gets_its_memory_back_and_the_rest_with_the_arrays(gpu):
+    source = served()
+    for _ in range(2):
+        with source:
+            kept = cupy.empty(3 * MIB, np.uint8)
+            cupy.empty(8 * MIB, np.uint8)
+            with gpu.on(stream=0x55):
+                other = cupy.empty(MIB, np.uint8)
+            assert source.total_bytes() == 14 * MIB
+        assert source.total_bytes() == 6 * MIB
+        del kept
+        assert source.total_bytes() == 2 * MIB
+        del other  # under another stream: waited for first
+        assert source.total_bytes() == 0
+    for heap in source.heaps:
+        heap.check_invariants()
+
+
+def test_cupys_idle_memory_goes_to_the_device_first_and_it_is_said(gpu):
+    gpu.memory, gpu.taken, gpu.idle = 1 << 40, 1000 * MIB, 700 * MIB
+    with served(headroom="24MiB") as source:
+        assert heap_of(source).limit == (1 << 40) - 324 * MIB
+        assert "700.0 MiB" in source.description
 
 
 def test_without_arrays_the_memory_goes_with_the_source(gpu):

@@ -130,6 +130,17 @@ def test_it_can_be_entered_again_but_not_twice(rmm):
     assert rmm.resources[0] is theirs  # changed by other code: left alone
 
 
+def test_at_the_end_the_device_gets_its_memory_back_and_the_rest_with_the_buffers(rmm):
+    with serve_rmm("64MiB") as served:
+        kept = rmm.buffer(3 << 20)
+        rmm.drop(rmm.buffer(9 << 20))
+        (heap,) = served.heaps
+        assert heap.stats().pool_bytes == 20 << 20
+    assert heap.stats().pool_bytes == 4 << 20
+    rmm.drop(kept)
+    assert heap.stats().pool_bytes == 0
+
+
 def test_what_cannot_be_is_refused(rmm):
     for arguments in ({"limit": -1}, {"limit": 0}, {"limit": 1 << 63}):
         with pytest.raises(InvalidRequest):

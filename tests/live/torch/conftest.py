@@ -4,8 +4,10 @@ import sys
 import types
 
 import pytest
+from fake_cuda import FakeCuda
 from fake_torch import FakeTorch, HostMemory
 
+from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.live.common.headroom import Room
 from bfcviz.live.torch import serve as torch_serve
 
@@ -15,7 +17,10 @@ def torch(monkeypatch):
     fake = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", fake)
     room = lambda device: Room(fake.total, fake.free, 8)  # noqa: E731
-    fake.host = types.SimpleNamespace(room=room, source=HostMemory, kind="device")
+    fake.host = types.SimpleNamespace(room=room, total=lambda _: fake.total, source=HostMemory, kind="device")
+    fake.library = FakeCuda()
+    driver = cuda_driver.Driver(fake.library)
+    monkeypatch.setattr(cuda_driver, "load", lambda: driver)
     monkeypatch.setattr(torch_serve, "GpuMemory", lambda kind: setattr(fake.host, "kind", kind) or fake.host)
     monkeypatch.setattr(torch_serve.TorchServed, "_replaced", None)
     return fake

@@ -1,5 +1,7 @@
 """The heaps behind PyTorch's memory: one for each stream, their limits, and what is left to others."""
 
+import ctypes
+
 import pytest
 from fake_cuda import FakeCuda
 from fake_torch import OutOfMemoryError
@@ -9,7 +11,7 @@ from processes import needs_compiled
 from bfcviz.allocator.sub_allocators.cuda import driver as cuda_driver
 from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import Budget
 from bfcviz.errors import LiveError
-from bfcviz.live.torch.heaps import GpuMemory
+from bfcviz.live.torch.heaps import GpuMemory, Heaps
 from bfcviz.live.torch.serve import serve_torch
 
 pytestmark = needs_compiled
@@ -37,10 +39,9 @@ def test_the_limit_is_for_all_heaps_of_a_device(torch):
         torch.stream = 5
         with pytest.raises(OutOfMemoryError):
             torch.empty(5 * MIB)
-    torch.empty_cache()  # trims no heap
-    with served:
+        served.empty_cache()
         torch.empty(5 * MIB)  # what the other heap does not use any more is given back for it
-    assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 8 * MIB]
+        assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 8 * MIB]
 
 
 def test_what_other_streams_hold_is_told_with_the_failure(torch):
@@ -66,25 +67,67 @@ def test_by_default_memory_is_left_to_cudas_libraries(torch):
             assert served.heaps[0].limit == torch.free - (left << 20)
 
 
-def test_what_is_free_is_asked_of_a_gpu_in_use_alone(monkeypatch):
+def test_what_other_processes_have_is_not_free(monkeypatch):
     cuda = FakeCuda(memory=1 << 30, devices=2)
+    cuda.allocated[cuda.BASE] = 64 * MIB  # of another process, on device 0
     monkeypatch.setattr(cuda_driver, "load", lambda: driver)
     driver, memory = cuda_driver.Driver(cuda), GpuMemory("device")
-    assert [memory.room(device)[:2] for device in (0, 1)] == [(1 << 30, 1 << 30)] * 2
-    assert not any(driver.has_context(device) for device in (0, 1))
-    address = memory.source(1, Budget(1 << 30)).allocate(256, 64 * MIB)
-    assert address is not None
-    assert [memory.room(device)[:2] for device in (0, 1)] == [
-        (1 << 30, 1 << 30),
-        (1 << 30, (1 << 30) - 64 * MIB),
-    ]
+    assert memory.total(0) == 1 << 30
     assert not driver.has_context(0)
+    assert memory.room(0)[:2] == (1 << 30, (1 << 30) - 64 * MIB)
+    assert not driver.has_context(1)
+
+
+def test_a_heap_gives_virtual_memory_back_behind_its_own_stream(monkeypatch):
+    cuda = FakeCuda()
+    driver = cuda_driver.Driver(cuda)
+    monkeypatch.setattr(cuda_driver, "load", lambda: driver)
+    stream = cuda.add_stream()
+    source = GpuMemory("virtual").source(0, Budget(64 * MIB), lambda: stream)
+    region = source.allocate(256, MIB)
+    cuda.begin_capture(stream)
+    source.free(*region)
+    assert (cuda.used, cuda.end_capture(stream)) == (2 * MIB, 0)
+    source.close()
+    assert (cuda.used, cuda.synchronized) == (0, [stream])
+
+
+def test_the_source_of_a_heap_knows_its_stream(torch):
+    with serve_torch("16MiB") as served:
+        torch.stream = 0x77
+        torch.empty(1)
+        torch.stream = 0
+        torch.empty(1)
+        assert [heap.sub_allocator.stream_of() for heap in served.heaps] == [0x77, 0]
+
+
+def test_the_limit_of_a_device_is_what_is_free_when_memory_is_first_requested_there(torch):
+    torch.devices, torch.total, torch.free = 2, 16 << 30, 10 << 30
+    asked = []
+    room = torch.host.room
+    torch.host.room = lambda device: (asked.append(device), room(device))[1]
+    with serve_torch(headroom="1GiB") as served:
+        assert asked == [0]
+        torch.empty(1)
+        torch.free = 4 << 30
+        torch.empty(1, device=1)
+        assert asked == [0, 1]
+        assert [heap.limit for heap in served.heaps] == [9 << 30, 3 << 30]
+
+
+def test_pytorchs_idle_cache_is_emptied_first_and_it_is_said(torch):
+    torch.total, torch.free, torch.cached = 16 << 30, 1 << 30, {0: 9 << 30}
+    with serve_torch(headroom="1GiB") as served:
+        assert served.heaps[0].limit == 9 << 30
+        assert "9.0 GiB" in served.description
+    with serve_torch(headroom="1GiB") as served:
+        assert "GiB" not in served.description
 
 
 @pytest.mark.parametrize("memory", ["device", "managed", "virtual"])
 def test_the_kind_of_memory_is_chosen(torch, memory):
     with serve_torch(memory=memory) as served:
-        torch.empty(1)
+        torch.kept.add(torch.empty(1))
     assert (torch.host.kind, served.heaps[0].stats().chunks_in_use) == (memory, 1)
 
 
@@ -138,13 +181,62 @@ def test_an_empty_cache_that_fails_leaves_pytorch_served(torch):
     def fail():
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    torch.cuda.empty_cache = fail
     with serve_torch() as served:
+        works, torch.cuda.empty_cache = torch.cuda.empty_cache, fail
         with pytest.raises(RuntimeError, match="illegal memory"):
             served.empty_cache()
+        torch.cuda.empty_cache = works
         torch.empty(1)
         assert served.heaps[0].stats().chunks_in_use == 1
     assert not torch.pools
+
+
+def test_at_the_end_the_device_gets_its_memory_back(torch):
+    before = len(Heaps.served)
+    for _ in range(3):
+        with serve_torch("64MiB") as served:
+            for stream in (0, 5):
+                torch.stream = stream
+                torch.empty(20 * MIB)
+        assert [heap.stats().pool_bytes for heap in served.heaps] == [0, 0]
+        assert len(Heaps.served) == before
+    assert served.heaps[0].stats().num_allocs == 1
+
+
+def test_what_outlives_the_with_goes_back_with_the_last_tensor(torch):
+    before, torch.total = len(Heaps.served), 256 * MIB
+    with serve_torch("128MiB") as served:
+        torch.kept.add(torch.empty(20 * MIB))
+        torch.empty(30 * MIB)
+        torch.stream = 5
+        torch.kept.add(torch.empty(1))
+    first, second = served.heaps
+    assert (first.stats().requested_bytes_in_use, first.stats().pool_bytes) == (20 * MIB, 32 * MIB)
+    with serve_torch("16MiB") as other:  # another service does not hinder it
+        torch.empty(1)
+        torch.kept.clear()
+        torch.empty_cache()
+        assert (first.stats().pool_bytes, second.stats().pool_bytes) == (0, 0)
+        assert other.heaps[0].stats().chunks_in_use == 1
+        assert len(Heaps.served) == before + 1
+    assert len(Heaps.served) == before
+    with served:
+        torch.empty(1)
+        assert second.stats().num_allocs + first.stats().num_allocs == 4
+
+
+def test_a_thread_may_hold_the_lock_of_pytorch_while_it_frees_what_outlived_the_with(torch):
+    """The thread with the GIL may wait for that lock: the free must not wait for the GIL."""
+    with serve_torch("64MiB") as served:
+        kept = torch.empty(20 * MIB)
+        torch.kept.add(kept)
+    address, size, device, stream = torch.made[-1].segments.pop()
+    free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+    pointer = ctypes.cast(torch.made[-1].allocator.free, ctypes.c_void_p).value
+    free(pointer)(address, size, device, stream or None)  # this call keeps the GIL
+    for _ in range(100):
+        pass
+    assert served.heaps[0].stats().pool_bytes == 0
 
 
 def test_a_failure_tells_what_pytorch_caches(torch):

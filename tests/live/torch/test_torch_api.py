@@ -128,7 +128,9 @@ pytestmark = needs_compiled
 def test_served_memory_is_not_shared_with_other_processes(torch):
     others = torch.UntypedStorage(0x1000)
     with serve_torch():
-        served = torch.UntypedStorage(torch.empty(3 * MIB) + 2 * MIB)  # inside of a segment
+        segment = torch.empty(3 * MIB)
+        torch.kept.add(segment)
+        served = torch.UntypedStorage(segment + 2 * MIB)
         assert others._share_cuda_() == ("handle", 0x1000)
         with pytest.raises(LiveError, match="shared with another process"):
             served._share_cuda_()
@@ -137,5 +139,5 @@ def test_served_memory_is_not_shared_with_other_processes(torch):
     assert others._share_cuda_() == ("handle", 0x1000)
     del torch.UntypedStorage
     with serve_torch() as again:
-        torch.empty(1)
+        torch.kept.add(torch.empty(1))
     assert again.heaps[0].stats().chunks_in_use == 1
