@@ -2,8 +2,9 @@
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, ClassVar, Protocol
 from weakref import ref
 
@@ -90,6 +91,9 @@ class Heaps:
 
     served: ClassVar[dict[TorchHeap, "Heaps"]] = {}
     """The heaps that PyTorch may have memory of, of all services: tensors may outlive theirs."""
+    _tidying_lock: ClassVar[Any] = _forks.keep(RLock())
+    _tidying: ClassVar[Thread | None] = None
+    """Returns what such tensors leave; it ends with the last of them."""
 
     def __init__(
         self,
@@ -143,6 +147,25 @@ class Heaps:
         for _, heap in self._heaps:
             heap.is_serving = False
         Heaps.tidy()
+        with Heaps._tidying_lock:
+            if self._has_late() and (Heaps._tidying is None or not Heaps._tidying.is_alive()):
+                Heaps._tidying = Thread(target=Heaps._tidy_late, args=(self._table,), daemon=True)
+                Heaps._tidying.name = "bfcviz: return PyTorch's memory"
+                Heaps._tidying.start()
+
+    @staticmethod
+    def _has_late() -> bool:
+        return not all(heap.is_serving for heap in list(Heaps.served))
+
+    @staticmethod
+    def _tidy_late(table: StreamTable) -> None:
+        for _ in table.late_frees():
+            with suppress(BfcvizError):  # a GPU that fails here has failed before
+                Heaps.tidy()
+            with Heaps._tidying_lock:
+                if not Heaps._has_late():
+                    Heaps._tidying = None
+                    return
 
     @staticmethod
     def tidy() -> None:

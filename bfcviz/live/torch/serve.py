@@ -215,7 +215,6 @@ class TorchServed(HeapProvider):
         allocator = torch_api.allocator_of(torch, self._table.functions())
         atexit.unregister(self._table.end)
         atexit.register(self._table.end)
-        self._table.tidy_with(Heaps.tidy)
         refuse_to_share(torch, Heaps.contain)
         if self._deferred is None:
             self._deferred = DeferredFrees(

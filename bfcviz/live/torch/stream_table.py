@@ -6,13 +6,13 @@
                                  `-> a spare heap of the device, if the stream is new
                                       `-> no spare left: call Python (`DeferredFrees.add_heap`)
     free(address, device, stream) -> the heap that has it, also of an ended service
-                                 `-> whose service ended: call `tidy` soon, in the main thread
+                                 `-> whose service ended: wake the thread in `late_frees`
 
 Each stream has its own heap, so memory of one stream never goes to another. Freed memory is reused in its own stream,
 in that stream's order.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -64,9 +64,19 @@ class StreamTable:
         """Forget a heap whose service ended, if PyTorch has no memory of it; returns whether it did."""
         return bool(torch_functions.remove(allocator))
 
-    def tidy_with(self, tidy: Callable[[], object]) -> None:
-        """Call a function, the same for all services, soon after memory of an ended service was freed."""
-        torch_functions.tidy_with(tidy)
+    def late_frees(self) -> Iterator[None]:
+        """Wait for frees of memory of ended services, of all tables; for one thread, which acts on each.
+
+        The freeing thread waits until the next step of the iteration, for at most 0.3 s.
+        """
+        number = torch_functions.tidy_begin()
+        try:
+            yield
+            while True:
+                number = torch_functions.tidy_wait(number)
+                yield
+        finally:
+            torch_functions.tidy_end()
 
     def thrower(self, parts: tuple[int, ...]) -> int:
         """Address of a C function that throws PyTorch's own error.

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bfcviz/allocator/c_interface/hooks.h"
@@ -203,26 +204,67 @@ static void *bfc_torch_alloc(ssize_t size, int device, void *stream) {
     return p;
 }
 
-/* Heaps of an ended service return their regions when their memory is freed. That runs Python, which this thread
-   must not wait for: PyTorch may hold its lock, and the thread with the GIL may wait for that. So the main thread
-   does it, as soon as it runs Python. */
-static PyObject *bfc_tidy = NULL;
-static int bfc_tidy_is_due = 0;
+/* Heaps of an ended service return their regions when their memory is freed. That runs Python, in a thread of its
+   own: PyTorch may hold its lock here, and the thread with the GIL may wait for that. PyTorch frees its cache before
+   it reports that memory ran out, so this thread waits for the other one; not for ever, because of that lock. */
+#define BFC_TIDY_PATIENCE_NS 300000000
 
-static int bfc_tidy_now(void *nothing) {
-    (void)nothing;
-    __atomic_store_n(&bfc_tidy_is_due, 0, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || !bfc_tidy) return 0;
-    PyObject *result = PyObject_CallObject(bfc_tidy, NULL);
-    if (!result) bfc_report(bfc_tidy);
-    Py_XDECREF(result);
-    return 0;
-}
+static pthread_mutex_t bfc_tidying = PTHREAD_MUTEX_INITIALIZER; /* its holder does not wait for the GIL */
+static pthread_cond_t bfc_tidy_changed;
+static uint64_t bfc_tidy_wanted = 0, bfc_tidy_done = 0; /* numbers of late frees */
+static int bfc_tidy_threads = 0;
+static int bfc_tidy_is_slow = 0; /* no thread waits again before a tidying was completed */
 
 static void bfc_tidy_soon(void) {
     if (!Py_IsInitialized() || __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || bfc_process != getpid()) return;
-    if (__atomic_exchange_n(&bfc_tidy_is_due, 1, __ATOMIC_SEQ_CST)) return;
-    if (Py_AddPendingCall(bfc_tidy_now, NULL)) __atomic_store_n(&bfc_tidy_is_due, 0, __ATOMIC_SEQ_CST);
+    int waits = !bfc_has_gil();
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += BFC_TIDY_PATIENCE_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&bfc_tidying);
+    uint64_t mine = ++bfc_tidy_wanted;
+    if (bfc_tidy_threads) pthread_cond_broadcast(&bfc_tidy_changed);
+    while (waits && bfc_tidy_threads && !bfc_tidy_is_slow && bfc_tidy_done < mine)
+        if (pthread_cond_timedwait(&bfc_tidy_changed, &bfc_tidying, &until)) bfc_tidy_is_slow = 1;
+    pthread_mutex_unlock(&bfc_tidying);
+}
+
+/* The thread: say that the late frees up to `done` are tidied, and wait for the next one. */
+static uint64_t bfc_tidy_wait(uint64_t done) {
+    pthread_mutex_lock(&bfc_tidying);
+    bfc_tidy_done = done;
+    bfc_tidy_is_slow = 0;
+    pthread_cond_broadcast(&bfc_tidy_changed);
+    while (bfc_tidy_wanted == done) pthread_cond_wait(&bfc_tidy_changed, &bfc_tidying);
+    done = bfc_tidy_wanted;
+    pthread_mutex_unlock(&bfc_tidying);
+    return done;
+}
+
+static uint64_t bfc_tidy_begin(void) {
+    static int is_made = 0;
+    pthread_mutex_lock(&bfc_tidying);
+    if (!is_made) {
+        pthread_condattr_t steady;
+        pthread_condattr_init(&steady);
+        pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+        pthread_cond_init(&bfc_tidy_changed, &steady);
+        is_made = 1;
+    }
+    bfc_tidy_threads++;
+    uint64_t wanted = bfc_tidy_wanted;
+    pthread_mutex_unlock(&bfc_tidying);
+    return wanted;
+}
+
+static void bfc_tidy_end(void) {
+    pthread_mutex_lock(&bfc_tidying);
+    bfc_tidy_threads--;
+    bfc_tidy_is_slow = 0;
+    pthread_cond_broadcast(&bfc_tidy_changed);
+    pthread_mutex_unlock(&bfc_tidying);
 }
 
 /* Try the heaps of the given stream first: the memory is nearly always there. */
@@ -323,13 +365,6 @@ static void bfc_torch_heaps_serve(uint32_t service, bfc_thrower thrower, PyObjec
     bfc_spin_lock(bfc_listed);
     __atomic_store_n(&bfc_service, service, __ATOMIC_RELEASE);
     bfc_spin_unlock(bfc_listed);
-    Py_XDECREF(before);
-}
-
-static void bfc_torch_heaps_tidy_with(PyObject *function) {
-    PyObject *before = bfc_tidy;
-    Py_INCREF(function);
-    bfc_tidy = function;
     Py_XDECREF(before);
 }
 

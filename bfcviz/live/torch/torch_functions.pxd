@@ -1,7 +1,7 @@
 # The functions PyTorch calls for its memory (torch_functions.h), declared to Cython.
 
 from bfcviz.allocator.c_interface.hooks cimport Hooks, unpack
-from bfcviz.native cimport u32
+from bfcviz.native cimport u32, u64
 
 cdef extern from "bfcviz/live/torch/torch_error.h":
     ctypedef void (*Thrower "bfc_thrower")(const char *)
@@ -24,7 +24,9 @@ cdef extern from "bfcviz/live/torch/torch_functions.h":
     int bfc_torch_heap_add(const Hooks *, object, int, u32, u32)
     void bfc_torch_heaps_serve(u32, Thrower, object)
     bint remove "bfc_torch_heap_remove"(object)
-    void tidy_with "bfc_torch_heaps_tidy_with"(object)
+    u64 tidy_begin "bfc_tidy_begin"()
+    u64 bfc_tidy_wait(u64) nogil
+    void tidy_end "bfc_tidy_end"()
     list heaps_of "bfc_torch_heaps_of"(u32)
     void count "bfc_torch_heaps_count"(int noted, int held)
     void end "bfc_torch_heaps_end"()
@@ -55,3 +57,8 @@ cdef inline void serve(u32 service, size_t thrower, object deferred):
 cdef inline void give_back(size_t pointer, int device, size_t stream) noexcept:
     with nogil:
         bfc_torch_heap_give_back(<void *>pointer, device, <void *>stream)
+
+cdef inline u64 tidy_wait(u64 done) noexcept:
+    with nogil:
+        done = bfc_tidy_wait(done)
+    return done

@@ -100,6 +100,33 @@ def test_memory_comes_home_after_the_service(service):
     assert other.table.in_use()[0].allocator.stats().chunks_in_use == 0
 
 
+def test_a_heap_is_removed_when_its_service_ended_and_nothing_is_in_use(service):
+    address = service.alloc(100, stream=3)
+    heap = service.table.in_use()[0].allocator
+    assert not service.table.remove(heap)
+    service.table.stop(service.deferred)
+    assert not service.table.remove(heap)
+    service.free(address, stream=3)
+    references = sys.getrefcount(heap)
+    assert service.table.remove(heap)
+    assert sys.getrefcount(heap) == references - 1
+    assert not service.table.remove(heap)
+    assert service.table.in_use() == []
+
+
+def test_a_late_free_does_not_wait_for_ever_for_the_thread_that_acts_on_it(service):
+    addresses = [service.alloc(100, stream=3) for _ in range(2)]
+    heap = service.table.in_use()[0].allocator
+    service.table.stop(service.deferred)
+    frees = service.table.late_frees()
+    next(frees)
+    for address in addresses:
+        service.free(address, stream=3)
+    next(frees)  # they were told all the same
+    frees.close()
+    assert heap.stats().chunks_in_use == 0
+
+
 def test_after_the_service_a_request_makes_no_heap(service):
     service.table.stop(service.deferred)
     assert service.alloc(1000, stream=99) is None
