@@ -79,7 +79,8 @@ static bfc_torch_heap *bfc_torch_heap_after(bfc_torch_heap *h, bfc_which which, 
     if (!bfc_listed) return NULL;
     bfc_spin_lock(bfc_listed);
     bfc_torch_heap *n = h ? h->next : bfc_torch_heaps;
-    while (n && which != BFC_ALL && (n->device != device || (n->stream == stream) != (which == BFC_OF_STREAM)))
+    while (n && which != BFC_ALL
+           && (n->device != device || (n->stream == stream) != (which == BFC_OF_STREAM)))
         n = n->next;
     if (n) n->users++;
     if (h) h->users--;
@@ -216,7 +217,8 @@ static int bfc_tidy_threads = 0;
 static int bfc_tidy_is_slow = 0; /* no thread waits again before a tidying was completed */
 
 static void bfc_tidy_soon(void) {
-    if (!Py_IsInitialized() || __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || bfc_process != getpid()) return;
+    if (!Py_IsInitialized() || __atomic_load_n(&bfc_ending, __ATOMIC_SEQ_CST) || bfc_process != getpid())
+        return;
     int waits = !bfc_has_gil();
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
