@@ -1,20 +1,17 @@
-"""Labels: the name of a thread's current work, carried by each of its allocations; costs one read of a C variable."""
+"""Labels: the name of the current work, carried by each of its allocations; costs a few reads of C variables."""
 
 from contextlib import ContextDecorator
-from threading import local
+from contextvars import ContextVar, copy_context
+from functools import cache, wraps
+from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakKeyDictionary, ref
 
 from bfcviz.errors import LiveError
 from bfcviz.events.labels import Labels
 from bfcviz.live.common.require_compiled import IS_COMPILED
 from bfcviz.live.numpy import handler
-
-
-class _ThreadLabels(local):
-    def __init__(self) -> None:
-        self.names: list[str] = []
 
 
 class _Tables:
@@ -25,14 +22,51 @@ class _Tables:
     current: ref[Labels] | None = None
 
 
-_thread = _ThreadLabels()
+class _Work(NamedTuple):
+    """What a context is busy with.
+
+    Attributes:
+        number: of the table * 2^32 + of the label in it; 0: there is no table. C code reads it (thread_label.h).
+        name: of the label.
+        outer: what is around it; None: nothing.
+    """
+
+    number: int
+    name: str
+    outer: "_Work | None"
+
+    def without(self, name: str) -> "_Work | None":
+        """The same without its innermost work of this name: a generator may end after a work that began later."""
+        if self.name == name:
+            return self.outer
+        return self._replace(outer=None if self.outer is None else self.outer.without(name))
 
 
-class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encoder/layer3"):`
-    """Label the allocations of this thread, in a `with` or as a decorator. The innermost label counts.
+_current: ContextVar[_Work | None] = ContextVar("bfcviz work", default=None)
 
-    It belongs to the thread: while an asyncio task waits inside, the label also applies to other tasks of the thread.
-    Does nothing if no heap is served.
+
+class Scope(ContextDecorator):
+    """A `with` that is a decorator as well, of coroutine functions too."""
+
+    def __call__(self, function: Any) -> Any:
+        """The function, run in this `with`."""
+        if not iscoroutinefunction(function):
+            return super().__call__(function)
+
+        @wraps(function)
+        async def inside(*arguments: Any, **named: Any) -> Any:
+            with self:
+                return await function(*arguments, **named)
+
+        return inside
+
+
+class label(Scope):  # noqa: N801  used as a word: `with label("encoder/layer3"):`
+    """Label the allocations of this context, in a `with` or as a decorator. The innermost label counts.
+
+    It belongs to the context (`contextvars`): an asyncio task keeps its label across `await`, and tasks started inside
+    begin with it; a new thread begins without. Does nothing if no heap is served. PyTorch requests memory without
+    Python's lock: its allocations after an `await` have no label, unless the task was the last to set one.
 
     Raises:
         LiveError: the name is not text.
@@ -42,22 +76,19 @@ class label(ContextDecorator):  # noqa: N801  used as a word: `with label("encod
         self.name = checked_name(name)
 
     def __enter__(self) -> Self:
-        names = _thread.names
-        depth = len(names)
+        outer = _current.get()
         try:
-            names.append(self.name)
-            _apply()
+            _set(_Work(0, self.name, outer))
         except BaseException:  # Ctrl-C: there is no `__exit__` then, and the name would stay forever
-            del names[depth:]
-            _apply()
+            _set(outer)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _thread.names.pop()
-        _apply()
+        work = _current.get()
+        _set(None if work is None else work.without(self.name))
 
 
 def checked_name(name: str) -> str:
@@ -68,24 +99,45 @@ def checked_name(name: str) -> str:
 
 
 def use(labels: Labels) -> int:
-    """Intern names in this table from now on, also this thread's current label; returns the table's number."""
+    """Intern names in this table from now on, also this context's label; returns the table's number."""
+    prepare()
     if labels not in _Tables.numbers:
         _Tables.count += 1
         _Tables.numbers[labels] = _Tables.count
     _Tables.current = ref(labels)
-    _apply()
+    _set(_current.get())
     return _Tables.numbers[labels]
 
 
 def number_in(labels: Labels) -> int:
-    """The number of this thread's label in a table; 0: it has none. For heaps that are served in Python."""
-    return labels.intern(_thread.names[-1]) if _thread.names else 0
+    """The number of this context's label in a table; 0: it has none. For heaps that are served in Python."""
+    work = _current.get()
+    return 0 if work is None else labels.intern(work.name)
 
 
-def _apply() -> None:
+def _set(work: _Work | None) -> None:
+    """Set the work of this context, with its number in the table that is current now."""
     table = None if _Tables.current is None else _Tables.current()
-    if table is None:
-        return
-    number = table.intern(_thread.names[-1]) if _thread.names else 0
+    number = 0
+    if work is not None and table is not None:
+        number = _Tables.numbers[table] << 32 | table.intern(work.name)
+        work = work._replace(number=number)
+    _current.set(work)
     if IS_COMPILED:  # uncompiled, no C function reads it
-        handler.set_label(_Tables.numbers[table] << 32 | number)
+        handler.set_label(number)
+
+
+@cache
+def prepare() -> bool:
+    """Let C code read the labels; returns whether it sees changes of the context without reading the variable.
+
+    It does where the same word of the thread's state points to each of two contexts, and the word after it counted that
+    one was left and the other entered.
+    """
+    if not IS_COMPILED:
+        return False
+    first, second = copy_context(), copy_context()
+    at, version = first.run(handler.label_words, first)
+    is_found = at > 0 and second.run(handler.label_words, second) == (at, version + 2)
+    handler.begin_labels(_current, at if is_found else 0)
+    return is_found

@@ -1,13 +1,12 @@
 """Marks of the program in the trace of every watched heap: steps, and the begin and end of phases."""
 
 import os
-from contextlib import ContextDecorator
+from contextvars import ContextVar
 from itertools import count
-from threading import local
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from bfcviz.live.capture.labels import checked_name, label
+from bfcviz.live.capture.labels import Scope, checked_name, label
 
 
 class Marked(Protocol):
@@ -22,12 +21,8 @@ _sources: tuple[Marked, ...] = ()
 _numbers = count(1)
 
 
-class _ThreadPhases(local):
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-
-
-_thread = _ThreadPhases()
+_open: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("bfcviz phases", default=())
+"""The phases of this context that have begun, with their numbers; 0: no marks."""
 
 
 def begin(source: Marked) -> None:
@@ -63,11 +58,11 @@ def mark(name: str, value: int = 0) -> None:
         _put(name, value)
 
 
-class phase(ContextDecorator):  # noqa: N801  used as a word: `with phase("forward"):`
+class phase(Scope):  # noqa: N801  used as a word: `with phase("forward"):`
     """A phase of the program, in a `with` or as a decorator: marks its begin and end, and labels its allocations.
 
     Both marks have the same value, unique to this phase, which pairs them. As with `label`, the innermost phase labels
-    the allocations of this thread. If nothing is watched it costs almost nothing.
+    the allocations of this context. If nothing is watched it costs almost nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -76,7 +71,7 @@ class phase(ContextDecorator):  # noqa: N801  used as a word: `with phase("forwa
 
     def __enter__(self) -> Self:
         number = next(_numbers) if _sources else 0
-        _thread.numbers.append(number)
+        _open.set((*_open.get(), (self.name, number)))
         if number:
             _put(f"{self.name} begins", number, begins=self.name)
         self._label.__enter__()
@@ -86,8 +81,17 @@ class phase(ContextDecorator):  # noqa: N801  used as a word: `with phase("forwa
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._label.__exit__(kind, error, trace)
-        if number := _thread.numbers.pop():
+        if number := self._end():
             _put(f"{self.name} ends", number, ends=self.name)
+
+    def _end(self) -> int:
+        """Remove the innermost open phase of this name; returns its number, 0 if it was begun in another context."""
+        phases = _open.get()
+        for at in reversed(range(len(phases))):
+            if phases[at][0] == self.name:
+                _open.set(phases[:at] + phases[at + 1 :])
+                return phases[at][1]
+        return 0
 
 
 def _put(name: str, value: int, **details: str) -> None:

@@ -68,6 +68,20 @@ class NumpyHandler:
         return last if last.number > 0 else None
 
 
+def label_words(context: object) -> tuple[int, int]:
+    """Called in a context: the word of this thread's state that points to it, and the next word; 0, 0: none does."""
+    at, version = numpy_functions.label_words(context)
+    return at, version
+
+
+def begin_labels(variable: object, context_at: int) -> None:
+    """Read labels from a ContextVar: its value is None, or a tuple that begins with a label as `set_label` takes it.
+
+    `context_at` is the word that `label_words` found; 0: unknown, then it is read at each allocation.
+    """
+    numpy_functions.begin_labels(variable, context_at)
+
+
 def set_label(value: int) -> None:
-    """Label this thread's allocations from now on: number of the label table * 2^32 + number of the label."""
+    """The variable of this context was set to a label: number of the label table * 2^32 + number of the label."""
     numpy_functions.set_label(value)

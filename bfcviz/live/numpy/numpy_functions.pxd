@@ -26,7 +26,8 @@ cdef extern from "bfcviz/live/numpy/numpy_functions.h":
     void settle "bfc_give_late_ones_back"(Gate *) noexcept
 
 cdef extern from "bfcviz/live/capture/thread_label.h":
-    u64 label "bfc_label_get"() noexcept
+    object label_words "bfc_label_words"(object)
+    void begin_labels "bfc_label_begin"(object, size_t) noexcept
     void set_label "bfc_label_set"(u64) noexcept
 
 # NULL: no stacks.

@@ -1,6 +1,9 @@
 """Labels: what a thread is busy with stands in its allocations."""
 
+import asyncio
+import contextvars
 import threading
+from collections import Counter
 from itertools import count
 
 import numpy as np
@@ -68,6 +71,95 @@ def test_each_thread_has_its_own():
         thread.join()
         np.empty(1)
     assert [name for name in labels_of(service) if name] == ["theirs", "mine"]
+
+
+@needs_compiled
+def test_a_task_keeps_its_label_across_await():
+    async def work(name, turns):
+        with label(name):
+            for _ in range(turns):
+                np.empty(1)
+                await asyncio.sleep(0)
+                with label(f"{name}/inner"):
+                    await asyncio.sleep(0)
+                    np.empty(2)
+
+    async def main():
+        with label("main"):
+            tasks = [asyncio.create_task(work(name, 3)) for name in ("a", "b")]
+            await asyncio.sleep(0)
+            np.empty(3)
+        await asyncio.gather(*tasks)
+        np.empty(4)
+
+    with serve_numpy("1MiB", capture="label") as service:
+        asyncio.run(main())
+    labels = service.allocator.labels
+    events = service.allocator.log.copy(0, service.allocator.log.head)
+    events = events[events["kind"] == Kind.ALLOCATE]
+    told = Counter((labels.name(int(each["label"])), int(each["requested"]) // 8) for each in events)
+    assert told == {
+        ("a", 1): 3, ("b", 1): 3, ("a/inner", 2): 3, ("b/inner", 2): 3, ("main", 3): 1, ("", 4): 1,
+    }  # fmt: skip
+
+
+@needs_compiled
+def test_a_task_begins_with_the_label_around_it_and_so_does_a_thread_with_its_context():
+    async def work():
+        await asyncio.sleep(0)
+        np.empty(1)
+
+    async def main():
+        with label("around"):
+            task = asyncio.create_task(work())
+            thread = asyncio.create_task(asyncio.to_thread(np.empty, 1))
+        await task
+        await thread
+        np.empty(1)
+
+    with serve_numpy("1MiB", capture="label") as service:
+        asyncio.run(main())
+    assert labels_of(service) == ["around", "around", ""]
+
+
+@needs_compiled
+def test_it_decorates_coroutine_functions():
+    @label("step")
+    async def step():
+        await asyncio.sleep(0)
+        np.empty(1)
+        return 5
+
+    async def main():
+        found = await asyncio.gather(step(), step())
+        np.empty(1)
+        return found
+
+    with serve_numpy("1MiB", capture="label") as service:
+        assert asyncio.run(main()) == [5, 5]
+    assert labels_of(service) == ["step", "step", ""]
+
+
+@needs_compiled
+def test_generators_may_end_in_any_order():
+    def work(name):
+        with label(name):
+            yield
+
+    with serve_numpy("1MiB", capture="label") as service:
+        first, second = work("first"), work("second")
+        for each in (first, second):
+            next(each)
+        np.empty(1)
+        first.close()
+        np.empty(1)
+        second.close()
+        np.empty(1)
+        left = work("left")
+        contextvars.copy_context().run(next, left)
+        left.close()
+        np.empty(1)
+    assert labels_of(service) == ["second", "second", "", ""]
 
 
 @needs_compiled

@@ -1,5 +1,6 @@
 """Marks and phases: in every heap that is watched, in pairs, and nowhere else."""
 
+import asyncio
 import os
 import threading
 
@@ -54,6 +55,24 @@ def test_marks_go_into_every_heap_that_is_watched():
     mark("after")
     assert [marks_of(heap) for heap in first.heaps] == [[("step", 1), ("step", 2), ("step", 3)]] * 2
     assert marks_of(service.allocator) == [("step", 2)]
+
+
+def test_phases_of_tasks_keep_their_numbers():
+    async def work(name, turns):
+        async with asyncio.timeout(10):
+            with phase(name):
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.gather(work("long", 5), work("short", 1))
+
+    with Source() as source:
+        asyncio.run(main())
+    found = marks_of(source.heaps[0])
+    assert [name for name, _ in found] == ["long begins", "short begins", "short ends", "long ends"]
+    numbers = [number for _, number in found]
+    assert numbers[0] == numbers[3] != numbers[1] == numbers[2]
 
 
 @needs_compiled
