@@ -10,10 +10,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*):(?P<line>\d{1,9})\)$")
-_LIBRARIES: Final = re.compile(
-    r"[/\\](?:site-packages|dist-packages|torch|tensorflow|jax|numpy|cupy|lib[/\\]python3[^/\\]*)[/\\]"
-    r"|^<(?:frozen |__array_function__)"
+_INSTALLED: Final = re.compile(
+    r".*[/\\](?:(?:site|dist)-packages|lib[/\\]python3[^/\\]*)[/\\](?:(?P<package>[^/\\]+)[/\\])?"
+    r"|<(?:frozen |__array_function__)"
 )
+_NAMED_AS_LIBRARY: Final = re.compile(r"[/\\](?:torch|tensorflow|jax|numpy|cupy)[/\\]")
+"""A library that was built in place, such as /opt/pytorch/torch; or a folder of the user's."""
 _PYTHON: Final = (".py", ">", "]")  # In[5]: a cell of a notebook
 _DISPATCHERS: Final = re.compile(  # Python files that pass on what others call
     r"[/\\]torch[/\\](?:nn[/\\]modules[/\\]module|_ops|utils[/\\]_contextlib|_dynamo[/\\]\w+|_functorch[/\\]\w+)\.py$"
@@ -63,12 +65,21 @@ class CodePlace(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`train.py:41 forward`; `train.py:41` outside of a function; of compiled code the function alone."""
+        """`train.py:41 forward`; `train.py:41` outside of a function; of compiled code the function alone.
+
+        Of a library's file with the package: `pandas: frame.py:12 merge`.
+        """
         if not self.is_python and not self.line:
             return _without_types(self.function)
         file = "cell" if _CELL.search(self.file) else self.file.replace("\\", "/").rpartition("/")[2]
         line = f":{self.line}" if self.line else ""
-        return f"{file}{line} {self._scope}".rstrip()
+        return f"{self._package}{file}{line} {self._scope}".rstrip()
+
+    @property
+    def _package(self) -> str:
+        """`pandas: ` for a file of an installed package; empty for the program's own, and for a module of Python."""
+        found = _INSTALLED.match(self.file)
+        return f"{found['package']}: " if found and found["package"] else ""
 
     @property
     def is_python(self) -> bool:
@@ -84,6 +95,8 @@ class CodePlace(NamedTuple):
 
 def own_place(places: Iterable[CodePlace]) -> CodePlace | None:
     """The first place of the highest rank: in Python code outside of libraries, else in that of libraries, and so on.
+
+    A folder `torch` or `jax` may be a library that was built in place, or the user's: it comes between.
 
     Args:
         places: a stack, the innermost frame first.
@@ -123,6 +136,13 @@ def _place(line: str) -> CodePlace | None:
 
 _COMPUTES: Final = 2
 """The lowest rank of a frame that tells something."""
+_OWN: Final = 5
+"""The rank of Python code outside of libraries, the highest."""
+
+
+def is_own(place: CodePlace) -> bool:
+    """Whether a place is in Python code outside of libraries."""
+    return _rank(place) == _OWN
 
 
 @lru_cache(maxsize=8192)
@@ -130,7 +150,9 @@ def _rank(place: CodePlace) -> int:
     if place.is_python:
         if _DISPATCHERS.search(place.file):
             return 1
-        return 3 if _LIBRARIES.search(place.file) else 4
+        if _INSTALLED.match(place.file):
+            return 3
+        return 4 if _NAMED_AS_LIBRARY.search(place.file) else _OWN
     function = _without_types(place.function)
     if _MACHINERY.search(function):
         return 0

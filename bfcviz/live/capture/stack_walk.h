@@ -9,7 +9,11 @@
 #include "bfcviz/c/gil.h"
 #include "bfcviz/live/common/raise_later.h"
 
-#define BFC_DEEPEST 128 /* frames; stacks.DEEPEST */
+#define BFC_DEEPEST 1024                  /* frames; stack_walker.DEEPEST */
+#define BFC_FURTHER 16                    /* frames to walk on where none was the program's own */
+#define BFC_WALK_ON ((uint32_t)-1)        /* stack_walker.WALK_ON: the name is in a frame further out */
+
+#define BFC_OUTERMOST ((uint64_t)1 << 32) /* in bfc_place.at: no frame called this one */
 
 /* One frame: its code, and the instruction in it. */
 typedef struct bfc_place {
@@ -22,7 +26,7 @@ typedef struct bfc_chain {
     uint64_t hash;
     uint32_t depth;
     uint32_t label;  /* current at the time */
-    uint32_t number; /* of label and stack together */
+    uint32_t number; /* of label and stack together, or BFC_WALK_ON */
 } bfc_chain;
 
 /* PyFrame_GetBack and PyFrame_GetLasti: public, but not in every header. */
@@ -32,8 +36,8 @@ typedef int (*bfc_frame_lasti)(PyObject *frame);
 typedef struct bfc_walk {
     bfc_frame_back back;
     bfc_frame_lasti lasti;
-    PyObject *name_stack; /* name_stack(frame, label) -> number, or 0: ask again next time; borrowed */
-    uint32_t depth;
+    PyObject *name_stack; /* name_stack(frame, label, frames) -> number, or 0: ask again next time; borrowed */
+    uint32_t depth;       /* frames to compare first */
     size_t most; /* chains to keep, at most */
     size_t count;
     size_t mask; /* slots, less one: a power of two, at least half of them empty */
@@ -78,7 +82,9 @@ static void bfc_keep(bfc_walk *w, bfc_chain chain, const bfc_place *places) {
 static uint32_t bfc_name_stack(bfc_walk *w, PyObject *frame, bfc_chain chain, const bfc_place *places) {
     unsigned long number = 0;
     Py_INCREF(frame);
-    PyObject *answer = PyObject_CallFunction(w->name_stack, "OI", frame, (unsigned int)chain.label);
+    PyObject *answer = PyObject_CallFunction(
+        w->name_stack, "OII", frame, (unsigned int)chain.label, (unsigned int)chain.depth
+    );
     Py_DECREF(frame);
     if (answer) number = PyLong_AsUnsignedLong(answer);
     Py_XDECREF(answer);
@@ -95,6 +101,23 @@ static uint32_t bfc_name_stack(bfc_walk *w, PyObject *frame, bfc_chain chain, co
     return chain.number;
 }
 
+/* Add frames from `frame` on until there are `depth`; returns the next frame, NULL: there is none. */
+static PyObject *
+bfc_walk_to(bfc_walk *w, bfc_chain *chain, bfc_place *places, PyObject *frame, uint32_t depth) {
+    while (frame && chain->depth < depth) {
+        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame), *next = w->back(frame);
+        bfc_place place = {code, (uint64_t)(uint32_t)w->lasti(frame) | (next ? 0 : BFC_OUTERMOST)};
+        Py_DECREF(code); /* the frame keeps it, and its thread keeps the frame */
+        places[chain->depth++] = place;
+        chain->hash = (chain->hash ^ (uintptr_t)code ^ place.at << 48) * 0x9E3779B97F4A7C15u;
+        chain->hash ^= chain->hash >> 32;
+        Py_DECREF(frame);
+        frame = next;
+    }
+    if (PyErr_Occurred()) PyErr_Clear(); /* no memory for a frame object */
+    return frame;
+}
+
 /* Called with or without the GIL, with the current label; returns the number of label and stack together. */
 static uint32_t bfc_walk_number(void *context, uint32_t label) {
     bfc_walk *w = (bfc_walk *)context;
@@ -109,23 +132,24 @@ static uint32_t bfc_walk_number(void *context, uint32_t label) {
     }
     bfc_place places[BFC_DEEPEST];
     bfc_chain chain = {NULL, label + 1, 0, label, 0};
+    uint32_t number = BFC_WALK_ON;
     Py_INCREF(frame);
-    while (frame && chain.depth < w->depth) {
-        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame), *next = w->back(frame);
-        bfc_place place = {code, (uint64_t)(uint32_t)w->lasti(frame)};
-        Py_DECREF(code); /* the frame keeps it, and its thread keeps the frame */
-        places[chain.depth++] = place;
-        chain.hash = (chain.hash ^ (uintptr_t)code ^ place.at << 48) * 0x9E3779B97F4A7C15u;
-        chain.hash ^= chain.hash >> 32;
-        Py_DECREF(frame);
-        frame = next;
+    for (uint32_t depth = w->depth; number == BFC_WALK_ON && frame && chain.depth < BFC_DEEPEST;
+         depth += BFC_FURTHER) {
+        frame = bfc_walk_to(w, &chain, places, frame, depth < BFC_DEEPEST ? depth : BFC_DEEPEST);
+        bfc_chain *c = bfc_slot(w, chain.hash, label, places, chain.depth);
+        if (c->places)
+            number = c->number;
+        else if (w->count < w->most)
+            number = bfc_name_stack(w, top, chain, places);
+        else {
+            w->missed++;
+            number = label;
+        }
     }
     Py_XDECREF(frame);
-    if (PyErr_Occurred()) PyErr_Clear(); /* no memory for a frame object */
-    bfc_chain *c = bfc_slot(w, chain.hash, label, places, chain.depth);
-    if (c->places) return c->number;
-    if (w->count < w->most) return bfc_name_stack(w, top, chain, places);
-    w->missed++;
+    if (number != BFC_WALK_ON) return number;
+    w->missed++; /* no memory for a frame object */
     return label;
 }
 

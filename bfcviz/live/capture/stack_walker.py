@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bfcviz.live.capture import stack_walk  # type: ignore[attr-defined]  # C: stack_walk.pxd
 
+DEEPEST = 1024
+"""The most frames of a stack that are walked."""
+
+WALK_ON = (1 << 32) - 1
+"""An answer of `name_stack`: ask again with more frames, if the stack has more."""
+
 _FUNCTIONS = ("PyFrame_GetBack", "PyFrame_GetLasti")  # public, but not in every header
 
 
@@ -15,13 +21,14 @@ class Walker:
     """Walks the stack of the calling thread; for a known stack that is the whole cost.
 
     Args:
-        name_stack: takes a stack's innermost frame and the number of the current label; returns the number of both, or
-            0: there is none now, ask again at the next allocation.
-        depth: frames to compare, from the innermost.
+        name_stack: takes a stack's innermost frame, the number of the current label and how many frames were compared;
+            returns the number of both; 0: there is none now, ask again at the next allocation; or WALK_ON, but not
+            where the stack ends there or DEEPEST frames were compared.
+        depth: frames to compare, from the innermost; more after each WALK_ON.
         most: stacks to distinguish; further ones get their label alone.
     """
 
-    def __init__(self, name_stack: Callable[[FrameType, int], int], depth: int, most: int) -> None:
+    def __init__(self, name_stack: Callable[[FrameType, int, int], int], depth: int, most: int) -> None:
         self.name_stack = name_stack
         api = tuple(
             ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _FUNCTIONS

@@ -1,22 +1,57 @@
 """Walker: when it asks for a stack's name, and when it gives the label alone."""
 
 import ctypes
+import sys
 
 import numpy as np
 import pytest
 from processes import needs_compiled
 
-from bfcviz.live.capture.stack_walker import Walker
+from bfcviz.live.capture.stack_walker import DEEPEST, WALK_ON, Walker
 from bfcviz.live.numpy.serve import serve_numpy
 
 pytestmark = needs_compiled
 
 
 def test_beyond_so_many_stacks_there_are_labels():
-    walker = Walker(lambda _, number: number + 100, 8, 2)
+    walker = Walker(lambda _frame, number, _depth: number + 100, 8, 2)
     numbers = [walker.number(label) for label in (7, 8, 9, 10)]
     assert numbers == [107, 108, 9, 10]
     assert (walker.stacks, walker.missed) == (2, 2)
+
+
+def test_it_asks_again_with_more_frames_until_there_is_a_name():
+    asked = []
+
+    def tell(_frame, label, depth):
+        asked.append(depth)
+        return label + 100 if depth > 40 else WALK_ON
+
+    walker = Walker(tell, 8, 1000)
+
+    def dive(n):
+        return dive(n - 1) if n else walker.number(7)
+
+    assert dive(60) == dive(60) == 107
+    assert asked == [8, 24, 40, 56]  # of the second call every answer is known
+    assert walker.missed == 0
+
+
+def test_a_stack_that_never_gets_a_name_has_the_label():
+    """`name_stack` should not ask for more at the end of a stack; it must not hang the program."""
+    walker = Walker(lambda *_: WALK_ON, 8, 1000)
+    assert walker.number(7) == 7
+    assert walker.missed == 1
+
+    def dive(n):
+        return dive(n - 1) if n else walker.number(7)
+
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(10 * DEEPEST)
+    try:
+        assert dive(2 * DEEPEST) == 7
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_an_exception_raised_meanwhile_is_not_lost():
@@ -28,7 +63,7 @@ def test_an_exception_raised_meanwhile_is_not_lost():
 
     asked = []
 
-    def tell(_frame, _number):
+    def tell(*_):
         asked.append(1)
         raise_it()
 
@@ -47,7 +82,7 @@ def test_an_exception_raised_meanwhile_is_not_lost():
 
 
 def test_without_the_interpreters_lock_there_is_the_label():
-    walker = Walker(lambda _, number: number + 1, 8, 10)
+    walker = Walker(lambda _frame, number, _depth: number + 1, 8, 10)
     context, address = walker.hook()
     arguments = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
     without = ctypes.CFUNCTYPE(*arguments)(address)

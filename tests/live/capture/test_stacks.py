@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import weakref
+from functools import partial
 from io import FileIO
 
 import numpy as np
@@ -44,6 +45,20 @@ def layer(size=10):
 
 def network(depth=0):
     return network(depth - 1) if depth else layer()
+
+
+def in_thread(work, *arguments):
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def library(package="library"):
+    """A function of an installed package: it calls itself so many times, then what it is given."""
+    code = "def call(depth, function):\n    return call(depth - 1, function) if depth else function()"
+    names = {"__name__": f"{package}.inner"}
+    exec(compile(code, f"/venv/lib/python3.12/site-packages/{package}/inner.py", "exec"), names)  # noqa: S102
+    return names["call"]
 
 
 def test_an_allocation_tells_who_asked_for_it():
@@ -134,8 +149,12 @@ def test_uncompiled_labels_alone_are_recorded_and_the_reason_is_said(monkeypatch
 
 
 def test_where_all_is_hidden_there_is_no_stack():
-    with serve_numpy("1MiB", capture=Stacks(hide=(__name__,), depth=2)) as service, label("forward"):
-        network()
+    def work():
+        with label("forward"):
+            network()
+
+    with serve_numpy("1MiB", capture=Stacks(hide=(__name__, "threading"), depth=2)) as service:
+        in_thread(work)
     assert [(each.name, dict(each.details)) for each in labels_of(service)] == [("forward", {})]
 
 
@@ -148,6 +167,50 @@ def test_a_stack_is_as_deep_as_wanted():
     assert functions(shallow)[4] == "test_a_stack_is_as_deep_as_wanted"
     assert functions(deep) == ["layer", *["network"] * 4]
     assert deep == deeper
+
+
+@pytest.mark.parametrize("deep", [1, 11, 12, 13, 30, 100, 400])
+def test_below_a_library_the_name_is_the_programs_own_line(deep):
+    """As deep as the library calls itself: pandas allocates 30 frames deep, and dask deeper."""
+    call, numbers = library(), partial(np.empty, 10)
+
+    def own():
+        return call(deep, numbers)
+
+    with serve_numpy("1MiB", capture="stack") as service:
+        for _ in range(2):
+            own()
+    told, again = labels_of(service)
+    assert told == again
+    assert told.name == f"test_stacks.py:{own.__code__.co_firstlineno + 1} own"
+    lines = functions(told)
+    assert len(lines) <= 129
+    assert (lines[0], "own" in lines) == ("call", True)
+    if len(lines) == 129:
+        assert int(told.details["stack"].split("\n")[64].split()[1]) > 300 - 129  # "... 303 more frames"
+    assert service.capture.walker.missed == 0
+
+
+def test_where_no_line_is_the_programs_own_the_name_has_the_package():
+    with serve_numpy("1MiB", capture="stack") as service:
+        for package in ("pandas", "dask"):
+            for deep in (0, 40):
+                in_thread(library(package), deep, partial(np.empty, 10))
+    names = {told.name for told in labels_of(service)}
+    assert names == {"pandas: inner.py:2 call", "dask: inner.py:2 call"}
+
+
+def test_one_place_may_be_the_end_of_a_stack_or_not():
+    """The same innermost frames end here in one thread, and have a caller of the program's own in another."""
+    call = library()
+    hide = ("numpy", "threading", "library.outer")
+    with serve_numpy("1MiB", capture=Stacks(hide, depth=1)) as service:
+        in_thread(call, 0, partial(np.empty, 10))
+        call(0, partial(np.empty, 10))
+        in_thread(call, 0, partial(np.empty, 10))
+    ends, own, again = (told.name for told in labels_of(service))
+    assert ends == again == "library: inner.py:2 call"
+    assert own.startswith("test_stacks.py:")
 
 
 @pytest.mark.parametrize("what", ["everything", 3, Stacks(depth=0), Stacks(depth=1000)])
