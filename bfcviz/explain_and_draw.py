@@ -4,6 +4,9 @@ The functions in `model` and `figures` that they call take a `Trace`. May import
 """
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from bfcviz.errors import TraceError
@@ -28,6 +31,15 @@ if TYPE_CHECKING:
     from bfcviz.figures import Picture
 
 
+@contextmanager
+def _unrecorded() -> Iterator[None]:
+    """Keep the arrays of these functions out of the heap that they may look at, where NumPy is served."""
+    serve = sys.modules.get("bfcviz.live.numpy.serve")
+    with nullcontext() if serve is None else serve.unserved():
+        yield
+
+
+@_unrecorded()
 def explain(source: Any, event: int | None = None) -> str:
     """Explain in a sentence what one event did, or why a request failed.
 
@@ -46,6 +58,7 @@ def explain(source: Any, event: int | None = None) -> str:
     return event_text.explain(trace, len(trace) - 1 if event is None else event)
 
 
+@_unrecorded()
 def why(
     source: Any,
     event: int | None = None,
@@ -85,6 +98,7 @@ def why(
     return diagnose(trace, steps[-1] - 1) if steps else without_failure(trace, pool)
 
 
+@_unrecorded()
 def peak(source: Any, pool: int = 0) -> int:
     """The first step with the most bytes in use; a step is the state after that many events.
 
@@ -95,6 +109,7 @@ def peak(source: Any, pool: int = 0) -> int:
     return navigation.peak(trace_from(source), pool)
 
 
+@_unrecorded()
 def worst_fragmentation(source: Any, pool: int = 0) -> int:
     """The first step with the highest external fragmentation (1 - largest_free_chunk / free_bytes).
 
@@ -105,6 +120,7 @@ def worst_fragmentation(source: Any, pool: int = 0) -> int:
     return navigation.worst_fragmentation(trace_from(source), pool)
 
 
+@_unrecorded()
 def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool: int = 0) -> Holders:
     """Who holds the memory in use at a step: a tree of holders, with `to_arrow` and `to_pandas`.
 
@@ -130,6 +146,7 @@ def holders(source: Any, step: int | str | None = None, by: str = "op", *, pool:
     return holder_tree.holders(model, by)
 
 
+@_unrecorded()
 def leaks(  # noqa: PLR0913  the range, and what is compared
     source: Any,
     start: int | None = None,
@@ -163,6 +180,7 @@ def leaks(  # noqa: PLR0913  the range, and what is compared
     return leak_search.leaks(trace, pool, start, stop, phase=phase, by=by, mark=mark, warm_up=warm_up)
 
 
+@_unrecorded()
 def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     a: Any,
     b: Any,
@@ -200,6 +218,7 @@ def compare_recordings(  # noqa: PLR0913  two sources, and how they are compared
     return recording_comparison.compare_recordings(first, second, by, align_by=align, mark=mark)
 
 
+@_unrecorded()
 def draw(name: str, source: Any, step: int | None = None, *, pool: int = 0, **look: Any) -> "Picture":
     """Draw the picture `name` of one heap at a step: a plotly figure with its numbers in `table`.
 

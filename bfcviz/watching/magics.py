@@ -93,7 +93,7 @@ class BfcvizMagics:
         """Run the cell in the user's namespace; return the value of its last expression, to display."""
         shell = self.shell
         source = shell.transform_cell(cell)
-        name = shell.compile.cache(source, shell.execution_count)
+        name = shell.compile.cache(source, self._cell_number())
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), shell.user_ns)  # noqa: S102  as IPython would run the cell
@@ -101,6 +101,11 @@ class BfcvizMagics:
             return None
         value = eval(compile(ast.Expression(last.value), name, "eval"), shell.user_ns)  # noqa: S307
         return None if source.rstrip().endswith(";") else value
+
+    def _cell_number(self) -> int:
+        """The n in `In[n]` of the cell that runs; `execution_count` is already that of the next in newer IPython."""
+        history = self.shell.history_manager
+        return self.shell.execution_count if history is None else len(history.input_hist_parsed) - 1
 
     # -- from cell to cell ----------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ class Watch:
     Attributes:
         current: the watch whose `with` runs; None where none does.
         sources: the heap provider of each framework, from `bfcviz.live`.
-        traces: one for each heap; other threads extend them while the `with` runs.
+        traces: one for each heap, with the events until now; other threads extend them while the `with` runs.
         alarms: the alerts that went off.
         failure: the failed request that ended the `with`; None where memory did not run out.
         errors: errors outside the workload, such as in an alert's `call` or in a picture.
@@ -38,7 +38,7 @@ class Watch:
 
     def __init__(self, settings: WatchSettings) -> None:
         self.sources: list[HeapProvider] = []
-        self.traces: list[Trace] = []
+        self._traces: list[Trace] = []
         self.alarms: list[Alarm] = []
         self.failure: OomReport | None = None
         self.errors: list[Exception] = []
@@ -62,8 +62,15 @@ class Watch:
         return ". ".join(sentences) + "."
 
     @property
+    def traces(self) -> list[Trace]:
+        """The trace of each heap, as `trace`."""
+        if Watch.current is self:
+            self._refresh()
+        return list(self._traces)
+
+    @property
     def trace(self) -> Trace:
-        """The trace of the first heap: every event, or with a ring in memory the newest events."""
+        """The trace of the first heap, with the events until now: all, or with a ring in memory the newest."""
         self._check_started()
         return self.traces[0]
 
@@ -78,7 +85,8 @@ class Watch:
 
     def report(self) -> Report:
         """The peak of the first heap: its bytes, fragmentation and holders; a card in a notebook."""
-        return report(self.trace, says=self.says)
+        with unserved():
+            return report(self.trace, says=self.says)
 
     def mark(self, name: str, value: int = 0) -> None:
         """Record a mark on each heap: a step, a phase, a note."""
@@ -89,10 +97,19 @@ class Watch:
 
     def tell(self, error: BaseException) -> None:
         """Show the failed request, as the end of the `with` does, if `error` says that memory ran out."""
-        with unserved(), self._reading if self._dashboard is None else self._dashboard.inspector.lock:
-            for trace in self.traces:
-                trace.refresh()
+        self._refresh()
+        with unserved():
             self._run_safely(lambda: self._show_failure(error))
+
+    def _refresh(self) -> None:
+        """Let the traces have the events until now."""
+        dashboard = None if self._dashboard is None or self._dashboard.closed else self._dashboard
+        with unserved():
+            for source in self.sources:
+                self._run_safely(source.settle)
+        with unserved(), self._reading if dashboard is None else dashboard.inspector.lock:
+            for trace in self._traces:
+                trace.refresh()
 
     def __repr__(self) -> str:
         return f"<Watch: {self.says if self._started else 'not started'}>"
@@ -139,16 +156,16 @@ class Watch:
             )
 
     def _check_started(self) -> None:
-        if not self.traces:
+        if not self._traces:
             raise LiveError("this watch has not started: use this inside its `with`, or after it")
 
     def _open(self) -> None:
         """Start to read what the heaps write."""
         self._add_heaps()
-        if self._settings.dashboard and self.traces and notebook.has_kernel():
+        if self._settings.dashboard and self._traces and notebook.has_kernel():
             self._dashboard = self._new_dashboard()
             notebook.show(self._dashboard)
-        has_rings = any(trace.slack is not None for trace in self.traces)
+        has_rings = any(trace.slack is not None for trace in self._traces)
         more_heaps = any(request.framework != "numpy" for request in self._settings.plan.requests)
         if self._monitors or more_heaps or has_rings:  # a dashboard reads rings too, until it is closed
             self._monitor_thread = MonitorThread(self._check, self._failed)
@@ -161,12 +178,12 @@ class Watch:
             if settings.alerts:
                 self._monitors.append((AlertMonitor(trace_of(heap, _MONITOR_KEEP), settings.alerts), heap))
             self._heaps.append(heap)
-            self.traces.append(trace)
+            self._traces.append(trace)
             if self._dashboard is not None:
                 self._dashboard.add_trace(trace)
 
     def _new_dashboard(self) -> WatchDashboard:
-        return WatchDashboard(self.traces, self.says, start=Watch.current is self)
+        return WatchDashboard(self._traces, self.says, start=Watch.current is self)
 
     # -- in the monitor thread ------------------------------------------------------------------------------
 
@@ -174,7 +191,7 @@ class Watch:
         with self._reading:
             self._add_heaps()
             if self._dashboard is None or self._dashboard.closed:
-                for trace in self.traces:
+                for trace in self._traces:
                     trace.refresh()
         for monitor, heap in self._monitors:
             for alarm in monitor.check():
@@ -218,7 +235,7 @@ class Watch:
         dashboard = self._dashboard
         if dashboard is not None:
             self._run_safely(dashboard.stop)
-        for trace in self.traces:
+        for trace in self._traces:
             self._run_safely(trace.refresh)
         if error is not None:
             self._run_safely(lambda: self._show_failure(error))
@@ -231,7 +248,7 @@ class Watch:
             return
         failed = [source for source in self.sources if source.out_of_memory is not None]
         failed_heaps = [heap for source in failed for heap in source.heaps]
-        for trace, heap in zip(self.traces, self._heaps, strict=True):
+        for trace, heap in zip(self._traces, self._heaps, strict=True):
             found = last_failure(trace) if heap in failed_heaps else None
             if found is None or found == self.failure:
                 continue

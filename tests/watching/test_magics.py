@@ -65,6 +65,8 @@ def test_a_semicolon_shows_no_value_and_an_empty_cell_no_map(shell):
 def test_an_allocation_without_a_label_is_named_by_its_cell_and_line(shell):
     (html,) = shell.run("%%bfcviz\ndef work():\n    return np.empty(10_000)\na = work()").html
     assert re.search(r"100% held by In\[\d+\]:2 work<", html)
+    run = shell.ask("next(n for n, cell in enumerate(In) if 'def work' in cell)")
+    assert f"In[{run}]:2 work" in html
     (html,) = shell.run("%%bfcviz --capture label\na = np.empty(10_000)").html
     assert "In[" not in html
 

@@ -46,6 +46,21 @@ def agrees(w):
 
 
 @pytest.mark.parametrize("folder", [False, True])
+def test_inside_the_trace_has_the_events_until_now(tmp_path, folder):
+    with watched(path=tmp_path / "run" if folder else None) as w:
+        for number in range(1, 4):
+            with bfcviz.label(f"step {number}"):
+                held = np.empty(MIB, np.uint8)
+            found = bfcviz.holders(w.trace)
+            assert f"step {number}" in found.names
+            assert bfcviz.holders(w).bytes_in_use == found.bytes_in_use == MIB
+            assert bfcviz.holders(w.traces[0]).bytes_in_use == MIB
+        del held
+        assert bfcviz.holders(w.trace).bytes_in_use == 0
+        assert w.report().step > 0
+
+
+@pytest.mark.parametrize("folder", [False, True])
 def test_allocations_and_marks_inside_are_recorded(tmp_path, folder):
     with watched(path=tmp_path / "run" if folder else None) as w:
         for number in range(3):
