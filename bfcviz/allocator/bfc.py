@@ -44,6 +44,7 @@ from bfcviz.allocator.sub_allocators.base import SubAllocator
 from bfcviz.errors import AllocatorError, InvalidRequest, OutOfMemory
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
+from bfcviz.events.storage.recording import recording_of
 from bfcviz.units import parse_bytes
 
 
@@ -101,6 +102,8 @@ class BFCAllocator:
         self.log = EventLog() if log is None else log
         self.sub_allocator = sub_allocator
         self.limit = most
+        if (recording := recording_of(self.log)) is not None:
+            recording.describe(most, vars(self.options))
         self.heap = Heap(
             sub_allocator,
             most,

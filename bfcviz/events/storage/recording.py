@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from bfcviz._context_manager import Closing
@@ -14,7 +14,7 @@ from bfcviz.errors import FileError, FolderTaken
 from bfcviz.events.labels import Labels
 from bfcviz.events.log import EventLog
 from bfcviz.events.origin import Origin, Pool, Status
-from bfcviz.events.origin_details import KnownGaps
+from bfcviz.events.origin_details import KnownGaps, RecordedFailure
 from bfcviz.events.storage.files import EARLIER, PRIVATE_FILE, PRIVATE_FOLDER, open_regular, replacing, why
 from bfcviz.events.storage.recording_files import (
     EVENTS_FILE,
@@ -27,6 +27,8 @@ from bfcviz.events.storage.writer_lock import lock
 
 if TYPE_CHECKING:
     from bfcviz.events.trace import Trace
+
+_MOST_FAILURES: Final = 1000  # each one writes the origin again
 
 
 class Recording(Closing):
@@ -98,6 +100,22 @@ class Recording(Closing):
         self._origin = replace(self._origin, reasons=(*self._origin.reasons, reason))
         self._write_origin(self._origin.to_json())
 
+    def describe(self, limit: int | None, options: Mapping[str, object]) -> None:
+        """Say in the origin what limit and options the recorded heap has, where `pools` left them open."""
+        first, *others = self._origin.pools
+        pool = Pool(first.name, limit if first.limit is None else first.limit, first.options or options)
+        if pool != first and not self._lock.closed:
+            self._origin = replace(self._origin, pools=(pool, *others))
+            self._write_origin(self._origin.to_json())
+
+    def add_failure(self, failure: RecordedFailure) -> None:
+        """Say in the origin what is known of a failed request beside its event; of the first 1,000."""
+        found = self._origin.details.get("failures", [])
+        if isinstance(found, list) and len(found) < _MOST_FAILURES and not self._lock.closed:
+            details = {**self._origin.details, "failures": [*found, failure.to_json()]}
+            self._origin = replace(self._origin, details=details)
+            self._write_origin(self._origin.to_json())
+
     def trace(self) -> "Trace":
         """The trace of what was recorded so far, as another process would read it."""
         from bfcviz.events.trace import Trace  # noqa: PLC0415  imports pyarrow, which a recorder does not need
@@ -165,6 +183,13 @@ class Recording(Closing):
 
 
 _UNDER_WAY: WeakSet[Recording] = WeakSet()
+
+
+def recording_of(log: EventLog) -> Recording | None:
+    """The recording of this process that a log belongs to."""
+    if log.path is None:
+        return None
+    return next((each for each in list(_UNDER_WAY) if each._log is log), None)  # noqa: SLF001
 
 
 def _leave_to_parent() -> None:

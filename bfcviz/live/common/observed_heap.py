@@ -4,6 +4,7 @@ import operator
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,14 +13,14 @@ import numpy as np
 from bfcviz import _forks, _interrupts, native
 from bfcviz.allocator.interface.stats import Stats
 from bfcviz.allocator.introspection.memory_map import MEMORY_MAP, REGION, Moment
-from bfcviz.errors import InvalidRequest
+from bfcviz.errors import FileError, InvalidRequest
 from bfcviz.events.labels import Labels
 from bfcviz.events.ledger.inconsistencies import Inconsistencies
 from bfcviz.events.ledger.ledger import Ledger
 from bfcviz.events.log import EventLog
-from bfcviz.events.origin_details import KnownGaps
+from bfcviz.events.origin_details import KnownGaps, RecordedFailure
 from bfcviz.events.schema import Kind, bin_of
-from bfcviz.events.storage.recording import Recording
+from bfcviz.events.storage.recording import Recording, recording_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ObservedHeap:
         limit: most bytes that the allocator may get; None: unknown.
         unit: sizes are rounded up to multiples of it, in bytes.
         gaps: what its events cannot hold.
+        device_total: bytes of the whole device, for failed requests; None: unknown.
 
     Attributes:
         limit: in bytes; None: unknown.
@@ -67,6 +69,7 @@ class ObservedHeap:
         limit: int | None = None,
         unit: int = 1,
         gaps: KnownGaps | None = None,
+        device_total: int | None = None,
     ) -> None:
         if unit < 1 or (limit is not None and not 1 <= limit <= 1 << 62):
             raise InvalidRequest(f"unit {unit} and limit {limit} were given; both are bytes, from 1 up")
@@ -75,6 +78,10 @@ class ObservedHeap:
         self.limit = limit
         self.gaps = gaps
         self.options = ObservedOptions(unit)
+        self.device_total = device_total
+        self._recording = recording_of(self.log)
+        if self._recording is not None:
+            self._recording.describe(limit, vars(self.options))
         self._ledger = Ledger(self.log)
         self._reported: deque[tuple[int, Callable[[], object]]] = deque()
         self._lock = _forks.keep(threading.RLock())
@@ -132,11 +139,18 @@ class ObservedHeap:
         """The grant at an address was released."""
         self._report(time, partial(self._ledger.release, operator.index(address)))
 
-    def oom(self, requested: int, label: str | int = 0, stream: int = 0, time: int | None = None) -> None:
-        """A request of `requested` bytes failed."""
+    def oom(  # noqa: PLR0913  an allocation and its failure
+        self,
+        requested: int,
+        label: str | int = 0,
+        stream: int = 0,
+        time: int | None = None,
+        device_free: int | None = None,
+    ) -> None:
+        """A request of `requested` bytes failed, when the driver had `device_free` bytes; None: unknown."""
         _check_range("a failed request", 0, requested)
         number = self._label_id(label)
-        self._report(time, partial(self._ledger.oom, requested, number, stream))
+        self._report(time, partial(self._fail, requested, number, stream, device_free))
 
     def mark(self, label: str | int, value: int = 0) -> None:
         """Write a mark of the user into the log: a step, a phase, a note."""
@@ -198,6 +212,15 @@ class ObservedHeap:
             )  # fmt: skip
             step = self.log.head
         return Moment(step, np.array(sorted(chunks), MEMORY_MAP), np.array(sorted(regions), REGION), *numbers)
+
+    def _fail(self, requested: int, label: int, stream: int, device_free: int | None) -> None:
+        event = self.log.head
+        self._ledger.oom(requested, label, stream)
+        if device_free is not None and self._recording is not None:
+            with suppress(FileError, OSError):  # `Recording.close` reports a folder that cannot be written
+                self._recording.add_failure(
+                    RecordedFailure(event, device_free=device_free, device_total=self.device_total)
+                )
 
     # -- one report at a time ----------------------------------------------------------------------------------
 

@@ -93,8 +93,8 @@ class CupyObserved(HeapProvider):
         """The heap of a device; made at its first use."""
         if device not in self._heaps:
             log, self._log = self._log, None
-            limit = self._cuda.total_memory(device)
-            made = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=limit)
+            total = self._cuda.total_memory(device)
+            made = ObservedHeap(log, self.labels, name=f"cupy:{device}", limit=total, device_total=total)
             self._heaps.setdefault(device, made)  # another thread may have added one
         return self._heaps[device]
 
@@ -115,7 +115,8 @@ class CupyObserved(HeapProvider):
         if address:
             heap.allocate(address, size, requested, label, self._stream(device))
         else:
-            heap.oom(requested, label, self._stream(device))
+            available = self._cuda.room(device).available
+            heap.oom(requested, label, self._stream(device), device_free=available)
             self._failure = OutOfMemory.of(requested, heap.stats(), rounded=(requested + 511) // 512 * 512)
 
     def freed(self, device: int, address: int) -> None:

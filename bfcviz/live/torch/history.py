@@ -141,10 +141,11 @@ class DeviceHistory:
 
     def _fail(self, entry: Entry, when: int | None) -> None:
         requested = entry["size"]
-        self.heap.oom(requested, self._label_of(entry), self._streams.of(entry["stream"]), time=when)
+        device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
+        label, stream = self._label_of(entry), self._streams.of(entry["stream"])
+        self.heap.oom(requested, label, stream, when, device_free)
         totals = self.heap.stats()
         free, pool = max(totals.free_bytes - self.unmapped, 0), totals.pool_bytes - self.unmapped
-        device_free = entry.get("device_free", entry.get("addr", 0))  # its name until 2.0
         mapped = PoolTotals(pool, pool - free, min(totals.largest_free_chunk, free), pool + device_free)
         self.out_of_memory = OutOfMemory.of(requested, mapped, rounded=self._rules.round_up(requested))
 

@@ -129,8 +129,9 @@ class TorchObserved(HeapProvider):
         chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
         for device in chosen:
             log, self._log = self._log, None
-            limit = torch_api.total_memory(torch, device)
-            heap = ObservedHeap(log, self._labels, name=f"torch cuda:{device}", limit=limit, unit=UNIT)
+            limit = total = torch_api.total_memory(torch, device)
+            name = f"torch cuda:{device}"
+            heap = ObservedHeap(log, self._labels, name=name, limit=limit, unit=UNIT, device_total=total)
             now = time.time_ns()
             heap.mark(TORCH_OBSERVED)
             heap.settle()

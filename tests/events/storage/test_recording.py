@@ -10,8 +10,9 @@ from bfcviz.allocator.sub_allocators.simulated import SimulatedSubAllocator
 from bfcviz.errors import FileError, TraceError
 from bfcviz.events.labels import Labels
 from bfcviz.events.origin import Pool, Status
-from bfcviz.events.origin_details import KnownGaps
+from bfcviz.events.origin_details import KnownGaps, RecordedFailure, recorded_failures
 from bfcviz.events.schema import Kind
+from bfcviz.events.storage import recording as recording_module
 from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_set import claim_subfolder
 from bfcviz.events.trace import Trace
@@ -34,6 +35,34 @@ def test_it_can_be_read_from_the_first_moment(tmp_path):
         assert (trace.origin.pools, trace.origin.details) == (POOLS, {"bfcviz": "0.1"})
         assert trace.origin.source == "run"
     assert (trace.refresh(), trace.origin.status) == (0, Status.COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("pools", "limit", "named"),
+    [((Pool("gpu"),), 8 << 20, "gpu"), (POOLS, 1 << 30, "gpu")],
+    ids=["left open", "given"],
+)
+def test_the_heap_says_its_limit_and_options_where_the_pool_does_not(tmp_path, pools, limit, named):
+    with Recording(tmp_path / "run", pools) as recording:
+        heap = BFCAllocator(SimulatedSubAllocator(), "8MiB", log=recording.log, labels=recording.labels)
+        for trace in (recording.trace(), Trace.open(tmp_path / "run")):
+            (pool,) = trace.origin.pools
+            assert (pool.name, pool.limit) == (named, limit)
+            assert pool.options == (pools[0].options or vars(heap.options))
+        heap.close()
+    assert Trace.open(tmp_path / "run").origin.pools == (pool,)
+
+
+def test_what_is_known_of_failures_is_kept_of_the_first_thousand(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_module, "_MOST_FAILURES", 3)
+    failures = [RecordedFailure(event, device_free=10 * event, device_total=100) for event in range(5)]
+    with Recording(tmp_path / "run", POOLS) as recording:
+        for failure in failures:
+            recording.add_failure(failure)
+    recording.add_failure(failures[0])  # it has ended
+    origin = Trace.open(tmp_path / "run").origin
+    assert recorded_failures(origin.details) == failures[:3]
+    assert origin.status == Status.COMPLETE
 
 
 def test_it_is_followed_while_it_grows(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from heaps import KIB, MIB
 from threads import in_threads
 
+import bfcviz
 from bfcviz.dashboard.live import LiveDashboard
 from bfcviz.errors import InvalidRequest
 from bfcviz.events.log import EventLog
@@ -42,6 +43,19 @@ def test_the_model_agrees_while_it_is_in_use():
     for name in ("bytes_in_use", "requested_bytes_in_use", "pool_bytes", "free_bytes", "largest_free_chunk"):
         assert getattr(stats, name) == getattr(table, name)
     assert (stats.num_allocs, stats.chunks_in_use, stats.regions) == (20, 13, 1)
+
+
+@pytest.mark.parametrize("device_free", [None, 3 * MIB])
+def test_a_recording_tells_the_limit_and_the_devices_memory_at_a_failure(tmp_path, device_free):
+    with Recording(tmp_path / "run", details={"framework": "cupy"}) as recording:
+        heap = ObservedHeap(recording, limit=16 * MIB, unit=512, device_total=32 * MIB)
+        heap.grant(BASE, 8 * MIB)
+        heap.allocate(BASE, 6 * MIB)
+        heap.oom(9 * MIB, "layer", device_free=device_free)
+    found = bfcviz.why(tmp_path / "run")
+    assert (found.bytes_limit, found.room, found.requested) == (16 * MIB, 8 * MIB, 9 * MIB)
+    assert (found.recorded.device_free, found.device_used) == (device_free, device_free and 29 * MIB)
+    assert "unknown" not in next(line for line in str(found).split("\n") if line.strip().startswith("limit"))
 
 
 def test_inconsistent_reports_are_counted():

@@ -3,6 +3,7 @@
 from typing import Final
 
 from bfcviz.model.explain.failure.diagnosis import Diagnosis, Verdict
+from bfcviz.model.explain.failure.settings import Family
 from bfcviz.model.explain.text.short_names import counted, cut
 from bfcviz.units import format_bytes
 
@@ -21,7 +22,7 @@ def recorded_rows(found: Diagnosis) -> list[str]:
 def size_rows(found: Diagnosis) -> list[str]:
     """The sizes of the heap and of the device; `unknown` for those that the file cannot give."""
     if not found.recorded.has_heap:
-        return _row("limit", _size(found.bytes_limit))
+        return _row("limit", _limit(found))
     largest = _size(found.largest_free_chunk if found.knows("largest_free_chunk") else None)
     share = f", external fragmentation {found.external_fragmentation:.3f}"
     shows_share = found.knows("largest_free_chunk", "external_fragmentation")
@@ -31,13 +32,20 @@ def size_rows(found: Diagnosis) -> list[str]:
     )
     free = _amount(found, ("free_bytes", found.free_bytes), ("chunks_free", found.free_chunks), "chunk")
     return [
-        *_row("limit", _size(found.bytes_limit)),
+        *_row("limit", _limit(found)),
         *_row("pool", pool),
         *_row("in use", used),
         *_row("device, by its driver", _device(found)),
         *_row("free in the pool", free),
         *_row("largest free chunk", largest + share * shows_share),
     ]
+
+
+def _limit(found: Diagnosis) -> str:
+    total = found.recorded.device_total
+    if found.settings.family is Family.TORCH and found.bytes_limit is None and total is not None:
+        return f"that of the device, {format_bytes(total)}, unless the program set a fraction of it"
+    return _size(found.bytes_limit)
 
 
 def _device(found: Diagnosis) -> str:

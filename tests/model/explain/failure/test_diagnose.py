@@ -128,6 +128,8 @@ def test_would_it_fit_with_the_divisions_of_pytorch():
 def test_a_limit_as_large_as_the_device_is_no_limit_of_pytorch():
     found = verdict([[4, -4, 4, -4]], 5, 64, framework="torch", device_free=2 * MIB, device_total=64 * MIB)
     assert (found.verdict, found.bytes_limit) == (Verdict.FRAGMENTATION, None)
+    row = next(line for line in str(found).split("\n") if line.strip().startswith("limit"))
+    assert "64.0 MiB" in row
 
 
 @pytest.mark.parametrize(
