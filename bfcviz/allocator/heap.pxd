@@ -37,8 +37,11 @@ cdef class Heap:
     cdef readonly bint closed
     cdef readonly FreeSignal frees  # for threads that wait for memory
 
-    @cython.locals(rounded=u64, h=u32, address=u64)
     cdef u64 allocate(self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream) noexcept nogil
+    @cython.locals(rounded=u64, h=u32, address=u64)
+    cdef u64 request(
+        self, u64 requested, u64 alignment, u64 freed_before, u32 label, u16 stream, bint is_final
+    ) noexcept nogil
     @cython.locals(h=u32, address=u64, reason=int, due=int)
     cdef int free(self, u64 address) noexcept nogil
 

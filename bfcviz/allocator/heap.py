@@ -76,6 +76,12 @@ class Heap:
 
     def allocate(self, requested: int, alignment: int, freed_before: int, label: int, stream: int) -> int:
         """Allocate a chunk; returns its address, or a number below 256 that says why there is none."""
+        return self.request(requested, alignment, freed_before, label, stream, True)
+
+    def request(  # noqa: PLR0913  C code calls it
+        self, requested: int, alignment: int, freed_before: int, label: int, stream: int, is_final: bool
+    ) -> int:
+        """Allocate as `allocate`; where the failure is not final, because the caller gets memory elsewhere, no OOM."""
         if requested == 0:
             return 0
         if requested > native.MAX_REQUEST:
@@ -95,10 +101,11 @@ class Heap:
         elif self.closed:
             address = native.FAILED_CLOSED
         else:
-            self.space.log.oom(
-                requested, self.space.pool_bytes - self.space.bytes_in_use, self.space.largest_free(),
-                label, stream, native.bin_of(rounded),
-            )  # fmt: skip
+            if is_final:
+                self.space.log.oom(
+                    requested, self.space.pool_bytes - self.space.bytes_in_use, self.space.largest_free(),
+                    label, stream, native.bin_of(rounded),
+                )  # fmt: skip
             address = native.FAILED_GRANT if self.bad_grant else native.FAILED_MEMORY
             if self.was_forked_while_growing():
                 address = native.FAILED_FORKED

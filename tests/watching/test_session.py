@@ -45,6 +45,20 @@ def agrees(w):
     return all(np.array_equal(ours[name], theirs[name]) for name in ("address", "size", "in_use"))
 
 
+def test_the_failed_request_is_the_array_without_room():
+    """`np.ones` makes a scalar, too, and there may be no room for it after the last array that fits."""
+
+    def fill():
+        held = []
+        while True:
+            held.append(np.ones(MIB, np.uint8))
+
+    with pytest.raises(MemoryError, match=r"1\.00 MiB"), watched() as w:
+        fill()
+    assert bfcviz.why(w).requested == MIB
+    assert "1.0 MiB" in w.failure.headline
+
+
 @pytest.mark.parametrize("folder", [False, True])
 def test_inside_the_trace_has_the_events_until_now(tmp_path, folder):
     with watched(path=tmp_path / "run" if folder else None) as w:

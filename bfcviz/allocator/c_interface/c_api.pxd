@@ -25,6 +25,11 @@ cdef inline void *c_serve(void *context, size_t num_bytes, u32 label) noexcept n
     cdef u64 address = (<Heap>context).allocate(num_bytes, 1, 0, label, 0)
     return <void *>address if address >= 256 else NULL
 
+# The caller gets the memory elsewhere if there is none.
+cdef inline void *c_serve_if_it_fits(void *context, size_t num_bytes, u32 label) noexcept nogil:
+    cdef u64 address = (<Heap>context).request(num_bytes, 1, 0, label, 0, False)
+    return <void *>address if address >= 256 else NULL
+
 # 0, or why no chunk in use begins at the pointer; a closed heap has no chunks.
 cdef inline int c_take_back(void *context, void *pointer) noexcept nogil:
     return native.FREE_FOREIGN if (<Heap>context).closed else (<Heap>context).free(<u64>pointer)
@@ -40,7 +45,7 @@ cdef inline void c_totals(void *context, Totals *totals) noexcept nogil:
     native.spin_unlock((<Heap>context).lock)
 
 cdef inline object hooks(Heap heap):
-    cdef Hooks made = Hooks(<void *>heap, c_serve, c_take_back, c_requested, c_totals)
+    cdef Hooks made = Hooks(<void *>heap, c_serve, c_serve_if_it_fits, c_take_back, c_requested, c_totals)
     return pack(&made)
 
 cdef inline tuple functions(Heap heap):

@@ -11,6 +11,7 @@ cdef extern from "bfcviz/allocator/c_interface/hooks.h":
     ctypedef struct Hooks "bfc_hooks":
         void *heap
         void *(*serve)(void *, size_t, uint32_t) noexcept nogil
+        void *(*serve_if_it_fits)(void *, size_t, uint32_t) noexcept nogil
         int (*take_back)(void *, void *) noexcept nogil
         uint64_t (*requested)(void *, void *) noexcept nogil
         void (*totals)(void *, Totals *) noexcept nogil

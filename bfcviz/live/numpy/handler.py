@@ -59,8 +59,13 @@ class NumpyHandler:
 
     @property
     def passed(self) -> int:
-        """Requests that NumPy itself served while this was open: small ones, and those of a forked process."""
+        """Requests that NumPy itself served while this was open: small ones, those of a forked process, and `unfit`."""
         return self.gate.passed
+
+    @property
+    def unfit(self) -> int:
+        """Of these, requests of at most 256 bytes for which the heap had no room."""
+        return self.gate.unfit
 
     def failure(self) -> FailedRequest | None:
         """The last request that failed; None: none has failed."""

@@ -31,6 +31,11 @@ typedef struct bfc_handler {
     bfc_functions functions;
 } bfc_handler;
 
+/* Bytes of a scalar or the like: the smallest chunk. NumPy makes such arrays on the way, also while an error is
+   handled. In a full heap NumPy itself serves them: otherwise 8 bytes would fail, and not the array that has no
+   room. */
+#define BFC_SMALLEST 256
+
 /* A deferred free, written into the freed memory. */
 typedef struct bfc_late {
     struct bfc_late *next;
@@ -47,6 +52,7 @@ typedef struct bfc_gate {
     int forks;                  /* of its process; another number: this is a child */
     int open;                   /* whether new requests are served */
     uint64_t passed;            /* requests that NumPy itself served, while open */
+    uint64_t unfit;             /* of these, requests of at most BFC_SMALLEST for which the heap had no room */
     uint64_t failures;          /* requests that returned NULL */
     bfc_failure failure;        /* the last */
     bfc_late *late;             /* deferred frees, a stack */
@@ -96,16 +102,30 @@ static void *bfc_serve(bfc_gate *g, size_t size) {
     uint32_t label = bfc_label_in(g->labels);
     bfc_inside = 1;
     if (g->walk) label = bfc_walk_number(g->walk, label);
-    void *p = g->hooks.serve(g->hooks.heap, size ? size : 1, label);
-    if (!p) bfc_note_failure(g, size);
+    int may_fail = size > BFC_SMALLEST;
+    void *p = may_fail ? g->hooks.serve(g->hooks.heap, size, label)
+                       : g->hooks.serve_if_it_fits(g->hooks.heap, size ? size : 1, label);
+    if (!p && may_fail) bfc_note_failure(g, size);
     bfc_inside = 0;
     bfc_see_to_late_ones(g);
     return p;
 }
 
+/* Whether NumPy itself serves what the heap did not. */
+static inline int bfc_is_spared(bfc_gate *g, size_t size) {
+    if (size > BFC_SMALLEST) return 0;
+    __atomic_add_fetch(&g->passed, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&g->unfit, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
 static void *bfc_np_malloc(void *context, size_t size) {
     bfc_gate *g = (bfc_gate *)context;
-    return bfc_is_served(g, size) ? bfc_serve(g, size) : g->plain->malloc(g->plain->context, size);
+    if (bfc_is_served(g, size)) {
+        void *p = bfc_serve(g, size);
+        if (p || !bfc_is_spared(g, size)) return p;
+    }
+    return g->plain->malloc(g->plain->context, size);
 }
 
 #define BFC_FORGET_FROM ((size_t)32 << 20) /* bytes */
@@ -132,6 +152,7 @@ static void *bfc_np_calloc(void *context, size_t count, size_t item) {
     if (item && count > SIZE_MAX / item) return NULL;
     if (!bfc_is_served(g, count * item)) return g->plain->calloc(g->plain->context, count, item);
     char *p = (char *)bfc_serve(g, count * item);
+    if (!p && bfc_is_spared(g, count * item)) return g->plain->calloc(g->plain->context, count, item);
     if (p) bfc_clear(p, count * item);
     return p;
 }

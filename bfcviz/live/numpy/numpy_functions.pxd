@@ -17,6 +17,7 @@ cdef extern from "bfcviz/live/numpy/numpy_functions.h":
     ctypedef struct Gate "bfc_gate":
         bint is_open "open"
         u64 passed
+        u64 unfit
         u64 failures
         Failure last_failure "failure"
 

@@ -68,14 +68,19 @@ class NumpyServed(HeapProvider):
     @property
     def description(self) -> str:
         """The way, and what it means."""
-        return (
+        text = (
             f"NumPy is served: new arrays come from bfcviz's heap of at most {format_bytes(self.allocator.limit)}; "
             "every split, merge and extension is recorded"
         )
+        if unfit := self._handler.unfit:
+            text += (
+                f". The heap was full: NumPy itself served {unfit:,} arrays of at most 256 bytes, unrecorded"
+            )
+        return text
 
     @property
     def left_to_numpy(self) -> int:
-        """Requests that were not served while active: smaller than `small`, or of a forked process."""
+        """Requests not served while active: below `small`, of a forked process, or at most 256 bytes in a full heap."""
         return self._handler.passed
 
     @property
@@ -152,7 +157,8 @@ def serve_numpy(
     It needs the compiled build of bfcviz.
 
     Args:
-        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError. Default: what is available now,
+        limit: of the heap, in bytes or as text; beyond it NumPy raises MemoryError, but for
+            arrays of at most 256 bytes, which NumPy itself then serves, unrecorded. Default: what is available now,
             less an eighth of the machine's memory (`system_memory.default_limit`).
         log: receives the events; a recording includes its labels. Default: a ring in memory.
         labels: interns the names of `labels.label`.

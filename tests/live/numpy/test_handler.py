@@ -6,6 +6,8 @@ from heaps import MIB
 from live.numpy.arrays import is_ours, served
 from processes import needs_compiled
 
+from bfcviz.events.schema import Kind
+
 pytestmark = needs_compiled
 
 
@@ -66,6 +68,28 @@ def test_small_requests_can_be_left_to_numpy():
     del small, large
     service.settle()
     assert service.allocator.stats().chunks_in_use == 0
+
+
+@pytest.mark.parametrize("make", [np.empty, np.zeros])
+def test_in_a_full_heap_numpy_serves_scalars_and_the_array_without_room_fails(make):
+    with served("1MiB") as service:
+        held = make(MIB, np.uint8)
+        scalars = [make((), np.int64) for _ in range(3)]
+        assert (service.left_to_numpy, service.out_of_memory) == (3, None)
+        with pytest.raises(MemoryError):
+            make(257, np.uint8)
+        assert service.out_of_memory.requested == 257
+        largest = make(256, np.uint8)
+        assert not any(is_ours(array, service.allocator) for array in (*scalars, largest))
+        assert service.allocator.stats().num_allocs == 1
+        assert "4 arrays" in service.description
+        events = service.allocator.log.copy(0, service.allocator.log.head)
+        assert events["requested"][events["kind"] == Kind.OOM].tolist() == [257]
+        del held
+        assert is_ours(make((), np.int64), service.allocator)
+    for array in (*scalars, largest):
+        array[...] = 7
+    service.allocator.check_invariants()
 
 
 def test_a_resize_that_fails_changes_nothing():
