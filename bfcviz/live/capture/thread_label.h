@@ -70,9 +70,10 @@ BFC_STATIC uint64_t bfc_label_read(PyThreadState *state, uintptr_t context) {
     return bfc_known.label;
 }
 
-/* The label for a heap that writes the table of this number; 0: there is none, or it belongs to another table. */
+/* The label for a heap that writes the table of this number, 0: it has no labels. Returns 0 where there is no label, or
+   one of another table. */
 static inline uint32_t bfc_label_in(uint32_t table) {
-    PyThreadState *state = bfc_label_used ? PyGILState_GetThisThreadState() : NULL;
+    PyThreadState *state = table && bfc_label_used ? PyGILState_GetThisThreadState() : NULL;
     if (!state) return 0;
     const uintptr_t *words = (const uintptr_t *)state + bfc_context_at;
     int is_known = bfc_context_at && state == bfc_known.state && words[1] == bfc_known.version;
