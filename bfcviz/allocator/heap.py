@@ -78,7 +78,7 @@ class Heap:
         """Allocate a chunk; returns its address, or a number below 256 that says why there is none."""
         return self.request(requested, alignment, freed_before, label, stream, True)
 
-    def request(  # noqa: PLR0913  C code calls it
+    def request(
         self, requested: int, alignment: int, freed_before: int, label: int, stream: int, is_final: bool
     ) -> int:
         """Allocate as `allocate`; where the failure is not final, because the caller gets memory elsewhere, no OOM."""

@@ -21,9 +21,11 @@ typedef struct bfc_totals {
 typedef struct bfc_hooks {
     void *heap;
     void *(*serve)(void *heap, size_t num_bytes, uint32_t label); /* NULL: no memory */
-    void *(*serve_if_it_fits)(void *heap, size_t num_bytes, uint32_t label); /* NULL is no failure: no OOM event */
-    int (*take_back)(void *heap, void *pointer);                  /* 0, or the reason BFC_FREE_... */
-    uint64_t (*requested)(void *heap, void *pointer);             /* bytes; 0: no chunk begins there */
+    void *(*serve_if_it_fits)(
+        void *heap, size_t num_bytes, uint32_t label
+    );                                                /* NULL is no failure: no OOM event */
+    int (*take_back)(void *heap, void *pointer);      /* 0, or the reason BFC_FREE_... */
+    uint64_t (*requested)(void *heap, void *pointer); /* bytes; 0: no chunk begins there */
     void (*totals)(void *heap, bfc_totals *totals);
 } bfc_hooks;
 

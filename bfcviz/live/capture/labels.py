@@ -1,6 +1,6 @@
 """Labels: the name of the current work, carried by each of its allocations; costs a few reads of C variables."""
 
-from contextlib import ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator
 from contextvars import ContextVar, copy_context
 from functools import cache, wraps
 from inspect import iscoroutinefunction
@@ -45,7 +45,7 @@ class _Work(NamedTuple):
 _current: ContextVar[_Work | None] = ContextVar("bfcviz work", default=None)
 
 
-class Scope(ContextDecorator):
+class Scope(AbstractContextManager[Any], ContextDecorator):
     """A `with` that is a decorator as well, of coroutine functions too."""
 
     def __call__(self, function: Any) -> Any:

@@ -9,9 +9,9 @@
 #include "bfcviz/c/gil.h"
 #include "bfcviz/live/common/raise_later.h"
 
-#define BFC_DEEPEST 1024                  /* frames; stack_walker.DEEPEST */
-#define BFC_FURTHER 16                    /* frames to walk on where none was the program's own */
-#define BFC_WALK_ON ((uint32_t)-1)        /* stack_walker.WALK_ON: the name is in a frame further out */
+#define BFC_DEEPEST 1024           /* frames; stack_walker.DEEPEST */
+#define BFC_FURTHER 16             /* frames to walk on where none was the program's own */
+#define BFC_WALK_ON ((uint32_t)-1) /* stack_walker.WALK_ON: the name is in a frame further out */
 
 #define BFC_OUTERMOST ((uint64_t)1 << 32) /* in bfc_place.at: no frame called this one */
 
@@ -36,9 +36,10 @@ typedef int (*bfc_frame_lasti)(PyObject *frame);
 typedef struct bfc_walk {
     bfc_frame_back back;
     bfc_frame_lasti lasti;
-    PyObject *name_stack; /* name_stack(frame, label, frames) -> number, or 0: ask again next time; borrowed */
-    uint32_t depth;       /* frames to compare first */
-    size_t most; /* chains to keep, at most */
+    PyObject
+        *name_stack; /* name_stack(frame, label, frames) -> number, or 0: ask again next time; borrowed */
+    uint32_t depth;  /* frames to compare first */
+    size_t most;     /* chains to keep, at most */
     size_t count;
     size_t mask; /* slots, less one: a power of two, at least half of them empty */
     bfc_chain *chains;

@@ -36,7 +36,8 @@ BFC_THREAD bfc_known_label bfc_known = {0, 0, 0, 0};
 static PyObject *bfc_label_words(PyObject *context) {
     const uintptr_t *words = (const uintptr_t *)PyThreadState_Get();
     for (size_t at = 1; at + 1 < BFC_STATE_WORDS; at++)
-        if (words[at] == (uintptr_t)context) return Py_BuildValue("nK", (Py_ssize_t)at, (unsigned long long)words[at + 1]);
+        if (words[at] == (uintptr_t)context)
+            return Py_BuildValue("nK", (Py_ssize_t)at, (unsigned long long)words[at + 1]);
     return Py_BuildValue("nn", (Py_ssize_t)0, (Py_ssize_t)0);
 }
 
@@ -50,7 +51,7 @@ static inline void bfc_label_begin(PyObject *variable, size_t context_at) {
 
 static inline void bfc_label_know(PyThreadState *state, uint64_t label) {
     const uintptr_t *words = (const uintptr_t *)state + bfc_context_at;
-    bfc_known = (bfc_known_label){label, state, words[0], words[1]};
+    bfc_known = (bfc_known_label){label, bfc_context_at ? state : NULL, words[0], words[1]};
 }
 
 /* Called by `labels.label`, after it set the variable of this context. */
@@ -61,9 +62,14 @@ static inline void bfc_label_set(uint64_t label) {
 
 /* The variable can be read with the GIL alone. Without it the label is the one that was read or set last, unless this
    thread runs in another context now: then it is unknown. */
-BFC_STATIC uint64_t bfc_label_read(PyThreadState *state, uintptr_t context) {
+BFC_STATIC uint64_t bfc_label_read(void) {
+    PyThreadState *state = PyGILState_GetThisThreadState();
     PyObject *work = NULL;
-    if (!bfc_has_gil()) return bfc_context_at && context != bfc_known.context ? 0 : bfc_known.label;
+    if (!state) return 0;
+    if (!bfc_has_gil()) {
+        const uintptr_t *words = (const uintptr_t *)state + bfc_context_at;
+        return bfc_context_at && words[0] != bfc_known.context ? 0 : bfc_known.label;
+    }
     if (bfc_read(bfc_label_variable, Py_None, &work)) return 0;
     bfc_label_know(state, work == Py_None ? 0 : PyLong_AsUnsignedLongLong(PyTuple_GetItem(work, 0)));
     Py_DECREF(work);
@@ -71,12 +77,12 @@ BFC_STATIC uint64_t bfc_label_read(PyThreadState *state, uintptr_t context) {
 }
 
 /* The label for a heap that writes the table of this number, 0: it has no labels. Returns 0 where there is no label, or
-   one of another table. */
+   one of another table. A state that is current is one that lives, so it may be read. */
 static inline uint32_t bfc_label_in(uint32_t table) {
-    PyThreadState *state = table && bfc_label_used ? PyGILState_GetThisThreadState() : NULL;
-    if (!state) return 0;
-    const uintptr_t *words = (const uintptr_t *)state + bfc_context_at;
-    int is_known = bfc_context_at && state == bfc_known.state && words[1] == bfc_known.version;
-    uint64_t label = is_known ? bfc_known.label : bfc_label_read(state, words[0]);
+    if (!table || !bfc_label_used) return 0;
+    PyThreadState *state = bfc_current_state ? bfc_current_state() : NULL;
+    int is_known = state && state == bfc_known.state
+                   && ((const uintptr_t *)state)[bfc_context_at + 1] == bfc_known.version;
+    uint64_t label = is_known ? bfc_known.label : bfc_label_read();
     return label >> 32 == table ? (uint32_t)label : 0;
 }

@@ -139,7 +139,7 @@ class ObservedHeap:
         """The grant at an address was released."""
         self._report(time, partial(self._ledger.release, operator.index(address)))
 
-    def oom(  # noqa: PLR0913  an allocation and its failure
+    def oom(
         self,
         requested: int,
         label: str | int = 0,

@@ -52,10 +52,10 @@ typedef struct bfc_gate {
     int forks;                  /* of its process; another number: this is a child */
     int open;                   /* whether new requests are served */
     uint64_t passed;            /* requests that NumPy itself served, while open */
-    uint64_t unfit;             /* of these, requests of at most BFC_SMALLEST for which the heap had no room */
-    uint64_t failures;          /* requests that returned NULL */
-    bfc_failure failure;        /* the last */
-    bfc_late *late;             /* deferred frees, a stack */
+    uint64_t unfit;      /* of these, requests of at most BFC_SMALLEST for which the heap had no room */
+    uint64_t failures;   /* requests that returned NULL */
+    bfc_failure failure; /* the last */
+    bfc_late *late;      /* deferred frees, a stack */
 } bfc_gate;
 
 /* Set while this thread runs in a heap. Python runs there on rare paths, and may request or free memory. */

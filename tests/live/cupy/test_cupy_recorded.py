@@ -51,13 +51,13 @@ def test_stacks_are_recorded_if_wanted(gpu, watch):
 def test_a_stream_that_comes_as_a_stack_is_told_takes_no_heap_from_the_request(gpu, monkeypatch):
     tell, came = stacks._StackNamer.__call__, []
 
-    def busy(teller, frame, known):
+    def busy(teller, *known):
         if not came:
             gpu.streams.pop(0x55, None)
             came.append(0x66)
             with gpu.on(stream=0x66):
                 came.append(cupy.empty(1000))
-        return tell(teller, frame, known)
+        return tell(teller, *known)
 
     monkeypatch.setattr(stacks._StackNamer, "__call__", busy)
     with served(capture="stack") as source:
