@@ -259,8 +259,8 @@ def active_memory_panel(window: ActiveMemoryWindow, step: int | None, look: Look
         definition=(
             "bytes in use: the sizes of all chunks in use, waste included.<br>"
             f"In these steps {drawn + window.others:,} allocations were in use:<br>"
-            f"the {drawn:,} largest have a band each;<br>"
-            "the areas above are all others, averaged<br>over a few pixels, one area a colour."
+            f" the {drawn:,} largest have a band each;<br>"
+            " the areas above are all others, averaged<br> over a few pixels, one area a colour."
         ),
     )
 

@@ -132,8 +132,8 @@ def address_time_panel(window: AddressTimeWindow, step: int | None, look: Look) 
         y_unit=float(window.divisor),
         definition=(
             "position: bytes from the lowest address of the pool,<br>"
-            "gaps between regions left out.<br>"
-            "Free memory in many thin stripes is fragmented:<br>a large request fits into none of them."
+            " gaps between regions left out.<br>"
+            "Free memory in many thin stripes is fragmented:<br> a large request fits into none of them."
         ),
     )
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from bfcviz.figures.paper.labels import BLACK, SIZE
 from bfcviz.figures.style.colour_math import mixed, rgb
 from bfcviz.figures.style.theme import LIGHT, TAKER
 
-BLACK: Final = "#000000"
 WHITE: Final = "#FFFFFF"
 
 _MEANINGS: Final = {
@@ -36,11 +36,16 @@ _CLASSES: Final = (
 )
 """Grey and pattern of fills without a meaning of their own, in their order; then from the beginning."""
 
+_HOLDERS: Final = {
+    paint.fill: own.fill for own, *shades in map(LIGHT.shades, range(len(LIGHT.classes))) for paint in shades
+}
+"""Fill of a holder inside another one -> the fill of that one, which the legend names."""
+
 _FAINT: Final = "#E4E4E4"
+_EDGE: Final = "#8C8C8C"  # of a pattern
 _TRANSPARENT: Final = 0.3  # below this opacity a fill only shades what lies around
 
 _DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash")
-_TEXT: Final = 8  # pixels of a text inside a plot, at most
 _RGBA: Final = re.compile(r"rgba\((\d+),(\d+),(\d+),([\d.]+)\)")
 _THIN: Final = 0.6  # border of a fill, in pixels
 _LINE: Final = 1.0  # a line, and the edge of a band; fills of chunks have thinner borders
@@ -73,10 +78,11 @@ def grey_of(colour: str) -> str:
 def _bar(trace: Any, known: dict[str, tuple[str, str]]) -> None:
     colour = trace.marker.color
     trace.marker.line.color = BLACK
+    trace.marker.line.width = min(trace.marker.line.width or 0, _LINE)
     if not isinstance(colour, str):  # a colour of its own for each bar, whose name is in it
         trace.marker.color = [_light(each) for each in colour or ()]
         trace.insidetextfont.color = BLACK
-        trace.insidetextfont.size = _TEXT
+        trace.insidetextfont.size = SIZE
         return
     fill = _opaque(colour)
     if fill is None:
@@ -97,15 +103,18 @@ def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
     if WHITE in {fill, _opaque(trace.line.color)}:  # the rim of another line
         return 0
     width = trace.line.width or 0
+    edge = BLACK
     if fill is not None:
         grey, shape = _paint(fill, known)
         trace.fillcolor = grey
         if shape:
             trace.fillpattern = _pattern(grey, shape)
+        if _opaque(trace.line.color) == fill:  # thousands of narrow fills would be all edge, and black
+            edge = _EDGE if shape else grey
         trace.line.width = min(width, _THIN)
     if "lines" not in (trace.mode or ""):
         return 0
-    trace.line.color = BLACK
+    trace.line.color = edge
     if width < _LINE or trace.line.dash is not None or not trace.name or trace.showlegend is False:
         return 0
     trace.line.update(width=_LINE, dash=dash)  # also the edge of a band, which may be as thin as a line
@@ -115,7 +124,7 @@ def _scatter(trace: Any, known: dict[str, tuple[str, str]], dash: str) -> int:
 def _text(trace: Any) -> None:
     trace.textfont.update(color=BLACK, shadow="0 0 2px white, 0 0 2px white")  # readable on patterns
     if isinstance(size := trace.textfont.size, int | float):
-        trace.textfont.size = min(size, _TEXT)
+        trace.textfont.size = min(size, SIZE)
 
 
 def _pattern(grey: str, shape: str) -> dict[str, Any]:
@@ -126,6 +135,7 @@ def _paint(fill: str, known: dict[str, tuple[str, str]]) -> tuple[str, str]:
     """The grey and the pattern of a fill: the same for each trace of this fill."""
     if fill == _FAINT:
         return _FAINT, ""
+    fill = _HOLDERS.get(fill, fill)
     if fill not in known:
         own = sum(each not in _MEANINGS for each in known)
         known[fill] = _MEANINGS.get(fill) or _CLASSES[own % len(_CLASSES)]

@@ -18,7 +18,8 @@ import plotly.graph_objects as go
 
 from bfcviz.errors import BfcvizError
 from bfcviz.figures.panel import Picture
-from bfcviz.figures.paper.greys import BLACK, in_greys
+from bfcviz.figures.paper.greys import in_greys
+from bfcviz.figures.paper.labels import BLACK, fit_labels
 from bfcviz.figures.style.theme import DARK
 
 COLUMN_MM: Final = 84
@@ -36,9 +37,11 @@ _LEAST_MM, _MOST_MM = 60, 400
 _SMALL, _TITLE = 8, 10
 _LETTER: Final = 4.2  # width of a letter of the caption
 _LEGEND_LETTER: Final = 5.0
-_SIGN: Final = 42  # of a legend entry, beside its name
+_SIGN: Final = 45  # of a legend entry, beside its name
 _LINE: Final = 11
-_ENTRY: Final = 15
+_ENTRY: Final = (
+    19  # a row of the legend; a legend that reaches higher pushes the title of the axis into the ticks
+)
 _RIGHT: Final = 24
 _ABOVE: Final = 22  # the title of the first panel
 
@@ -59,10 +62,11 @@ def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
     width = round(width_mm / MM)
     drawn = in_greys(go.Figure(figure))
     caption = _caption(figure, width)
-    legend = _one_legend(drawn, width)
     _text_sizes(drawn)
     removed = _titles(drawn)
-    margin, below = drawn.layout.margin, _LINE * len(caption) + 10
+    margin = drawn.layout.margin
+    legend = _one_legend(drawn, width - (margin.l or 0) - _RIGHT)
+    below = _LINE * len(caption) + 10
     foot = margin.b or 0
     height = (drawn.layout.height or 450) - removed + legend + below
     drawn.update_layout(
@@ -71,6 +75,7 @@ def paper(figure: go.Figure, width_mm: float = PAGE_MM) -> go.Figure:
         margin={"t": (margin.t or 0) - removed, "b": foot + legend + below, "r": _RIGHT},
         legend=_legend_at(below / height),
     )
+    fit_labels(drawn)
     drawn.add_annotation(_caption_at(caption, 6 - (margin.l or 0), -foot - legend))
     return drawn
 
@@ -127,7 +132,7 @@ def _caption(figure: go.Figure, width: int) -> list[str]:
 
 
 def _one_legend(drawn: go.Figure, width: int) -> int:
-    """Give all traces one legend, each name once; returns its height."""
+    """Give all traces one legend, each name once; returns its height, where its rows are as wide as the plots."""
     names: list[str] = []
     for trace in drawn.data:
         if trace.type not in {"scatter", "bar"}:  # an image

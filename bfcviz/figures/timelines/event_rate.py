@@ -20,7 +20,7 @@ _ROWS: Final = 4
 
 _DEFINITION: Final = (
     "event rate: events of all kinds (SPLIT, MERGE, ...) of all heaps of the trace / seconds,"
-    "<br>averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
+    "<br> averaged over each of up to 240 equal parts of the x axis.<br>A gap: the clock did not advance there."
 )
 
 

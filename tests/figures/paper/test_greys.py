@@ -4,6 +4,7 @@ import plotly.graph_objects as go
 import pytest
 from figures.synthetic import busy_trace
 
+import bfcviz
 from bfcviz.figures import FIGURES, draw
 from bfcviz.figures.paper.greys import grey_of, in_greys
 from bfcviz.figures.style.colour_math import rgb
@@ -50,6 +51,15 @@ def test_fills_of_the_legend_differ_without_colour(colour):
     figure = in_greys(go.Figure(draw("region_map", busy_trace(), 300, colour=colour)))
     found = paints(figure)
     assert len(found) > 2
+    assert len(set(found.values())) == len(found)
+
+
+@pytest.mark.parametrize("name", ["region_map", "active_memory"])
+def test_holders_of_the_legend_differ_without_colour(name):
+    trace = bfcviz.open(bfcviz.sample("conv"))
+    figure = in_greys(go.Figure(draw(name, trace, bfcviz.peak(trace), colour="holder")))
+    found = paints(figure)
+    assert {"functional_1", "no label", "adam", "other"} <= found.keys()
     assert len(set(found.values())) == len(found)
 
 
