@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -9,12 +10,16 @@ import numpy as np
 import pytest
 from figures.odd_traces import LABELS, ODD, many_regions
 from figures.synthetic import MiB, PlainHeap, busy_trace
+from model.explain.failure.built import state
 from shared import sample_trace
 
 import bfcviz
 from bfcviz.cli.report import FORMATS, rendered
 from bfcviz.events.origin import Pool
 from bfcviz.events.trace import Trace
+from bfcviz.figures.region_map.rows import lay_out
+from bfcviz.figures.style.colouring import colouring
+from bfcviz.figures.style.theme import DARK, LIGHT
 from bfcviz.model.browse.navigation import peak
 from bfcviz.model.explain.failure.diagnose import diagnose
 from bfcviz.report import words
@@ -152,3 +157,65 @@ def test_thousands_of_regions_and_chunks_make_a_small_page():
     page = rendered(report_of(many_regions()), "html")
     assert "smaller regions" in page
     assert len(page) < 1_000_000
+
+
+def memory_map(page):
+    """Of a page: kind -> name in the legend of the map, and kind -> width of all its areas in the map."""
+    part = page.partition("<h2>Memory map")[2].partition("<h2>Over time")[0]
+    legend = re.findall(r'<span><span class="key ([\w-]+)"></span>(.*?)</span>', part)
+    widths = Counter()
+    for kind, path in re.findall(r'<path class="([\w-]+)" d="([^"]*)"', part):
+        widths[kind] += sum(map(float, re.findall(r"h([\d.]+)", path)))
+    return dict(legend), widths
+
+
+def test_the_map_has_the_colours_and_the_legend_of_the_dashboard():
+    trace = sample_trace("conv")
+    page = rendered(report_of(trace), "html")
+    legend, widths = memory_map(page)
+    figure = bfcviz.draw("region_map", trace, peak(trace), colour="holder")
+    drawn = {
+        each.name: each.fillcolor for each in figure.select_traces({"fill": "toself", "showlegend": True})
+    }
+    for theme, rule in ((LIGHT, ":root{"), (DARK, "dark){:root{")):
+        declared = page.partition(rule)[2].partition("}")[0]
+        fills = [paint.fill for paint in theme.holders]
+        assert re.findall(r"--holder-\d+:(#\w+);", declared) == fills
+        if theme is LIGHT:
+            named = {
+                name: fills[int(kind[7:])] for kind, name in legend.items() if kind.startswith("holder-")
+            }
+    assert named == {name: drawn[name] for name in named}
+    assert named.keys() == drawn.keys() - {"free", "waste (size - requested)"}
+    assert {"functional_1", "no label", "adam", "other"} <= named.keys()
+    assert {legend["free"], legend["waste"]} == {"free", "waste (size - requested)"}
+
+    model = report_of(trace).model
+    chunks = model.in_use()
+    colours = colouring(trace, 0, "holder", LIGHT, model.chunks())
+    rows = lay_out(model.regions(), wrapped_rows=16)
+    requested = np.bincount(colours.classes(chunks, model.step), chunks["requested"])
+    for number in np.flatnonzero(requested).tolist():
+        hairs = 0.5 * (colours.classes(chunks, model.step) == number).sum() + 1
+        assert widths[f"holder-{number}"] == pytest.approx(requested[number] * 1000 / rows.width, abs=hairs)
+
+
+def test_a_holder_has_the_colour_of_its_memory_in_the_map():
+    page = rendered(report_of(sample_trace("conv")), "html")
+    table = page.partition("<h3>By op</h3>")[2].partition("</table>")[0]
+    found = dict(re.findall(r'class="name">([^<]*)</td>.*?class="bar ([\w-]*)"', table))
+    trace = sample_trace("conv")
+    names = dict(colouring(trace, 0, "holder", LIGHT, report_of(trace).model.chunks()).holders.names())
+    for name, kind in found.items():
+        if kind.startswith("holder-"):
+            holder = names.get(int(kind[7:]))  # None: other
+            assert holder is None or name.startswith(holder)
+    assert sum(kind.startswith("holder-") for kind in found.values()) >= 10
+    assert found["206 others"] == "several"
+
+
+def test_waste_that_the_file_does_not_know_is_not_drawn():
+    trace = state([[(4, 3), -4]], asked=6, limit=8, facts={"requested_bytes_in_use": None})
+    legend, widths = memory_map(rendered(report_of(trace), "html"))
+    assert "waste" not in legend
+    assert widths["waste-area"] == 0

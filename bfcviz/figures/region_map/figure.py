@@ -54,9 +54,10 @@ def region_map(model: Model, highlight: Events | None = None, look: Look = PLAIN
     Returns:
         The figure; its table has one row per chunk.
     """
-    panel = region_panel(model, highlight, look)
     rows = lay_out(model.regions())
     height = int(np.clip(26 * len(rows.part(look.map_window)), 200, 620))
+    look = replace(look, map_pixels=(look.map_pixels[0], height))
+    panel = region_panel(model, highlight, look)
     return single(panel, height, look.paints).with_table(chunk_table(model))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bfcviz.events.schema import MIN_CHUNK, NUM_BINS, Kind, bin_of
 from bfcviz.events.trace import Trace
 from bfcviz.figures.style.byte_steps import byte_steps
-from bfcviz.figures.style.holder_classes import HUES, OTHER, SHADES, HolderClasses
+from bfcviz.figures.style.holder_classes import OTHER, SHADES, HolderClasses
 from bfcviz.figures.style.holder_palette import palette_of
 from bfcviz.figures.style.text import LONGEST_SHORT_NAME, harmless, short_names
 from bfcviz.figures.style.theme import Paint, Theme
@@ -295,7 +295,7 @@ def _by_holder(trace: Trace, pool: int, theme: Theme, chunks: NDArray[np.void] |
         return found
 
     names = _holder_names(chosen)
-    paints = [*(paint for hue in range(HUES) for paint in theme.shades(hue)), theme.other]
+    paints = theme.holders
     groups = palette.groups
     grouped = Colouring(
         "holder", [""] * len(groups), [paints[number] for number in groups.most_of(table)], groups.classify

@@ -1,5 +1,7 @@
 """The colours of the themes as CSS variables, for HTML that follows the theme of the page around it."""
 
+from collections.abc import Callable
+
 from bfcviz.figures.style.theme import DARK, LIGHT, Theme
 
 
@@ -25,10 +27,24 @@ def variables(theme: Theme) -> str:
     return f"color-scheme:{theme.name};" + "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
-def following(selector: str) -> str:
+def holder_variables(theme: Theme) -> str:
+    """The declarations of the colours of the classes of the colouring by holder: `--holder-0` and so on."""
+    return "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(theme.holders))
+
+
+def holder_rules(around: str = "") -> str:
+    """Rules that paint the elements of the classes `holder-0` and so on, inside of a selector."""
+    return "".join(
+        f"{around} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
+        for number in range(len(LIGHT.holders))
+    )
+
+
+def following(selector: str, declared: Callable[[Theme], str] = variables) -> str:
     """Rules that give an element these variables: JupyterLab's theme, and elsewhere the reader's preference."""
+    light, dark = declared(LIGHT), declared(DARK)
     return (
-        f"{selector}{{{variables(LIGHT)}}}"
-        f'[data-jp-theme-light="false"] {selector}{{{variables(DARK)}}}'
-        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{variables(DARK)}}}}}"
+        f"{selector}{{{light}}}"
+        f'[data-jp-theme-light="false"] {selector}{{{dark}}}'
+        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {selector}{{{dark}}}}}"
     )

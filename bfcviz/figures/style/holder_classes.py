@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bfcviz.figures.style.label_tree import ROOT, LabelTree
 from bfcviz.model.holders.grouping import UNNAMED
+from bfcviz.model.holders.holder_paths import Path
 
 HUES: Final = 7
 SHADES: Final = 3
@@ -51,7 +52,7 @@ class HolderClasses:
     def names(self) -> Iterator[tuple[int, str]]:
         """Each class with the name of its holder."""
         for node, number in self.nodes.items():
-            yield number, "/".join(part or UNNAMED["op"] for part in self.tree.paths[node])
+            yield number, path_text(self.tree.paths[node])
 
     def by_label(self) -> NDArray[np.uint8]:
         """The class of each label number; a last entry for labels that the tree does not know."""
@@ -69,6 +70,11 @@ class HolderClasses:
         if any(each != node and node in self.tree.above(each) for each in self.nodes):
             return None
         return next((self.nodes[each] for each in self.tree.above(node) if each in self.nodes), OTHER)
+
+
+def path_text(path: Path) -> str:
+    """A path in one line."""
+    return "/".join(part or UNNAMED["op"] for part in path)
 
 
 class HolderChooser:

@@ -62,6 +62,11 @@ class Theme:
     other: Paint
     ramp: tuple[Paint, ...]
 
+    @property
+    def holders(self) -> tuple[Paint, ...]:
+        """The paints of the classes of the colouring by holder: the shades of each hue, then `other`."""
+        return (*(paint for hue in range(len(self.classes)) for paint in self.shades(hue)), self.other)
+
     def shades(self, hue: int) -> tuple[Paint, ...]:
         """The paint `classes[hue]`, a lighter one and a darker one of the same hue."""
         fill = self.classes[hue].fill

@@ -9,11 +9,16 @@ from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
 from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 from bfcviz.model.explain.text.short_names import path_end
-from bfcviz.report.card.card_holders import LONGEST, card_holders, holders_table
 from bfcviz.report.card.card_map import card_map
 from bfcviz.report.card.style import STYLE
+from bfcviz.report.holder_colours import ColouredHolders, HolderRow, coloured_holders
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
+
+_LONGEST: Final = 600
+"""Characters of a text."""
+
+_LONGEST_NAME: Final = 30
 
 _PIECES: Final = 40
 """Free chunks that are drawn each for itself in the bar of free memory."""
@@ -26,7 +31,7 @@ def failure_card(model: Model, found: Diagnosis) -> str:
         model: stands at the step before the request.
         found: its diagnosis.
     """
-    who = path_end(found.label, LONGEST) or "an unnamed request"
+    who = path_end(found.label, _LONGEST) or "an unnamed request"
     facts = f"{who} failed to allocate {format_bytes(found.requested)} · {found.pool_name}, step {found.step + 1:,}"
     advice = found.advice[0].text if found.advice else ""
     return _card(model, failure_headline(found), [facts], found, advice)
@@ -50,13 +55,13 @@ def peak_card(model: Model, says: str = "") -> str:
 def _card(model: Model, headline: str, facts: Sequence[str], found: Diagnosis | None, advice: str) -> str:
     kind = "bfcviz-card bfcviz-report" if found is None else "bfcviz-card bfcviz-failure"
     lines = "".join(f'<div class="facts">{_safe(fact)}</div>' for fact in facts)
-    holders = card_holders(model)
+    holders = coloured_holders(model)
     to_do = f'<div class="to-do"><b>To do</b> {_safe(advice)}</div>' if advice else ""
     body = ""
     if len(model.regions()):
         body = (
             f"{size_bars(_bars(model, found))}"
-            f'<div class="two">{card_map(model, holders, found)}{holders_table(holders)}</div>'
+            f'<div class="two">{card_map(model, holders, found)}{_holders_table(holders)}</div>'
         )
     return (
         f"<style>{STYLE}</style>"
@@ -95,4 +100,20 @@ def _pieces(model: Model) -> list[int]:
 
 
 def _safe(text: str) -> str:
-    return harmless(text, LONGEST)
+    return harmless(text, _LONGEST)
+
+
+def _holders_table(holders: ColouredHolders) -> str:
+    """The rows as an HTML table."""
+    rows = "".join(_holder(row) for row in holders.rows)
+    head = '<thead><tr><th colspan="3">who holds it</th></tr></thead>'
+    return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
+
+
+def _holder(row: HolderRow) -> str:
+    name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
+    full = harmless(row.name, _LONGEST)
+    return (
+        f'<tr title="{full}"><td><span class="swatch {row.kind}"></span>{name}</td>'
+        f"<td>{format_bytes(row.size)}</td><td>{row.share:.0%}</td></tr>"
+    )

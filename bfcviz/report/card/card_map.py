@@ -9,7 +9,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Pieces, Rows, lay_out
 from bfcviz.model import Model
 from bfcviz.model.explain.failure.diagnosis import Diagnosis
-from bfcviz.report.card.card_holders import CardHolders
+from bfcviz.report.holder_colours import ColouredHolders
 from bfcviz.report.html.row_shapes import HEIGHT, RowChunks
 from bfcviz.units import format_bytes
 
@@ -31,7 +31,7 @@ class _Request(NamedTuple):
     pins: list[tuple[int, int]]
 
 
-def card_map(model: Model, holders: CardHolders, found: Diagnosis | None) -> str:
+def card_map(model: Model, holders: ColouredHolders, found: Diagnosis | None) -> str:
     """The map with a line of text below it; `found`: the failed request."""
     regions, request = model.regions(), None if found is None else _request(model, found)
     shown = _shown(regions, None if request is None else request.address)
@@ -105,7 +105,7 @@ def _inside(shown: NDArray[np.void], chunks: NDArray[np.void], wanted: NDArray[n
     return np.flatnonzero(wanted & np.isin(chunks["region"], shown["slot"]))
 
 
-def _chunks(rows: Rows, count: int, shown: NDArray[np.void], holders: CardHolders) -> list[str]:
+def _chunks(rows: Rows, count: int, shown: NDArray[np.void], holders: ColouredHolders) -> list[str]:
     chunks = holders.chunks
     at = _inside(shown, chunks, chunks["in_use"])
     pieces = rows.pieces(chunks["address"][at], chunks["size"][at])

@@ -1,10 +1,8 @@
 """The style of a card."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from bfcviz.figures.style.css import following
-from bfcviz.figures.style.theme import DARK, LIGHT, Theme
+from bfcviz.figures.style.css import following, holder_rules, holder_variables
 from bfcviz.report.html.size_bars import SIZE_BAR_STYLE
 
 _CARD: Final = ".bfcviz-card"
@@ -42,31 +40,7 @@ _RULES: Final = """
 .bfcviz-card .to-do b{margin-right:6px}
 """
 
-
-def _holder_colours() -> str:
-    """The colours of all `CardHolders.kinds` inside a card, light and dark."""
-    light, dark = _fills(LIGHT), _fills(DARK)
-    kinds = "".join(
-        f"{_CARD} .holder-{number}{{fill:var(--holder-{number});background:var(--holder-{number})}}"
-        for number in range(len(light))
-    )
-    return (
-        f"{_CARD}{{{_variables(light)}}}"
-        f'[data-jp-theme-light="false"] {_CARD}{{{_variables(dark)}}}'
-        f"@media (prefers-color-scheme:dark){{body:not([data-jp-theme-light]) {_CARD}{{{_variables(dark)}}}}}"
-        f"{kinds}"
-    )
-
-
-def _fills(theme: Theme) -> list[str]:
-    """The colours of the classes of the colouring by holder, in its order."""
-    hues = range(len(theme.classes))
-    return [*(paint.fill for hue in hues for paint in theme.shades(hue)), theme.other.fill]
-
-
-def _variables(fills: Sequence[str]) -> str:
-    return "".join(f"--holder-{number}:{fill};" for number, fill in enumerate(fills))
-
-
-STYLE: Final = f"{following(_CARD)}{_holder_colours()}{SIZE_BAR_STYLE}{_RULES}"
+STYLE: Final = (
+    f"{following(_CARD)}{following(_CARD, holder_variables)}{holder_rules(_CARD)}{SIZE_BAR_STYLE}{_RULES}"
+)
 """The rules of all cards."""

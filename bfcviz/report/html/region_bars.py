@@ -1,17 +1,21 @@
-"""The region map of the page: a bar a row, from left to right by address; colours show what is in use.
+"""The region map of the page: a bar a row, from left to right by address; colours show who holds what is in use.
 
 Of a heap with many chunks, a column of a bar shows the share of it that is in use, so that the page stays small
 whatever the heap holds. Many regions stand beside each other.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bfcviz.events.origin_details import requested_bytes_known
 from bfcviz.events.row_copy import taken
 from bfcviz.figures.region_map.rows import Rows, lay_out
 from bfcviz.report.content import HeapReport
+from bfcviz.report.holder_colours import ColouredHolders
 from bfcviz.report.html.row_shapes import HEIGHT, RowChunks
 from bfcviz.units import format_bytes
 
@@ -26,15 +30,30 @@ _COLUMNS: Final = 40_000  # of all bars together, where there are more chunks
 _FEW: Final = 12  # regions that stand below each other
 
 
-def region_bars(report: HeapReport) -> str:
-    """The bars with a line of text for each region."""
-    chunks, regions = report.model.chunks(), report.model.regions()
+@dataclass(frozen=True)
+class _Areas:
+    """Parts of the pool, each with its region, its first byte, its bytes and its colour, an index into `kinds`."""
+
+    region: NDArray[np.integer]
+    start: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    kind: NDArray[np.intp]
+    kinds: Sequence[str]
+
+    def only(self, mask: NDArray[np.bool_]) -> "_Areas":
+        return _Areas(self.region[mask], self.start[mask], self.size[mask], self.kind[mask], self.kinds)
+
+
+def region_bars(report: HeapReport, holders: ColouredHolders) -> str:
+    """The bars with a line of text for each region; the chunks in use in the colours of their holders."""
+    chunks, regions = holders.chunks, report.model.regions()
     if not len(regions):
         return "<p>The pool has no region.</p>"
     shown = _shown(report, chunks, regions)
+    areas = _areas(report, holders)
     chunks = taken(chunks, np.flatnonzero(np.isin(chunks["region"], shown["slot"])))
     rows = lay_out(shown, wrapped_rows=max(16, len(shown)))
-    parts = [_region(report, rows, number, chunks) for number in range(len(shown))]
+    parts = [_region(report, rows, number, chunks, areas) for number in range(len(shown))]
     parts = [f'<div class="{"many" if len(shown) > _FEW else "few"}">{"".join(parts)}</div>']
     left = len(regions) - len(shown)
     if left:
@@ -56,7 +75,25 @@ def _shown(report: HeapReport, chunks: NDArray[np.void], regions: NDArray[np.voi
     return taken(regions, np.sort(np.argsort(-size, kind="stable")[:MOST_REGIONS]))
 
 
-def _region(report: HeapReport, rows: Rows, number: int, chunks: NDArray[np.void]) -> str:
+def _areas(report: HeapReport, holders: ColouredHolders) -> _Areas:
+    """The requested part of each chunk in use, and its waste."""
+    at = np.flatnonzero(holders.chunks["in_use"])
+    used, kind = taken(holders.chunks, at), holders.numbers[at]
+    waste = used["size"] - used["requested"]
+    if not requested_bytes_known(report.origin.details, report.pool):
+        waste = np.zeros_like(waste)
+    wasted = np.flatnonzero(waste)
+    ends = used["address"] + used["size"]
+    return _Areas(
+        region=np.append(used["region"], used["region"][wasted]),
+        start=np.append(used["address"], (ends - waste)[wasted]),
+        size=np.append(used["size"] - waste, waste[wasted]),
+        kind=np.append(kind, np.full(len(wasted), len(holders.kinds))),
+        kinds=[*holders.kinds, "waste-area"],
+    )
+
+
+def _region(report: HeapReport, rows: Rows, number: int, chunks: NDArray[np.void], areas: _Areas) -> str:
     mine = taken(chunks, np.flatnonzero(chunks["region"] == rows.slot[number]))
     size, used = int(rows.size[number]), mine["in_use"]
     share = int(mine["size"][used].sum()) / size
@@ -68,25 +105,25 @@ def _region(report: HeapReport, rows: Rows, number: int, chunks: NDArray[np.void
             f"chunk{'s' * (len(mine) != 1)}, largest free {format_bytes(largest)}"
         )
     first, stop = int(rows.first[number]), int(rows.first[number + 1])
-    bars = "".join(_bar(report, rows, number, row, mine) for row in range(first, stop))
+    areas = areas.only(areas.region == rows.slot[number])
+    bars = "".join(_bar(report, rows, number, row, areas) for row in range(first, stop))
     return f'<div class="region"><div class="muted">{text}</div>{bars}</div>'
 
 
-def _bar(report: HeapReport, rows: Rows, number: int, row: int, chunks: NDArray[np.void]) -> str:
+def _bar(report: HeapReport, rows: Rows, number: int, row: int, areas: _Areas) -> str:
     """One row of a region as an SVG that is as wide as the page."""
     begin = int(rows.address[number]) + (row - int(rows.first[number])) * rows.width
     stop = min(begin + rows.width, int(rows.address[number]) + int(rows.size[number]))
     scale = WIDTH / rows.width
     width = (stop - begin) * scale
     found = [f'<rect class="free-area" width="{width:.2f}" height="{HEIGHT}"/>']
-    used = taken(chunks, np.flatnonzero(chunks["in_use"]))
-    starts = used["address"].astype(np.float64) - begin
-    stops = starts + used["size"].astype(np.float64)
+    starts = areas.start.astype(np.float64) - begin
+    stops = starts + areas.size.astype(np.float64)
     inside = (stops > 0) & (starts < stop - begin)
     left = np.maximum(starts[inside], 0) * scale
     right = np.minimum(stops[inside], stop - begin) * scale
     exact = len(report.model.chunks()) <= _EXACT
-    drawn = RowChunks(left, right, np.zeros(len(left), np.intp), ["in-use"])
+    drawn = RowChunks(left, right, areas.kind[inside], areas.kinds)
     found += drawn.exact() if exact else drawn.shaded(width, max(_COLUMNS // len(rows), 50))
     found += _place(report, begin, stop, scale)
     return (

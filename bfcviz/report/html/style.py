@@ -2,18 +2,22 @@
 
 from typing import Final
 
-from bfcviz.figures.style.css import variables
-from bfcviz.figures.style.theme import DARK, FONT, LIGHT
+from bfcviz.figures.style.css import holder_rules, holder_variables, variables
+from bfcviz.figures.style.theme import DARK, FONT, LIGHT, Theme
 
 
 def style() -> str:
     """The text of the page's style element."""
     return (
-        f":root{{{variables(LIGHT)}}}"
-        f"@media (prefers-color-scheme: dark){{:root{{{variables(DARK)}}}}}"
-        f"@media print{{:root{{{variables(LIGHT)}}}}}"
-        f"body{{font:16px/1.5 {FONT}}}{_RULES}"
+        f":root{{{_colours(LIGHT)}}}"
+        f"@media (prefers-color-scheme: dark){{:root{{{_colours(DARK)}}}}}"
+        f"@media print{{:root{{{_colours(LIGHT)}}}}}"
+        f"body{{font:16px/1.5 {FONT}}}{_RULES}{holder_rules()}"
     )
+
+
+def _colours(theme: Theme) -> str:
+    return variables(theme) + holder_variables(theme)
 
 
 _RULES: Final = """
@@ -47,9 +51,12 @@ td.note{width:30%}
 .bar.asked,.key.asked{background:var(--mark)}
 .bar.free,.key.free{background:var(--free);outline:1px solid var(--free-line);outline-offset:-1px}
 .bar.pool,.key.pool{background:var(--pool);outline:1px solid var(--pool-line);outline-offset:-1px}
+.bar.several{background:var(--muted)}
 .bar.waste,.key.waste{background:var(--waste)}
 .key{display:inline-block;width:14px;height:10px;margin:0 5px 0 14px;background:var(--in-use)}
 .key:first-child{margin-left:0}
+.map-key span{white-space:nowrap;display:inline-block;margin-right:14px}
+.map-key .key{margin:0 5px 0 0}
 .key.line{height:0;border-top:2px solid var(--text);margin-bottom:4px}
 .key.dash{height:0;border-top:2px dashed var(--mark);background:none;margin-bottom:4px}
 svg{display:block;width:100%}
@@ -59,6 +66,7 @@ figure{margin:6px 0 18px;break-inside:avoid}
 .region .muted{font-size:12px}
 .in-use{fill:var(--in-use)}
 .free-area{fill:var(--free)}
+.waste-area{fill:var(--waste)}
 .pin{fill:var(--mark)}
 .place{fill:none;stroke:var(--mark);stroke-width:2}
 .pool-area{fill:var(--pool)}

@@ -12,7 +12,6 @@ from bfcviz.errors import BfcvizError
 from bfcviz.figures import FIGURES, draw, export
 from bfcviz.figures.paper.layout import COLUMN_MM, MM, PAGE_MM, paper
 
-
 needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium or Chrome found")
 
 

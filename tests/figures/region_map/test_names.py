@@ -9,6 +9,7 @@ from figures.region_map.drawn_map import at_step, ends
 from figures.style.test_png import decode
 from figures.synthetic import KiB, MiB, PlainHeap
 
+import bfcviz
 from bfcviz.figures.region_map.figure import region_panel
 from bfcviz.figures.region_map.matches import matching_labels
 from bfcviz.figures.style.colour_math import contrasting, mixed, rgb, translucent
@@ -155,3 +156,13 @@ def test_labels_that_a_growing_trace_adds_are_searched_too():
     assert matching_labels(heap.labels, "r").tolist() == [False, True]
     heap.allocate(256, "later")
     assert matching_labels(heap.labels, "r").tolist() == [False, True, True]
+
+
+def test_a_picture_of_its_own_fits_names_to_its_height():
+    """Its rows are lower than those of a dashboard: they have room for one line."""
+    heap = PlainHeap(160 * MiB)
+    for number in range(10):
+        heap.allocate(16 * MiB, f"layer_{number}/MatMul")
+    figure = bfcviz.draw("region_map", heap.trace())
+    (names,) = (trace for trace in figure.select_traces({"mode": "text"}) if len(trace.text))
+    assert list(names.text) == [f"layer_{number}/MatMul, 16 MiB" for number in range(10)]

@@ -14,8 +14,8 @@ from bfcviz.model.browse.navigation import peak
 from bfcviz.model.explain.failure.diagnose import diagnose, failed_steps
 from bfcviz.model.trace_from_source import trace_of
 from bfcviz.report.card.card import failure_card, peak_card
-from bfcviz.report.card.card_holders import card_holders
 from bfcviz.report.card.style import STYLE
+from bfcviz.report.holder_colours import coloured_holders
 from bfcviz.units import format_bytes
 
 
@@ -108,7 +108,7 @@ def test_the_holders_are_all_bytes_in_use():
         heap.allocate((number + 1) * 10_000, f"net/layer_{number}/op")
     model = Model(heap.trace())
     model.seek(len(heap.events))
-    rows = card_holders(model).rows
+    rows = coloured_holders(model).rows
     assert sum(row.size for row in rows) == model.stats().bytes_in_use
     assert sum(row.share for row in rows) == pytest.approx(1)
     assert len({row.kind for row in rows}) == len(rows)
@@ -124,7 +124,7 @@ def test_its_colours_are_those_of_the_dashboard(theme):
     colours = colouring(trace, 0, "holder", theme, model.chunks())
     variables = "".join(f"--holder-{number}:{paint.fill};" for number, paint in enumerate(colours.paints))
     assert variables in STYLE
-    assert len(card_holders(model).kinds) == len(colours.paints)
+    assert len(coloured_holders(model).kinds) == len(colours.paints)
 
 
 def test_it_follows_the_theme_of_the_page():
