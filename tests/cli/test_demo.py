@@ -102,6 +102,44 @@ def test_jupyterlab_comes_up_on_the_notebook_and_ctrl_c_ends_it(tmp_path):
     assert "Traceback" not in log.read_text()
 
 
+def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path):
+    folder, log = tmp_path / "demo", tmp_path / "log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [*(sys.executable, "-m", "bfcviz", "demo"), f"--dir={folder}"],
+            env=os.environ | homes(tmp_path) | {"BROWSER": str(recording_browser(tmp_path))},
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+        )
+    try:
+        (opened,) = browser_arguments(tmp_path)
+        _, token = printed_address(log, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=LIMIT_S)
+    assert opened.startswith("file:")
+    assert token not in opened
+
+
+def recording_browser(folder):
+    """A browser that writes its command line to a file of the folder; the value of `BROWSER`."""
+    browser = folder / "browser"
+    browser.write_text(
+        f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{folder}/opening && mv {folder}/opening {folder}/opened\n"
+    )
+    browser.chmod(0o755)
+    return browser
+
+
+def browser_arguments(folder):
+    """What such a browser got, once it was started."""
+    until = time.monotonic() + LIMIT_S
+    while not (folder / "opened").exists() and time.monotonic() < until:
+        time.sleep(0.05)  # between two checks
+    return (folder / "opened").read_text().splitlines()
+
+
 def homes(folder):
     """Folders for Jupyter, so that the user's own settings do not affect the test."""
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 import requests
-from cli.test_demo import homes
+from cli.test_demo import browser_arguments, homes, recording_browser
 from processes import children_of
 
 import bfcviz
@@ -80,10 +83,11 @@ def test_loopback_addresses_are_recognised(ip, loopback):
     assert view.is_loopback(ip) is loopback
 
 
-def viewing(*options, folder, log):
+def viewing(*options, folder, log, browser=None):
+    wanted = [] if browser else ["--no-browser"]
     return subprocess.Popen(
-        [sys.executable, "-m", "bfcviz", "view", SAMPLE, "--no-browser", *options],
-        env={**os.environ, **homes(folder), "TMPDIR": str(folder)},
+        [sys.executable, "-m", "bfcviz", "view", SAMPLE, *wanted, *options],
+        env={**os.environ, **homes(folder), "TMPDIR": str(folder), "BROWSER": str(browser)},
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -138,6 +142,40 @@ def test_the_page_needs_the_token(tmp_path):
     assert "jupyter-config-data" in page.text
     assert 'data-jp-theme-light="true"' in page.text
     assert not re.search(r"""<(script|link|img)[^>]*(src|href)=["']?(https?:)?//""", page.text)
+
+
+def test_the_token_is_not_on_the_command_line_of_the_browser(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing(folder=tmp_path, log=sink, browser=recording_browser(tmp_path))
+    try:
+        server, token = printed_address(log, process)
+        (opened,) = browser_arguments(tmp_path)
+        assert token not in opened
+        page = Path(url2pathname(urlsplit(opened).path))
+        assert page.stat().st_mode & 0o777 == 0o600
+        assert page.parent.stat().st_mode & 0o777 == 0o700
+        (target,) = re.findall(r"url=([^\"]*)\"", page.read_text())
+        assert target == f"{server}?token={token}"
+        command_lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children_of(process.pid)]
+        assert command_lines
+        assert not any(token.encode() in line for line in command_lines)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LIMIT_S) == 0
+    assert not page.exists()
+
+
+def test_without_a_token_the_browser_gets_the_address(tmp_path):
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        process = viewing("--no-token", folder=tmp_path, log=sink, browser=recording_browser(tmp_path))
+    try:
+        (opened,) = browser_arguments(tmp_path)
+        assert f"Showing {opened}\n" in log.read_text()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LIMIT_S) == 0
 
 
 NO_FILES = (

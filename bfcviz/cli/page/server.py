@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,19 +62,19 @@ class PageServer(Voila):  # type: ignore[misc]
     """Voila that prints its address once it listens, and reads no settings of the user.
 
     Args:
-        templates: a folder whose `index.html.j2` takes precedence over Voila's.
+        home: the server's own folder; in `templates`, its `index.html.j2` takes precedence over Voila's.
         config: the configuration of Voila and its parts.
         browser_wanted: whether to open a browser on the page.
     """
 
-    def __init__(self, templates: Path, config: Config, *, browser_wanted: bool) -> None:
+    def __init__(self, home: Path, config: Config, *, browser_wanted: bool) -> None:
         super().__init__(config=config)
-        self._templates, self._browser_wanted = str(templates), browser_wanted
+        self._home, self._browser_wanted = home, browser_wanted
 
     def setup_template_dirs(self) -> None:
         """Find the templates, this server's first."""
         super().setup_template_dirs()
-        self.template_paths.insert(0, self._templates)
+        self.template_paths.insert(0, str(self._home / "templates"))
 
     def load_config_file(self, *_args: object, **_kwargs: object) -> None:
         """Do nothing: a voila.py in the current folder must not run."""
@@ -85,7 +86,7 @@ class PageServer(Voila):  # type: ignore[misc]
         _stop_at_signals(asyncio.get_event_loop())
         say(f"Showing {address}", "Press Ctrl-C to stop.")
         if self._browser_wanted:
-            webbrowser.open(address)
+            webbrowser.open(_redirect(self._home, address) if self.token else address)
 
     def init_handlers(self) -> list[Any]:
         """Voila's routes, repaired where they would fail: the log-out has no page, and invalid paths name no file."""
@@ -102,6 +103,22 @@ class PageServer(Voila):  # type: ignore[misc]
         raise BfcvizError(
             f"cannot listen on port {self.port} of {self.ip}: it is taken; choose another port with --port"
         )
+
+
+def _redirect(folder: Path, address: str) -> str:
+    """The address of a page in the folder that leads to the address, and that no other user can read.
+
+    Every user can read the command line of the browser: it must not have the token.
+    """
+    page = folder / "open.html"
+    page.touch(0o600)
+    target = escape(address)
+    page.write_text(
+        f'<!doctype html><meta charset="utf-8"><title>bfcviz</title>'
+        f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">bfcviz</a>\n',
+        encoding="utf-8",
+    )
+    return page.as_uri()
 
 
 class _Logout(LogoutHandler):
@@ -206,7 +223,7 @@ def serve(code: str, address: Address, standby: Standby, *, theme: str, browser:
         (templates / "index.html.j2").write_text(_TEMPLATE, encoding="utf-8")
         config = settings(home, address, theme)
         provisioner.use(standby)
-        server = PageServer(templates, config, browser_wanted=browser)
+        server = PageServer(home, config, browser_wanted=browser)
         # Jupyter's server and Tornado use different units for pings, and Tornado warns about it.
         logging.getLogger("tornado.general").setLevel(logging.ERROR)
         asyncio.set_event_loop(asyncio.new_event_loop())

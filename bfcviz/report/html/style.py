@@ -51,6 +51,7 @@ td.note{width:30%}
 .bar.asked,.key.asked{background:var(--mark)}
 .bar.free,.key.free{background:var(--free);outline:1px solid var(--free-line);outline-offset:-1px}
 .bar.pool,.key.pool{background:var(--pool);outline:1px solid var(--pool-line);outline-offset:-1px}
+.bar[class*=holder-],.key[class*=holder-]{outline:1px solid var(--pool-line);outline-offset:-1px}
 .bar.several{background:var(--muted)}
 .bar.waste,.key.waste{background:var(--waste)}
 .key{display:inline-block;width:14px;height:10px;margin:0 5px 0 14px;background:var(--in-use)}
