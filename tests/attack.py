@@ -1,10 +1,12 @@
 """Attack bfcviz with damaged files, interrupts, kills, forks and failing memory: `python tests/attack.py`.
 
-Prints a table, and each failure with its case. `--case CASE` runs one again. Exit status 1 if anything failed. The full
-run takes up to 15 minutes on 2 cores; tests/attacks/test_attacks.py runs a short part of it.
+Prints a table, and each failure with its case. `--case CASE` runs one again. It runs until all cases are done, or until
+`--seconds` are over. Exit status: 1 if a case failed, else 2 if cases are left, else 0. tests/attacks/test_attacks.py
+runs a short part of it.
 """
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -40,7 +42,12 @@ def arguments():
     parser.add_argument(
         "--inputs", type=int, default=20_000, help="damaged files; the other attacks keep their ratio"
     )
-    parser.add_argument("--seconds", type=float, default=900, help="end after this time, done or not")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="end after this time, also if cases are left (default: never)",
+    )
     parser.add_argument("--seed", default="0", help="of the random numbers")
     parser.add_argument("--only", choices=ATTACKS, nargs="+", default=list(ATTACKS), help="these attacks")
     parser.add_argument("--case", help="run this case again, such as profiles:0:17")
@@ -85,7 +92,10 @@ def report(results):
     for each in results:
         if each.attack == "formats":
             by_format(each)
-    return int(any(result.failures for result in results))
+    left = [each for each in results if each.done < each.planned]
+    for each in left:
+        print(f"NOT DONE {each.attack}: {each.planned - each.done} of {each.planned} cases are left")
+    return 1 if any(each.failures for each in results) else 2 if left else 0
 
 
 def by_format(result):

@@ -146,7 +146,7 @@ def run(attack, seed, numbers, folder, *, seconds, workers=2):
         for place in range(min(workers, len(numbers))):
             start(place, numbers[place::workers])
         while waiting.get_map() and (left := begun + seconds - time.monotonic()) > 0:
-            for key, _ in waiting.select(left):
+            for key, _ in waiting.select(min(left, SECONDS)):
                 place, worker = key.data
                 if (reports := worker.read()) is not None:
                     for report in reports:

@@ -33,6 +33,20 @@ def test_a_short_attack():
         assert {"opened", "refused"} <= {*re.findall(r"\d (\w+)", verdicts)} or name not in INPUT_ATTACKS
 
 
+def test_cases_that_are_left_are_no_success():
+    done = run_python(ATTACK, "--only", "folders", "threads", "--inputs", 20_000, "--seconds", 4, timeout=100)
+    left = {
+        name: (int(missing), int(planned))
+        for name, missing, planned in re.findall(
+            r"^NOT DONE (\w+): (\d+) of (\d+) cases are left$", done.stdout, re.MULTILINE
+        )
+    }
+    rows = re.findall(r"^(\w+) +(\d+) +(\d+) +0 ", done.stdout, re.MULTILINE)
+    assert done.returncode == 2, done.stdout
+    assert left == {name: (int(planned) - int(done), int(planned)) for name, planned, done in rows}
+    assert left.keys() == {"folders", "threads"}
+
+
 def test_planted_failures_are_seen(tmp_path):
     """Each with its case; and the cases between them are judged as ever."""
     code = f"""
