@@ -1,6 +1,7 @@
 import os
 import signal
 import sys
+from contextlib import ExitStack, suppress
 from threading import Event
 
 import pytest
@@ -16,13 +17,53 @@ POLICIES = ["bfc", "bfc:allow_growth=true", "first_fit", "first_fit:granule=512"
 LIMITS = ["90%", "100%", "105%", "110%", "120%", "150%", "4MiB", "16MiB", "0", None]
 
 
+WORKERS = 2
+PATIENCE_S = 120  # on a loaded machine the start of a process takes long
+REPAIR_S = 60
+
+
+class SharedCluster:
+    """A cluster for several tests: it is whole at the start of each, also after one that killed its workers."""
+
+    def __init__(self):
+        self.open = ExitStack()
+        self._client = None
+
+    def client(self):
+        """A client of a cluster whose workers all answer: they were started again, else the cluster is made again."""
+        if self._client is None or not self._is_whole():
+            self.open.close()
+            options = {"n_workers": WORKERS, "threads_per_worker": 1, "dashboard_address": ":0"}
+            cluster = self.open.enter_context(distributed.LocalCluster(**options))
+            self._client = self.open.enter_context(distributed.Client(cluster, timeout=PATIENCE_S))
+            self._client.wait_for_workers(WORKERS, timeout=PATIENCE_S)
+        return self._client
+
+    def _is_whole(self):
+        try:
+            self._client.wait_for_workers(WORKERS, timeout=REPAIR_S)
+            answers = self._client.run(os.getpid, on_error="ignore")
+        except (TimeoutError, OSError, RuntimeError):
+            return False
+        return len(answers) == WORKERS and set(answers) == set(self._client.scheduler_info()["workers"])
+
+
 @pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as made,
-    ):
-        yield made
+def shared_cluster():
+    patient = {
+        "distributed.deploy.lost-worker-timeout": f"{PATIENCE_S}s",  # after it the cluster gives a worker up for ever
+        "distributed.comm.timeouts.connect": f"{PATIENCE_S}s",
+        "distributed.comm.timeouts.tcp": f"{PATIENCE_S}s",
+    }
+    with dask.config.set(patient):
+        shared = SharedCluster()
+        with shared.open:
+            yield shared
+
+
+@pytest.fixture
+def client(shared_cluster):
+    return shared_cluster.client()
 
 
 @pytest.fixture
@@ -66,6 +107,21 @@ def test_requests_are_sent_again_when_every_worker_that_had_them_is_lost(client)
     stream, limits = random_stream(1), [f"{percent}%" for percent in range(90, 130)]
     found = bfcviz.sweep(stream, "first_fit:granule=1", limits, client=client, progress=progress)
     assert numbers(found) == numbers(bfcviz.sweep(stream, "first_fit:granule=1", limits))
+
+
+@pytest.mark.parametrize("lost", ["one", "all", "for good"])
+def test_after_lost_workers_the_next_test_gets_a_whole_cluster(shared_cluster, lost, monkeypatch):
+    client = shared_cluster.client()
+    before = client.run(os.getpid)
+    if lost == "for good":
+        monkeypatch.setitem(globals(), "REPAIR_S", 0.5)
+        client.cluster.scale(0)
+    for pid in [*before.values()][: 1 if lost == "one" else WORKERS]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    after = shared_cluster.client().run(os.getpid)
+    assert len(after) == WORKERS
+    assert not set(before.values()) <= set(after.values())
 
 
 def test_stop_cancels_the_points_in_the_cluster(client, traces):
