@@ -87,6 +87,7 @@ def rendered(figure: go.Figure, suffix: str) -> bytes:
 def _html(figure: go.Figure) -> bytes:
     text: str = with_facts_below(figure).to_html(include_plotlyjs=True, full_html=True, config=CONFIG)
     facts = figure.facts if isinstance(figure, Picture) else ""
+    text = "<!doctype html>\n" + text.removeprefix("<!doctype html>").lstrip()  # plotly 6 writes none
     return text.replace("<head>", f"<head><title>{facts}</title>", 1).encode()
 
 

@@ -166,7 +166,11 @@ def _why_no_cupy() -> str | None:
     if find_spec("cupy") is None:
         return "it is not installed"
     try:
-        is_available = import_module("cupy").cuda.is_available()
+        cupy = import_module("cupy")
+        try:
+            is_available = cupy.cuda.is_available()
+        except RuntimeError:  # CuPy 13, where there is no driver
+            is_available = False
     except Exception as error:  # noqa: BLE001  a build for another machine raises many kinds of errors
         return f"it cannot be imported ({type(error).__name__})"
     return None if is_available else "there is no GPU, or no driver"

@@ -8,6 +8,8 @@ try:
     WHY = None if cupy.cuda.is_available() else "CuPy finds no GPU, or no driver"
 except ImportError as error:
     cupy, WHY = None, f"CuPy cannot be imported: {error}"
+except RuntimeError as error:  # CuPy 13
+    WHY = f"CuPy finds no driver: {error}"
 
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(WHY is not None, reason=f"needs an NVIDIA GPU: {WHY}")]
 

@@ -54,8 +54,13 @@ def test_by_default_cupy_is_served_where_there_is_a_gpu(cupy):
     assert requests(cupy=False) == [("numpy", "serve")]
 
 
-def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy):
-    cupy.cuda.is_available = lambda: False
+def no_driver():
+    raise RuntimeError("cudaErrorInsufficientDriver")  # CuPy 13
+
+
+@pytest.mark.parametrize("is_available", [lambda: False, no_driver])
+def test_a_note_says_why_an_installed_cupy_is_not_watched(cupy, is_available):
+    cupy.cuda.is_available = is_available
     (note,) = plan(NOTHING).notes
     assert "CuPy" in note
     assert "no GPU" in note
