@@ -5,6 +5,8 @@ Its caching allocator asks for segments of 2 MiB or more and keeps them; memory 
 
 import ctypes
 import mmap
+import sys
+import time
 import types
 from contextlib import contextmanager
 
@@ -70,6 +72,83 @@ class Event:
         self.done = True
 
 
+class CachingAllocator:
+    """PyTorch's own allocator of one device: one segment, its counters, and its history in a ring."""
+
+    def __init__(self, torch, device):
+        self.torch, self.device = torch, device
+        self.start = 0x7000_0000 + (device << 40)
+        self.blocks = {}  # address -> size, requested, frames
+        self.ring = []
+        self.counts = dict.fromkeys(("allocated", "freed", "failures"), 0)
+
+    def record(self, action, address, size, **more):
+        history = self.torch.history
+        if history is None or action in (history.get("skip_actions") or ()):
+            return
+        self.ring.append(
+            {
+                "action": action,
+                "addr": address,
+                "size": size,
+                "stream": 0,
+                "time_us": time.time_ns() // 1000,
+                **more,
+            }
+        )
+        del self.ring[: max(len(self.ring) - history.get("max_entries", sys.maxsize), 0)]
+
+    def allocate(self, requested, frames):
+        size, at = -(-requested // 512) * 512, self.start
+        for address, block in sorted(self.blocks.items()):
+            if address - at >= size:
+                break
+            at = address + block["size"]
+        if at + size > self.start + SEGMENT:
+            self.counts["failures"] += 1
+            self.record("oom", 0, requested, device_free=0, frames=frames)
+            raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {requested} bytes")
+        self.blocks[at] = {
+            "size": size,
+            "requested_size": requested,
+            "state": "active_allocated",
+            "frames": frames,
+        }
+        self.counts["allocated"] += 1
+        self.record("alloc", at, requested, frames=frames)
+        return at
+
+    def free(self, address):
+        requested = self.blocks.pop(address)["requested_size"]
+        self.counts["freed"] += 1
+        self.record("free_requested", address, requested)
+        self.record("free_completed", address, requested)
+
+    def segments(self):
+        self.record("snapshot", 0, sum(block["size"] for block in self.blocks.values()))
+        at, tiles = self.start, []
+        for address, block in sorted(self.blocks.items()):
+            tiles += [{"size": address - at, "state": "inactive"}] * (address > at) + [dict(block)]
+            at = address + block["size"]
+        tiles += [{"size": self.start + SEGMENT - at, "state": "inactive"}] * (at < self.start + SEGMENT)
+        where = {"device": self.device, "address": self.start, "total_size": SEGMENT, "stream": 0}
+        return {**where, "is_expandable": False, "blocks": tiles}
+
+    def stats(self):
+        allocated, freed, failures = self.counts.values()
+        blocks, segments = (
+            {"all": {"allocated": allocated, "freed": freed}},
+            {"all": {"allocated": 1, "freed": 0}},
+        )
+        return {
+            "allocation": blocks,
+            "active": blocks,
+            "segment": segments,
+            "reserved_bytes": {"all": {"allocated": SEGMENT, "freed": 0}},
+            "num_ooms": failures,
+        }
+
+
 class FakeTorch(types.ModuleType):
     """`sys.modules["torch"]` for a test.
 
@@ -80,6 +159,10 @@ class FakeTorch(types.ModuleType):
         kept: addresses of segments in which there are tensors.
         backend: the allocator by its name.
         cached: bytes by device that PyTorch's own allocator has and no tensor needs.
+        history: the options with which it is recorded; None: it is not.
+        caches: PyTorch's own allocator of each device.
+        meanwhile: by what bfcviz does (`snapshot`, `clear`), what other threads do just then.
+        error: raised by the next snapshot.
     """
 
     __version__ = "2.15.0"
@@ -93,7 +176,10 @@ class FakeTorch(types.ModuleType):
         self.contexts = {0}
         self.used = False  # CUDA memory, before the allocator was replaced
         self.settings = dict(SETTINGS)
-        self.history, self.snapshots = None, []
+        self.history, self.error, self.meanwhile = None, None, {}
+        self.caches = [CachingAllocator(self, device) for device in range(8)]
+        self.fraction = 1.0
+        self.readings = []  # the length of the history at each snapshot
         self.OutOfMemoryError = OutOfMemoryError
         self.UntypedStorage = type(
             "UntypedStorage", (UntypedStorage,), {}
@@ -105,6 +191,7 @@ class FakeTorch(types.ModuleType):
             _cuda_endAllocateToPool=self._end,
             _cuda_releasePool=lambda device, pool: None,
             _cuda_isHistoryEnabled=lambda: self.history is not None,
+            _cuda_record_memory_history=self._switch,
             _accelerator_setAllocatorSettings=self._set,
         )
         memory_module = types.SimpleNamespace(
@@ -114,6 +201,8 @@ class FakeTorch(types.ModuleType):
             empty_cache=self._empty_cache,
             _record_memory_history=self._record,
             _snapshot=self.snapshot,
+            memory_snapshot=self._segments,
+            memory_stats_as_nested_dict=lambda device: self.caches[device].stats(),
         )
         self.cuda = types.SimpleNamespace(
             init=lambda: None,
@@ -125,6 +214,7 @@ class FakeTorch(types.ModuleType):
             _maybe_exchange_device=self._exchange,
             _exchange_device=self._exchange,
             mem_get_info=self._mem_get_info,
+            get_per_process_memory_fraction=lambda device: self.fraction,
             get_device_properties=lambda device: types.SimpleNamespace(total_memory=self.total),
             MemPool=self._pool,
             memory=memory_module,
@@ -205,30 +295,70 @@ class FakeTorch(types.ModuleType):
         if "release_lock_on_cudamalloc" in named:
             self.settings["release_lock_on_cudamalloc"] = named["release_lock_on_cudamalloc"] == "True"
 
-    def _record(self, enabled="all", **options):
+    def _record(  # noqa: PLR0917  as PyTorch's
+        self,
+        enabled="all",
+        context="all",
+        stacks="all",
+        max_entries=sys.maxsize,
+        clear_history=False,
+        skip_actions=None,
+    ):
+        self._C._cuda_record_memory_history(
+            enabled, context, stacks, max_entries, clear_history, False, False, skip_actions or []
+        )
+
+    def _switch(self, enabled, context, stacks, max_entries, clear_history, *more):
+        *_, skip_actions = more
         if self.backend == "cudaMallocAsync":
             raise RuntimeError("cudaMallocAsync does not yet support recordHistory.")
+        if enabled not in (None, "all", "state"):
+            raise RuntimeError(f"expected state or all, not {enabled}")
+        if clear_history:
+            self.meanwhile.pop("clear", lambda: None)()
+        options = {
+            "context": context,
+            "stacks": stacks,
+            "max_entries": max_entries,
+            "skip_actions": skip_actions,
+        }
         self.history = options if enabled else None
+        for cache in self.caches:
+            if not enabled or clear_history:
+                cache.ring.clear()
+            assert len(cache.ring) <= max_entries, (
+                "PyTorch writes behind the end of a history that it cannot shorten"
+            )
 
     def _mem_get_info(self, device):
         self.contexts.add(device)
         return self.total // 2, self.total
 
     def snapshot(self):
-        if self.snapshots:
-            found = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
-            if isinstance(found, Exception):
-                raise found
-            return found
+        if self.error is not None:
+            raise self.error
+        traces = [list(cache.ring) for cache in self.caches[: self.devices]]
+        self.readings.append(max(map(len, traces)))
+        self.meanwhile.pop("snapshot", lambda: None)()
         return {
-            "segments": [],
-            "device_traces": [[] for _ in range(self.devices)],
+            "segments": self._segments(),
+            "device_traces": traces,
             "allocator_settings": self.settings,
         }
 
     def _exchange(self, device):
         before, self.device = self.device, device
         return before
+
+    def _segments(self, mempool_id=None, include_traces=True):
+        return [cache.segments() for cache in self.caches[: self.devices]]
+
+    def make(self, requested, frames=(), device=0):
+        """A tensor of PyTorch's own allocator: an address."""
+        return self.caches[device].allocate(requested, list(frames))
+
+    def drop(self, address):
+        self.caches[(address - 0x7000_0000) >> 40].free(address)
 
     @contextmanager
     def _on(self, device):

@@ -185,13 +185,19 @@ _ALL: Final = (
                     ),
                     Option("capture", one_of("nothing", "label", "stack"), _CAPTURE_HELP),
                     _DEVICES,
+                    Option(
+                        "most_time",
+                        NUMBER,
+                        "the most of the program's time that readings may take, such as 0.02; of a busier program "
+                        "events are missed",
+                    ),
                     *_INTO,
                 ),
                 needs=_TORCH,
             ),
             Way(
                 "serve",
-                "tensors, or the segments of its cache, from a heap for each stream",
+                "tensors, or the segments of its cache, from a heap for each stream; no lines of code",
                 (
                     *_SHARE,
                     _memory("device", "managed", "virtual"),

@@ -40,11 +40,15 @@ class Polling:
         """End, after a running call has returned."""
         self._periodic.stop()
 
-    def last(self, error: BaseException | None, times: int = 1) -> None:
-        """Call it in this thread at the end of a `with`; an error is raised unless the `with` ends by another error."""
+    def last(self, error: BaseException | None, call: Callable[[], Any] | None = None) -> None:
+        """Call it in this thread at the end of a `with`; an error is raised unless the `with` ends by another error.
+
+        Args:
+            error: what ends the `with`.
+            call: what to call instead.
+        """
         try:
-            for _ in range(times):
-                self.now()
+            (call or self.now)()
         except Exception as raised:
             self.error = self.error or raised
             if error is None:

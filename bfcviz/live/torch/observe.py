@@ -1,8 +1,9 @@
 """observe_torch: PyTorch's own caching allocator, observed through the history that it keeps."""
 
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, cast
 
 from bfcviz.errors import InvalidRequest, LiveError, OutOfMemory
 from bfcviz.events.labels import Labels
@@ -16,16 +17,28 @@ from bfcviz.live.common.observed_heap import ObservedHeap, devices_in_order, log
 from bfcviz.live.common.polling import Polling
 from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.history import DeviceHistory
+from bfcviz.live.torch.recorder import Recorder
+
+MOST_TIME: Final = 0.02
+"""Of the program's time, for readings."""
+
+_LOST: Final = (
+    "entries of PyTorch's history were missed: they were overwritten, or to read them would have cost the program too "
+    "much of its time (most_time, max_entries); the state after them was used instead, so what came and went meanwhile "
+    "is not recorded"
+)
 
 
 class TorchObserved(HeapProvider):
     """What `observe_torch` returns; observes devices within a `with`.
 
-    If other code records a history already, that is read as it is, and continues after the end.
+    All of a process read one history. A history of other code is read as it is: never changed, cleared or ended.
 
     Attributes:
         way: `observe`.
         devices: the history of each device.
+        max_entries: of each device, that PyTorch keeps.
+        wants_stacks: whether it keeps Python's stacks.
     """
 
     way = "observe"
@@ -40,29 +53,39 @@ class TorchObserved(HeapProvider):
         max_entries: int,
         capture: Chosen,
         devices: Iterable[int] | None = None,
+        most_time: float = MOST_TIME,
+        lost: Callable[[str], object] | None = None,
     ) -> None:
         self.devices: list[DeviceHistory] = []
+        self.max_entries = max_entries
+        self.wants_stacks = capture == "stack"
         self._log: EventLog | None = log
         self._labels = labels
-        self._max_entries = max_entries
         self._capture = capture
         self._named = None if devices is None else list(devices)
-        self._memory: Any = None
-        self._is_ours = False
-        self._polling = Polling(self._read, every_s, "bfcviz-torch")
+        self._most_time = most_time
+        self._recorder: Recorder | None = None
+        self._is_theirs = False
+        self._lost = lost
+        self._polling = Polling(self._read_if_due, every_s, "bfcviz-torch")
 
     @property
     def description(self) -> str:
         """The way, and what it means."""
-        lost = sum(device.lost for device in self.devices)
         text = (
             "PyTorch is observed: it keeps its own allocator, whose history is read at intervals; splits and merges "
             "are derived from its blocks"
         )
-        if lost:
+        if self._is_theirs or (self._recorder is not None and self.is_active and not self._recorder.is_ours):
             text += (
-                f". {lost} times entries were overwritten before they were read; the state after them was used "
-                "instead: give more max_entries, or a shorter every_s"
+                ". The history was turned on by other code: bfcviz reads it and does not change, clear or end it, so "
+                "its length, its stacks and the cost of a reading are those of that code"
+            )
+        if lost := sum(device.lost for device in self.devices):
+            text += (
+                f". {lost} times entries were missed: they were overwritten, or to read them would have cost the "
+                f"program more than {self._most_time:.0%} of its time; the state after them was used instead: give a "
+                "larger most_time, or more max_entries"
             )
         if unmapped := sum(device.unmapped for device in self.devices):
             text += f". {unmapped} bytes that expandable segments released are still drawn, as free"
@@ -82,54 +105,53 @@ class TorchObserved(HeapProvider):
         return found[-1] if found else None
 
     def settle(self) -> None:
-        """Read the history now."""
-        self._polling.now()
+        """Read the history now, whatever it costs."""
+        if self._recorder is not None and self.is_active:
+            self._recorder.read()
+            self._tell_losses()
 
     def _start(self) -> None:
         torch = torch_api.torch_with_cuda("observed")
         torch_api.refuse_async(torch, "observed", "")
+        torch_api.refuse_uncached("observed", "")
         torch.cuda.init()  # without it, PyTorch reads a history that does not exist yet
-        self._memory = torch.cuda.memory
-        if not hasattr(self._memory, "_snapshot") or torch_api.backend(torch) == "pluggable":
+        if not hasattr(torch.cuda.memory, "_snapshot") or torch_api.backend(torch) == "pluggable":
             raise LiveError(
                 f"PyTorch {torch.__version__} cannot be observed: its allocator has no history, because it was "
                 "replaced or is older than 2.1"
             )
-        self._is_ours = not torch_api.keeps_history(torch)
-        if self._capture == "stack" or not self._is_ours:
-            torch_api.import_symbolizer()
-        if self._is_ours:
-            context = "alloc" if self._capture == "stack" else None
-            self._memory._record_memory_history(  # noqa: SLF001
-                "all", context=context, stacks="python", max_entries=self._max_entries
-            )
-        try:
-            if not self.devices:
-                self._begin(torch)
-            self._polling.now()
-        except BaseException:
-            self._end_history()
-            raise
+        if not self.devices:
+            self._begin(torch)
+        self._recorder = Recorder.of(torch)
+        self._recorder.join(self)
         self._polling.start()
 
     def _stop(self, error: BaseException | None) -> None:
+        recorder = cast("Recorder", self._recorder)
         self._polling.stop()
         try:
-            self._polling.last(error, times=2)  # the second reading finds the state that came with the first
+            self._polling.last(error, recorder.read)
         finally:
-            self._end_history()
+            self._is_theirs = not recorder.is_ours
+            recorder.leave(self)
+            self._tell_losses()
 
-    def _end_history(self) -> None:
-        """Stop the history, unless other code had started it."""
-        if self._is_ours:
-            self._memory._record_memory_history(None)  # noqa: SLF001
+    def _read_if_due(self) -> None:
+        cast("Recorder", self._recorder).read_if_due(self._most_time)
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        """Say once, in the recording, that events are missing."""
+        if self._lost is not None and any(device.lost for device in self.devices):
+            self._lost(_LOST)
+            self._lost = None
 
     def _begin(self, torch: Any) -> None:
         """Make a heap for each device, the current one first, and measure the offset of PyTorch's clock."""
         chosen = devices_in_order(self._named, torch.cuda.device_count(), torch.cuda.current_device())
         for device in chosen:
             log, self._log = self._log, None
-            limit = total = torch_api.total_memory(torch, device)
+            limit, total = torch_api.allowed_memory(torch, device), torch_api.total_memory(torch, device)
             name = f"torch cuda:{device}"
             heap = ObservedHeap(log, self._labels, name=name, limit=limit, unit=UNIT, device_total=total)
             now = time.time_ns()
@@ -137,15 +159,8 @@ class TorchObserved(HeapProvider):
             heap.settle()
             marked = int(heap.log.copy(heap.log.head - 1, heap.log.head)["time"][0])
             named = self._capture != "nothing"
-            self.devices.append(DeviceHistory(heap, device, marked - now, named=named))
-
-    def _read(self) -> None:
-        found = self._memory._snapshot()  # noqa: SLF001
-        traces = found["device_traces"]
-        for device in self.devices:
-            segments = [segment for segment in found["segments"] if segment["device"] == device.number]
-            trace = traces[device.number] if device.number < len(traces) else []
-            device.read(trace, segments, found.get("allocator_settings") or {})
+            allowed = partial(torch_api.allowed_memory, torch, device)
+            self.devices.append(DeviceHistory(heap, device, marked - now, named=named, limit=allowed))
 
 
 def observe_torch(
@@ -156,24 +171,27 @@ def observe_torch(
     max_entries: int = 100_000,
     capture: Chosen = "stack",
     devices: Iterable[int] | None = None,
+    most_time: float = MOST_TIME,
 ) -> TorchObserved:
     """Record PyTorch's own caching allocator within a `with`, through the history that it keeps; changes nothing.
 
-    A thread reads the history every `every_s` seconds. Between two readings PyTorch keeps the newest `max_entries`
-    events of a device. If events are overwritten before they are read, the state that comes with every reading replaces
-    them, and `description` says so. A reading copies the whole history, so its cost grows with the history: for a busy
-    process give fewer entries and read more often.
+    A thread reads the new entries of the history every `every_s` seconds, if that costs the program at most `most_time`
+    of its time: an entry costs some 10 us, so 2 % are 1,000 allocations a second. For a busier program the state of all
+    blocks is read every few seconds, and the entries before it are missed, but for those of a failed request and for
+    the newest `max_entries` at the end; `description` says so.
 
     Args:
         log: receives the events of the first device; a recording includes its labels. Default, and for further devices:
             a ring in memory.
         labels: interns operation names and stacks.
         every_s: seconds between two readings.
-        max_entries: events of each device that PyTorch keeps.
+        max_entries: events of each device that PyTorch keeps between two readings.
         capture: `stack`: PyTorch keeps Python's stack with every allocation, which also names it; `label`: the names
             are the metadata of torch.cuda.memory, if the program sets it; `nothing`: no names.
         devices: numbers of the devices to observe, such as `[rank]` with DistributedDataParallel. Default: all. No CUDA
             context is created on them.
+        most_time: the most of the program's time that readings may take, above 0, up to 1: to miss nothing of a busy
+            program give more.
 
     Raises:
         InvalidRequest: times or numbers that cannot be; on entering: a device that is not there.
@@ -183,7 +201,12 @@ def observe_torch(
         raise InvalidRequest(
             f"every_s={every_s} and max_entries={max_entries} were given; give a time and a number above 0"
         )
+    if not 0 < most_time <= 1:
+        raise InvalidRequest(
+            f"most_time={most_time} was given; give a share of the program's time, such as 0.02"
+        )
+    lost = log.add_reason if isinstance(log, Recording) else None
     log, labels = log_and_labels(log, labels)
     if capture not in ("nothing", "label", "stack"):
         raise LiveError(f"capture={capture!r} was given; choose nothing, label or stack")
-    return TorchObserved(log, labels, every_s, max_entries, capture, devices)
+    return TorchObserved(log, labels, every_s, max_entries, capture, devices, most_time, lost)

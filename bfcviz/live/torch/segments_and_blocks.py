@@ -2,9 +2,20 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from bfcviz.formats.torch import Rules
 
 Row = Mapping[str, Any]
+
+
+class _Known(NamedTuple):
+    """A block in use: bytes, bytes requested, and the numbers of its label and stream."""
+
+    size: int
+    requested: int
+    label: int
+    stream: int
 
 
 class BlockReports(Protocol):
@@ -71,7 +82,7 @@ class Segments:
         self._heap = heap
         self._granted: dict[int, int] = {}  # start -> stop
         self._starts: list[int] = []  # ascending
-        self._used: dict[int, tuple[int, int]] = {}  # address -> bytes, and bytes requested
+        self._used: dict[int, _Known] = {}  # by address
         self._holes = Spans()  # unmapped parts: in a grant, and in no block
 
     @property
@@ -84,7 +95,7 @@ class Segments:
     ) -> None:
         """A block came into use."""
         requested = min(requested, size)
-        self._used[address] = size, requested
+        self._used[address] = _Known(size, requested, label, stream)
         self._holes.discard(address, address + size)  # a block is mapped, even without an entry about it
         self._heap.allocate(address, size, requested, label, stream, time)
 
@@ -122,40 +133,86 @@ class Segments:
         self._used = {at: known for at, known in self._used.items() if at in in_use}
 
     def mend(
-        self, segments: Sequence[Row], label_of: Callable[[Row], int], stream_of: Callable[[int], int]
+        self,
+        segments: Sequence[Row],
+        label_of: Callable[[Row], int],
+        stream_of: Callable[[int], int],
+        *,
+        time: int | None = None,
+        relabel: bool = False,
     ) -> int:
-        """Change it to a known state; returns how many blocks and segments differed."""
+        """Change it to a known state; returns how many blocks and segments differed.
+
+        Args:
+            segments: the state, with blocks.
+            label_of: the label of a block in it.
+            stream_of: the number of a stream's handle.
+            time: of the changes, in nanoseconds; None: now.
+            relabel: whether a block of another label or stream is another one, although it has the same place and
+                sizes; that can only be after entries were missed.
+        """
         blocks = {at: (block, segment) for segment in segments for at, block in blocks_in_use(segment)}
+        spans = sorted(
+            (
+                segment["address"],
+                segment["address"] + segment["total_size"],
+                bool(segment.get("is_expandable")),
+            )
+            for segment in segments
+        )
+        gone = self._stale(spans)
         wrong = [
-            at for at, known in self._used.items() if at not in blocks or known != block_sizes(blocks[at][0])
+            at
+            for at, known in self._used.items()
+            if at not in blocks
+            or known[:2] != block_sizes(blocks[at][0])
+            or (relabel and self._is_other(known, *blocks[at], label_of, stream_of))
+            or _is_inside(gone, at)
         ]
         for at in wrong:
-            self.free(at)
-        spans = sorted(
-            (segment["address"], segment["address"] + segment["total_size"]) for segment in segments
-        )
-        gone = [start for start, stop in self._granted.items() if not _overlaps(spans, start, stop)]
-        for start in gone:
-            self.release(start, self._granted[start] - start)
-        new = [
-            segment
-            for segment in segments
-            if any(self._not_granted(segment["address"], segment["address"] + segment["total_size"]))
-        ]
-        for segment in new:
-            self.grant(segment["address"], segment["total_size"], grows=bool(segment.get("is_expandable")))
-        self._holes = self._not_in(spans)
+            self.free(at, time)
+        for start, stop in gone:
+            self.release(start, stop - start, time)
+        new = [(start, stop, grows) for start, stop, grows in spans if any(self._not_granted(start, stop))]
+        for start, stop, grows in new:
+            self.grant(start, stop - start, grows=grows, time=time)
+        self._holes = self._not_in([span[:2] for span in spans])
         missing = [at for at in blocks if at not in self._used]
         for at in missing:
             block, segment = blocks[at]
-            self.allocate(
-                at,
-                *block_sizes(block),
-                label_of(with_frames(block)),
-                stream_of(segment.get("stream", 0)),
-                None,
-            )
+            label, stream = label_of(with_frames(block)), stream_of(segment.get("stream", 0))
+            self.allocate(at, *block_sizes(block), label, stream, time)
         return len(set(wrong) | set(missing)) + len(gone) + len(new)
+
+    def _stale(self, spans: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int]]:
+        """The grants that are no segments any more, ascending; `spans`: start, stop, and whether it is expandable.
+
+        Expandable segments move within their addresses: what is not mapped there is a hole, as `_holes` says.
+        """
+        found = []
+        for start in self._starts:
+            stop = self._granted[start]
+            there = [
+                span
+                for span in spans[max(bisect_left(spans, (start,)) - 1, 0) : bisect_left(spans, (stop,))]
+                if span[1] > start
+            ]
+            if not there or not (all(span[2] for span in there) or there[0][:2] == (start, stop)):
+                found.append((start, stop))
+        return found
+
+    @staticmethod
+    def _is_other(
+        known: _Known,
+        block: Row,
+        segment: Row,
+        label_of: Callable[[Row], int],
+        stream_of: Callable[[int], int],
+    ) -> bool:
+        """Whether a block known before is another than the one of the state; a state tells no metadata of blocks."""
+        row = with_frames(block)
+        label = label_of(row) if row.get("frames") else known.label
+        return (known.label, known.stream) != (label, stream_of(segment.get("stream", 0)))
 
     def _not_in(self, spans: Sequence[tuple[int, int]]) -> Spans:
         """The granted addresses outside of these spans, which are disjoint and ascending."""
@@ -216,6 +273,80 @@ def with_frames(block: Row) -> Row:
     return block if "frames" in block or not history else history[0]
 
 
-def _overlaps(spans: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
-    at = bisect_right(spans, (start, stop))
-    return any(low < stop and start < high for low, high in spans[max(at - 1, 0) : at + 1])
+def rewound(segments: Sequence[Row], entries: Sequence[Row], rules: Rules) -> list[Row]:
+    """The segments before some entries of the history, which ended in the given segments.
+
+    A block whose allocation is before the entries, and whose free is in them, reaches to the next block or to the end
+    of its segment, unless PyTorch would have split it.
+    """
+    spans: list[tuple[int, int, Row]] = [
+        (segment["address"], segment["address"] + segment["total_size"], segment) for segment in segments
+    ]
+    used: dict[int, Row] = {at: block for segment in segments for at, block in blocks_in_use(segment)}
+    for entry in reversed(entries):
+        action, start = entry["action"], entry.get("addr", 0)
+        stop = start + entry["size"]
+        if action == "alloc":
+            used.pop(start, None)
+        elif action == "free_completed":
+            used[start] = {"size": 0, "requested_size": entry["size"], "state": "active_allocated"}
+        elif action in ("segment_alloc", "segment_map", "segment_free", "segment_unmap"):
+            spans = [
+                (low, high, segment)
+                for first, last, segment in spans
+                for low, high in ((first, min(last, start)), (max(first, stop), last))
+                if low < high
+            ]
+            if action in ("segment_free", "segment_unmap"):
+                grows = action == "segment_unmap"
+                spans.append((start, stop, {"stream": entry.get("stream", 0), "is_expandable": grows}))
+    starts = sorted(used)
+    return [
+        {
+            **segment,
+            "address": start,
+            "total_size": stop - start,
+            "blocks": _tiled(
+                start,
+                stop,
+                [(at, used[at]) for at in starts[bisect_left(starts, start) : bisect_left(starts, stop)]],
+                rules,
+            ),
+        }
+        for start, stop, segment in _joined(sorted(spans, key=lambda span: span[0]))
+    ]
+
+
+def _joined(spans: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:
+    """Parts of expandable segments side by side are one."""
+    found: list[tuple[int, int, Row]] = []
+    for start, stop, segment in spans:
+        grows = found and found[-1][1] == start and segment.get("is_expandable")
+        if (
+            grows
+            and found[-1][2].get("is_expandable")
+            and found[-1][2].get("stream", 0) == segment.get("stream", 0)
+        ):
+            found[-1] = found[-1][0], stop, found[-1][2]
+        else:
+            found.append((start, stop, segment))
+    return found
+
+
+def _tiled(start: int, stop: int, blocks: Sequence[tuple[int, Row]], rules: Rules) -> list[Row]:
+    """The blocks of a segment, with the free ones between them; a size of 0 is unknown."""
+    tiles: list[Row] = []
+    ends = [*(at for at, _ in blocks[1:]), stop]
+    for (at, block), end in zip(blocks, ends, strict=False):
+        size = min(block["size"] or rules.block(max(block["requested_size"], 1), end - at), end - at)
+        if at > start:
+            tiles.append({"size": at - start, "state": "inactive"})
+        tiles.append({**block, "size": size})
+        start = at + size
+    return [*tiles, {"size": stop - start, "state": "inactive"}] if start < stop else tiles
+
+
+def _is_inside(spans: Sequence[tuple[int, int]], address: int) -> bool:
+    """Whether an address is in one of the spans, which ascend."""
+    at = bisect_right(spans, (address, 1 << 64)) - 1
+    return at >= 0 and address < spans[at][1]

@@ -51,6 +51,12 @@ _DESCRIPTIONS: Final = {
 }
 
 
+_NAMES: Final = (
+    "Allocations are named by bfcviz.label and bfcviz.phase, not by lines of code: PyTorch allocates where no Python "
+    "stack can be read; observed PyTorch has them"
+)
+
+
 class TorchServed(HeapProvider):
     """What `serve_torch` returns; serves all threads and devices within a `with`.
 
@@ -87,12 +93,13 @@ class TorchServed(HeapProvider):
     @property
     def description(self) -> str:
         """The way, and what it means."""
-        if not self._emptied:
-            return _DESCRIPTIONS[self._mechanism]
-        return (
-            f"{_DESCRIPTIONS[self._mechanism]}. PyTorch's own cache was emptied first: {format_bytes(self._emptied)} "
-            "without tensors went back to the device"
-        )
+        text = f"{_DESCRIPTIONS[self._mechanism]}. {_NAMES}"
+        if self._emptied:
+            text += (
+                f". PyTorch's own cache was emptied first: {format_bytes(self._emptied)} without tensors went back to "
+                "the device"
+            )
+        return text
 
     @property
     def heaps(self) -> list[TorchHeap]:
@@ -204,9 +211,9 @@ class TorchServed(HeapProvider):
         if self._mechanism == "replace":
             throws = torch_api.thrower(torch, self._table.thrower)
         else:
-            torch_api.refuse_async(
-                torch, "served by a pool", ", or give mechanism='replace' before CUDA is first used"
-            )
+            wish, instead = "served by a pool", ", or give mechanism='replace' before CUDA is first used"
+            torch_api.refuse_async(torch, wish, instead)
+            torch_api.refuse_uncached(wish, instead)
             torch.cuda.init()
         self._emptied = torch_api.empty_cache(torch)
         # Before it is replaced, PyTorch's allocator must not be initialized, as the query would do.

@@ -6,11 +6,15 @@ segments. Another process would read wrong addresses.
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
+from threading import get_ident
+from types import ModuleType
 from typing import Any, Final
 
 from bfcviz.errors import LiveError
@@ -21,6 +25,9 @@ _THROWER: Final = "_ZSt21__throw_runtime_errorPKc"
 
 _CPP: Final = "libstdc++.so.6"
 _STRING: Final = "St7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE"
+
+_UNCACHED: Final = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
+"""Whatever they are set to."""
 
 OWN_ERROR: Final = (
     (_CPP, "__cxa_allocate_exception"),
@@ -121,14 +128,85 @@ def total_memory(torch: Any, device: int) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
-def import_symbolizer() -> None:
-    """Import the module by which a snapshot finds the lines of Python stacks.
+def allowed_memory(torch: Any, device: int) -> int:
+    """Bytes that PyTorch may take of a device: all, or what torch.cuda.set_per_process_memory_fraction says."""
+    ask = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # since 2.8
+    total = total_memory(torch, device)
+    return total if ask is None else min(total, int(ask(device) * total))
 
-    A snapshot would import it in the thread that reads the history. That import takes seconds and breaks an import of
-    torch._dynamo in another thread, which `torch.optim.Adam` does.
+
+def begin_history(torch: Any, *, stacks: bool, max_entries: int) -> None:
+    """Turn PyTorch's memory history on, with nothing in it; frees are recorded when they take effect."""
+    record = torch.cuda.memory._record_memory_history  # noqa: SLF001
+    known = signature(record).parameters
+    options: dict[str, Any] = {"context": "alloc" if stacks else None, "stacks": "python"}
+    if "skip_actions" in known:
+        options["skip_actions"] = ["free_requested"]
+    if "clear_history" in known:
+        options["clear_history"] = True
+    else:
+        record(None)
+    record("all", max_entries=max_entries, **options)
+
+
+def end_history(torch: Any) -> None:
+    """Turn PyTorch's memory history off; that clears it."""
+    torch.cuda.memory._record_memory_history(None)  # noqa: SLF001
+
+
+def snapshot(torch: Any) -> Mapping[str, Any]:
+    """The whole history, and the segments just after it."""
+    with _without_inductor(torch):
+        found: Mapping[str, Any] = torch.cuda.memory._snapshot()  # noqa: SLF001
+    return found
+
+
+def segments(torch: Any) -> Sequence[Mapping[str, Any]]:
+    """The segments of all devices, if possible without copying the history; leaves a `snapshot` entry in it."""
+    ask = torch.cuda.memory.memory_snapshot
+    options = {"include_traces": False} if "include_traces" in signature(ask).parameters else {}
+    with _without_inductor(torch):
+        found: Sequence[Mapping[str, Any]] = ask(**options)
+    return found
+
+
+def counters(torch: Any, device: int) -> Mapping[str, Any]:
+    """The counters of PyTorch's allocator, without creating a context on the device."""
+    found: Mapping[str, Any] = torch.cuda.memory.memory_stats_as_nested_dict(device)
+    return found
+
+
+class _NotImported(ModuleType):
+    """Stands for torch._inductor while a thread takes a snapshot; other threads get the module, as without it."""
+
+    def __init__(self) -> None:
+        super().__init__("torch._inductor")
+        self._thread = get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        if get_ident() == self._thread:
+            raise AttributeError(name)
+        return getattr(import_module("torch._inductor"), name)
+
+
+@contextmanager
+def _without_inductor(torch: Any) -> Iterator[None]:
+    """Keep a snapshot from importing torch._inductor.
+
+    To name lines of compiled code, PyTorch asks for `torch._inductor.codecache`, which imports the first, takes seconds
+    and breaks an import of torch._dynamo in another thread, which `torch.optim.Adam` does. Where it was not imported,
+    there is no compiled code.
     """
-    with suppress(Exception):  # an error here also occurs in a snapshot, or does not matter
-        import_module("torch._inductor.codecache")
+    if "_inductor" in vars(torch):
+        yield
+        return
+    stand_in = _NotImported()
+    torch._inductor = stand_in  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if vars(torch).get("_inductor") is stand_in:  # another thread may have imported it
+            del torch._inductor  # noqa: SLF001
 
 
 def keeps_history(torch: Any) -> bool:
@@ -150,6 +228,16 @@ def refuse_async(torch: Any, wish: str, instead: str) -> None:
             f"PyTorch cannot be {wish}: PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF sets "
             "backend:cudaMallocAsync: memory then comes from the CUDA driver, and PyTorch has no memory pools and no "
             f"history for it. Start the program without that setting{instead}"
+        )
+
+
+def refuse_uncached(wish: str, instead: str) -> None:
+    """Raise LiveError if PyTorch asks the driver for each tensor: it then uses no pool and records no history."""
+    name = next((name for name in _UNCACHED if name in os.environ), None)
+    if name is not None:
+        raise LiveError(
+            f"PyTorch cannot be {wish}: {name} is set, so each tensor comes from the CUDA driver, and PyTorch uses no "
+            f"memory pools and records no history. Start the program without that variable{instead}"
         )
 
 

@@ -9,7 +9,7 @@ from shared import SHARED
 
 from bfcviz.events.log import EventLog
 from bfcviz.live.common.observed_heap import ObservedHeap
-from bfcviz.live.torch.history import DeviceHistory
+from bfcviz.live.torch.history import Asked, DeviceHistory, Reading
 from bfcviz.live.torch.segments_and_blocks import bytes_in_use
 
 MIB = 1 << 20
@@ -93,8 +93,8 @@ def with_blocks(segment, used):
     return {**segment, "blocks": blocks}
 
 
-def observed():
-    return DeviceHistory(ObservedHeap(EventLog(1 << 16), name="torch cuda:0", unit=512), 0, 0)
+def observed(**options):
+    return DeviceHistory(ObservedHeap(EventLog(1 << 16), name="torch cuda:0", unit=512), 0, 0, **options)
 
 
 def chunks(heap):
@@ -119,6 +119,12 @@ def blocks_of(segments):
 def mark(segments):
     """The entry that telling a state leaves in the history."""
     return {"action": "snapshot", "addr": 0, "size": bytes_in_use(segments), "stream": 0, "time_us": 1}
+
+
+def read(taken, trace, segments, settings=None, **facts):
+    """One reading; at any time, if none is given. Returns how many entries were carried out."""
+    facts = {"asked": Asked(0, 1 << 62), **facts}
+    return taken.read(Reading(trace, segments, settings or {}, **facts))
 
 
 def shown(*entries, blocks=(), device=0, devices=1):

@@ -1,10 +1,12 @@
 """PyTorch observed: what it finds, which devices, what is lost, and what the `with` leaves."""
 
+import importlib
 import sys
+import threading
 
 import numpy as np
 import pytest
-from live.torch.histories import chunks, entry, shown
+from live.torch.histories import chunks
 from threads import wait_for_end
 
 from bfcviz.errors import InvalidRequest, LiveError
@@ -12,27 +14,30 @@ from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
 from bfcviz.live.torch.observe import observe_torch
 
+OWN = {"filename": "??", "name": "c10", "line": 0}
+STEP = (OWN, {"filename": "/home/me/train.py", "name": "step", "line": 9})
+
+
+def sizes(source, heap=0):
+    return [requested for _, _, requested in chunks(source.heaps[heap])]
+
 
 def test_it_observes_from_the_state_it_finds(torch):
-    own = {"filename": "??", "name": "c10", "line": 0}
-    frames = [own, {"filename": "/home/me/train.py", "name": "step", "line": 9}]
-    old, first = entry("alloc", 0, 512), entry("snapshot", size=512, time_us=6)
-    theirs = entry("snapshot", size=99, time_us=5)  # of other code
-    new = entry("alloc", 512, 1024, frames=frames, time_us=7)
-    torch.snapshots = [
-        shown(old, blocks=[512]),
-        shown(old, theirs, first, new, blocks=[512, 1024]),
-        shown(old, theirs, first, new, entry("snapshot", size=1536, time_us=9), blocks=[512, 1024]),
-    ]
+    old = torch.make(500)
     with observe_torch(every_s=1000) as source:
-        assert torch.history == {"context": "alloc", "stacks": "python", "max_entries": 100_000}
+        kept = {"context": "alloc", "stacks": "python", "max_entries": 100_000}
+        assert torch.history == {**kept, "skip_actions": ["free_requested"]}
         (heap,) = source.heaps
         assert (source.way, heap.name, heap.limit) == ("observe", "torch cuda:0", torch.total)
-        assert [size for _, size, _ in chunks(heap)] == [512]
+        assert sizes(source) == [500]
+        torch.make(1000, STEP)
+        torch.cuda.memory._snapshot()  # of other code
+        torch.make(2000, STEP)
+        torch.drop(old)
         source.settle()
-        assert [size for _, size, _ in chunks(heap)] == [512, 1024]
+        assert sizes(source) == [1000, 2000]
     assert torch.history is None
-    label = heap.labels[heap.log.copy(0, heap.log.head)[-1]["label"]]
+    label = heap.labels[heap.moment().chunks[-2]["label"]]
     assert label == ("train.py:9 step", {"stack": "step (/home/me/train.py:9)"})
     assert "PyTorch is observed" in source.description
     assert source.out_of_memory is None
@@ -40,35 +45,53 @@ def test_it_observes_from_the_state_it_finds(torch):
 
 
 @pytest.fixture
-def symbolizer(torch, monkeypatch, tmp_path):
-    """A module torch._inductor.codecache; returns whether it is imported."""
+def lazy_inductor(torch, monkeypatch, tmp_path):
+    """A package torch._inductor that is imported when it is asked for, as PyTorch's; returns whether it is."""
     folder = tmp_path / "_inductor"
     folder.mkdir()
-    for name in ("__init__", "codecache"):
-        (folder / f"{name}.py").touch()
+    (folder / "__init__.py").write_text("config = 7\n", encoding="utf-8")
     torch.__path__ = [str(tmp_path)]
-    names = ("torch._inductor", "torch._inductor.codecache")
-    for name in names:
-        monkeypatch.setitem(sys.modules, name, None)  # restored after the test
-        del sys.modules[name]
-    return lambda: names[1] in sys.modules
+    name = "torch._inductor"
+    monkeypatch.setitem(sys.modules, name, None)  # restored after the test
+    del sys.modules[name]
+
+    def ask(self, attribute):
+        if attribute == "_inductor":
+            return importlib.import_module(name)
+        raise AttributeError(attribute)
+
+    monkeypatch.setattr(type(torch), "__getattr__", ask, raising=False)
+    return lambda: name in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("capture", "theirs", "imported"), [("stack", 0, 1), ("label", 0, 0), ("label", 1, 1)]
-)
-def test_what_a_snapshot_of_stacks_imports_is_there_before_the_thread(
-    torch, symbolizer, capture, theirs, imported
-):
-    torch.history = {"theirs": True} if theirs else None
+def test_no_snapshot_imports_torch_inductor(torch, lazy_inductor):
     seen = []
-    torch.cuda.memory._snapshot = lambda: seen.append(symbolizer()) or torch.snapshot()
-    with observe_torch(every_s=1000, capture=capture):
-        assert seen == [imported]
+
+    def as_pytorch():  # it asks for the names of lines of compiled code
+        seen.append(hasattr(torch._inductor, "codecache"))
+        if len(seen) == 1:
+            asked = threading.Thread(target=lambda: seen.append(torch._inductor.config))
+            asked.start()
+            asked.join()
+        return torch.snapshot()
+
+    torch.cuda.memory._snapshot = as_pytorch
+    with observe_torch(every_s=1000):
+        assert seen == [False, 7]  # another thread gets the package
+        assert torch._inductor.config == 7
+    assert seen[-1] is False
+
+
+def test_a_snapshot_does_not_import_torch_inductor(torch, lazy_inductor):
+    torch.cuda.memory._snapshot = lambda: hasattr(torch._inductor, "codecache") or torch.snapshot()
+    with observe_torch(every_s=1000):
+        pass
+    assert not lazy_inductor()
+    assert "_inductor" not in vars(torch)
 
 
 def test_where_it_cannot_begin_no_history_is_kept(torch):
-    torch.snapshots = [RuntimeError("the driver is gone")]
+    torch.error = RuntimeError("the driver is gone")
     with pytest.raises(RuntimeError, match="the driver is gone"):
         observe_torch().__enter__()
     assert torch.history is None
@@ -82,16 +105,9 @@ def test_entered_twice_it_refuses_and_goes_on(torch):
     assert torch.history is None
 
 
-def test_a_history_of_other_code_continues(torch):
-    torch.history = {"theirs": True}
-    with observe_torch(every_s=1000):
-        assert torch.history == {"theirs": True}
-    assert torch.history == {"theirs": True}
-
-
 def test_each_device_is_a_heap_and_a_recording_gets_the_current_one(torch, tmp_path):
     torch.devices, torch.device = 2, 1
-    torch.snapshots = [shown(entry("snapshot"), blocks=[512], device=1, devices=2)]
+    torch.make(500, device=1)
     with Recording(tmp_path / "run") as recording, observe_torch(log=recording, capture="label") as source:
         assert [heap.name for heap in source.heaps] == ["torch cuda:1", "torch cuda:0"]
         assert (
@@ -118,23 +134,58 @@ def test_the_devices_that_are_named_are_observed(torch):
 
 
 def test_what_was_lost_is_said(torch):
-    torch.snapshots = [
-        shown(entry("alloc", time_us=1)),
-        shown(entry("alloc", time_us=8), blocks=[1024]),  # the entry of the state before is gone
-        shown(entry("alloc", time_us=8), entry("snapshot", size=1024, time_us=9), blocks=[1024]),
-    ]
-    with observe_torch(every_s=1000) as source:
+    with observe_torch(every_s=1000, max_entries=10) as source:
+        assert "missed" not in source.description
+        last = [torch.make(size) for size in range(1, 30)][-1]
         source.settle()
-    assert "overwritten" in source.description
-    assert [size for _, size, _ in chunks(source.heaps[0])] == [1024]
+        assert source.devices[0].lost == 1
+        assert sizes(source) == list(range(1, 30))
+        torch.drop(last)
+    assert "1 times entries were missed" in source.description
+    assert sizes(source) == list(range(1, 29))
+
+
+def test_a_recording_says_that_events_are_missing(torch, tmp_path):
+    with (
+        Recording(tmp_path / "run") as recording,
+        observe_torch(log=recording, every_s=1000, max_entries=10) as source,
+    ):
+        assert recording.trace().origin.reasons == ()
+        for size in range(1, 30):
+            torch.make(size)
+        source.settle()
+        for size in range(1, 30):
+            torch.make(size)
+        source.settle()
+        (reason,) = recording.trace().origin.reasons  # once, and while it is recorded
+        assert "missed" in reason
+    assert recording.trace().origin.reasons == (reason,)
 
 
 def test_the_thread_reads_by_itself_and_its_end_is_said(torch):
-    torch.snapshots = [shown(entry("snapshot")), RuntimeError("the driver is gone")]
     source = observe_torch(every_s=0.001)
     with pytest.raises(RuntimeError, match="the driver is gone"), source:  # noqa: PT012
+        torch.error = RuntimeError("the driver is gone")
+        torch.make(500)
         wait_for_end("bfcviz-torch")
         assert "It ended early: the driver is gone" in source.description
+    assert torch.history is None
+
+
+def test_the_limit_of_the_process_is_the_limit(torch):
+    torch.fraction = 0.25
+    with observe_torch(every_s=1000) as source, pytest.raises(torch.OutOfMemoryError):
+        torch.make(1 << 30)
+    assert source.heaps[0].limit == torch.total // 4
+    assert source.out_of_memory.requested == 1 << 30
+    assert source.out_of_memory.bytes_limit <= torch.total // 4
+
+
+@pytest.mark.parametrize("value", ["1", "0", ""])
+def test_a_pytorch_without_cache_is_refused(torch, monkeypatch, value):
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", value)
+    with pytest.raises(LiveError, match="PYTORCH_NO_CUDA_MEMORY_CACHING is set"):
+        observe_torch().__enter__()
     assert torch.history is None
 
 
@@ -151,6 +202,12 @@ def test_what_cannot_be_observed_is_refused(torch):
     assert torch.history is None
     with pytest.raises(LiveError, match="choose nothing, label or stack"):
         observe_torch(capture="all")
-    for options in ({"every_s": 0}, {"every_s": float("nan")}, {"max_entries": 0}):
+    for options in (
+        {"every_s": 0},
+        {"every_s": float("nan")},
+        {"max_entries": 0},
+        {"most_time": 0},
+        {"most_time": 2},
+    ):
         with pytest.raises(InvalidRequest):
             observe_torch(**options)

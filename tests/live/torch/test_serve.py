@@ -201,3 +201,10 @@ def test_stacks_cannot_be_seen(torch):
 def test_what_cannot_be_is_refused(arguments, error):
     with pytest.raises(error):
         serve_torch(**arguments)
+
+
+def test_a_pool_without_cache_is_refused(torch, monkeypatch):
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
+    with pytest.raises(LiveError, match=r"PYTORCH_NO_CUDA_MEMORY_CACHING is set.*mechanism='replace'"):
+        serve_torch().__enter__()
+    assert not torch.pools
