@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-from bfcviz import _forks
+from bfcviz import _forks, _interrupts
 from bfcviz.live.torch import torch_api
 from bfcviz.live.torch.history import Asked, DeviceHistory, Reading
 
@@ -165,7 +165,11 @@ class Recorder:
     def read(self) -> None:
         """Read the history now, whatever it costs, and give it to all observers."""
         with self._lock:
-            self._read()
+            _interrupts.block()  # what was cleared and not carried out would be lost
+            try:
+                self._read()
+            finally:
+                _interrupts.unblock()
             self._took_s = 0.0  # it was asked for
 
     def _read(self) -> None:

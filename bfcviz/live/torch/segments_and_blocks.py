@@ -160,7 +160,7 @@ class Segments:
             )
             for segment in segments
         )
-        gone = self._stale(spans)
+        gone = self._stale(spans, in_one=relabel)
         wrong = [
             at
             for at, known in self._used.items()
@@ -184,10 +184,11 @@ class Segments:
             self.allocate(at, *block_sizes(block), label, stream, time)
         return len(set(wrong) | set(missing)) + len(gone) + len(new)
 
-    def _stale(self, spans: Sequence[tuple[int, int, bool]]) -> list[tuple[int, int]]:
+    def _stale(self, spans: Sequence[tuple[int, int, bool]], *, in_one: bool) -> list[tuple[int, int]]:
         """The grants that are no segments any more, ascending; `spans`: start, stop, and whether it is expandable.
 
-        Expandable segments move within their addresses: what is not mapped there is a hole, as `_holes` says.
+        Expandable segments move within their addresses: what is not mapped there is a hole, as `_holes` says. `in_one`:
+        such a segment is one grant, so that no block lies in two.
         """
         found = []
         for start in self._starts:
@@ -197,7 +198,8 @@ class Segments:
                 for span in spans[max(bisect_left(spans, (start,)) - 1, 0) : bisect_left(spans, (stop,))]
                 if span[1] > start
             ]
-            if not there or not (all(span[2] for span in there) or there[0][:2] == (start, stop)):
+            moves = all(span[2] for span in there) and not (in_one and there and there[0][0] < start)
+            if not there or not (moves or there[0][:2] == (start, stop)):
                 found.append((start, stop))
         return found
 

@@ -1,5 +1,6 @@
 """Recorder: what is read and cleared, what a reading may cost, several observers, and a history of other code."""
 
+import signal
 import sys
 import time
 
@@ -294,3 +295,16 @@ def test_a_history_of_one_entry_shows_the_state_and_says_what_is_missed(torch):
         assert [requested for _, _, requested in chunks(source.heaps[0])] == [1, 2]
     assert source.devices[0].lost > 0
     assert "missed" in source.description
+
+
+def test_an_interrupt_during_a_reading_comes_after_it(torch):
+    with observing() as source:
+        torch.make(1)
+        torch.meanwhile["clear"] = lambda: signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            source.settle()
+        assert lengths(torch) == [0]
+        assert allocations(source) == [1]
+        torch.make(2)
+    assert allocations(source) == [1, 2]
+    assert source.devices[0].lost == 0

@@ -95,3 +95,11 @@ def test_after_a_loss_the_segments_of_the_state_are_the_regions(before, now, reg
     assert state_of(taken) == (regions, blocks)
     assert taken.heap.inconsistencies.words() == ""
     assert_model_agrees(taken.heap)
+
+
+def test_after_a_loss_an_expandable_segment_that_grew_downwards_is_one_region():
+    taken, settings = observed(), {"expandable_segments": True}
+    for at, size, used in ((8, 4, 4), (0, 12, 12)):
+        rows = [segment(at, size, used=used, expandable=True)]
+        read(taken, [], rows, settings, is_still=True, is_whole=False)
+        assert state_of(taken) == ([(at, size)], [used])
