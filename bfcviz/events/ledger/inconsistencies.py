@@ -15,6 +15,7 @@ class Inconsistencies:
         too_many_regions: reports that need more regions than a trace can number; ignored.
         too_high: allocations and grants that do not end below 2^63; ignored.
         unseen_releases: releases that were not reported, but inferred from a grant over a wholly free older one.
+        unseen_frees: frees that were not reported, but inferred: the memory went back to the sub-allocator.
         in_pieces: allocations written as several chunks, because they span several regions.
     """
 
@@ -25,6 +26,7 @@ class Inconsistencies:
     too_many_regions: int = 0
     too_high: int = 0
     unseen_releases: int = 0
+    unseen_frees: int = 0
     in_pieces: int = 0
 
     @property
@@ -53,5 +55,6 @@ _WORDS = {
     "too_many_regions": "requests that need more regions than a trace can number (left out)",
     "too_high": "allocations and grants at impossible addresses (left out)",
     "unseen_releases": "releases concluded from later grants of the same memory",
+    "unseen_frees": "frees concluded from the release of the memory",
     "in_pieces": "allocations drawn as several chunks, because they lie across regions",
 }

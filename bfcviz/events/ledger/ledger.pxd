@@ -8,17 +8,12 @@ from bfcviz.events.log cimport EventLog
 
 
 @cython.final
-cdef class FreeChunk:
+@cython.no_gc  # `rest` holds numbers
+cdef class Chunk:
     cdef readonly int64_t size
     cdef readonly uint32_t handle
     cdef readonly uint16_t slot
-
-
-@cython.final
-cdef class ChunkInUse:
-    cdef readonly int64_t size
-    cdef readonly uint32_t handle
-    cdef readonly uint16_t slot
+    cdef readonly int64_t before
     cdef readonly int64_t requested
     cdef readonly uint32_t label
     cdef readonly uint16_t thread
@@ -27,17 +22,25 @@ cdef class ChunkInUse:
     cdef readonly object rest
 
 
+@cython.locals(chunk=Chunk)
+cdef Chunk _new_chunk(int64_t size, uint32_t handle, uint16_t slot, int64_t before)
+
+
 @cython.final
 cdef class SpareNumbers:
     cdef uint32_t _next
+    cdef int64_t _latest
     cdef list _spare
 
+    @cython.locals(number=int64_t)
     cdef uint32_t take(self) except? 0xFFFFFFFF
-    cdef object give_back(self, number)
+    cdef object give_back(self, uint32_t number)
 
 
 cdef class Ledger:
     cdef public uint16_t thread
+    cdef public uint16_t busy
+    cdef readonly object waiting
     cdef readonly object inconsistencies
     cdef readonly dict in_use
     cdef readonly dict free_chunks
@@ -54,17 +57,20 @@ cdef class Ledger:
     cdef SortedAddresses _region_starts
     cdef SpareNumbers _handles
     cdef SpareNumbers _slots
+    cdef list _ends
 
-    @cython.locals(stop=uint64_t, start=int64_t, low=int64_t, high=int64_t, region=int64_t, here=int64_t)
+    @cython.locals(stop=uint64_t, chunk=Chunk, low=int64_t, high=int64_t, region=int64_t, here=int64_t)
     cpdef object allocate(self, uint64_t address, uint64_t size, int64_t requested, uint32_t label=*, uint16_t stream=*)
-    @cython.locals(chunk=ChunkInUse)
+    @cython.locals(chunk=Chunk)
     cpdef object free(self, int64_t address)
     cpdef object release(self, int64_t address)
+    @cython.locals(at=int64_t, stop=int64_t, chunk=Chunk)
+    cpdef object lose(self, int64_t address)
     cpdef object cover(self, uint64_t address, uint64_t size)
     cpdef object oom(self, int64_t requested, uint32_t label=*, uint16_t stream=*)
     @cython.locals(start=int64_t)
     cdef int64_t _region_ending_at(self, int64_t address) except? -2
-    @cython.locals(chunk=FreeChunk)
+    @cython.locals(chunk=Chunk)
     cdef bint _is_wholly_free(self, int64_t region) except -1
     @cython.locals(new=int64_t, low=int64_t, high=int64_t, region=int64_t, last=int64_t, begin=int64_t, size=int64_t)
     cdef bint _cover(self, int64_t start, int64_t stop, bint asked) except -1
@@ -72,24 +78,30 @@ cdef class Ledger:
     @cython.locals(slot=uint16_t)
     cdef object _extend(self, int64_t address, int64_t size, int64_t requested, bint granted)
     cdef object _grow(self, int64_t start, int64_t size, int64_t requested)
-    @cython.locals(chunk=FreeChunk)
+    @cython.locals(chunk=Chunk, end=Chunk)
     cdef object _add(self, int64_t address, int64_t size, uint16_t slot, int64_t requested, int flags)
-    @cython.locals(chunk=FreeChunk)
+    @cython.locals(chunk=Chunk)
     cdef object _remove(self, int64_t start)
-    @cython.locals(chunk=FreeChunk, largest=int64_t)
+    @cython.locals(chunk=Chunk, largest=int64_t)
     cdef int64_t _largest_free(self) except? -2
-    @cython.locals(start=int64_t, chunk=FreeChunk)
+    @cython.locals(start=int64_t, chunk=Chunk)
     cdef int64_t _free_chunk_around(self, int64_t low, int64_t high) except? -2
-    @cython.locals(chunk=FreeChunk, found=FreeChunk, bin=int, born=uint64_t)
-    cdef object _occupy(self, int64_t start, int64_t low, int64_t high, int64_t requested, uint32_t label, uint16_t stream, rest)
-    @cython.locals(chunk=ChunkInUse, after=FreeChunk)
-    cdef object _vacate(self, int64_t address)
-    @cython.locals(parent=FreeChunk, rest=FreeChunk, size=int64_t)
-    cdef object _split(self, int64_t start, int64_t at, int flags)
-    @cython.locals(before=int64_t, chunk=FreeChunk, here=FreeChunk)
-    cdef object _merge_with_previous(self, int64_t address)
-    @cython.locals(kept=FreeChunk, gone=FreeChunk)
-    cdef object _merge(self, int64_t survivor, int64_t absorbed)
-    @cython.locals(chunk=FreeChunk)
-    cdef FreeChunk _put(self, int64_t start, int64_t size, uint16_t slot, uint32_t handle)
-    cdef FreeChunk _take(self, int64_t start)
+    @cython.locals(region=int64_t, starts=SortedAddresses)
+    cdef int64_t _free_start_before(self, int64_t address) except? -2
+    @cython.locals(start=int64_t, chunk=Chunk, bin=int)
+    cdef object _occupy_within(self, int64_t low, int64_t high, int64_t requested, uint32_t label, uint16_t stream, rest)
+    cdef object _occupy(self, Chunk chunk, int64_t low, int64_t high, int bin, int64_t requested, uint32_t label, uint16_t stream, rest)
+    @cython.locals(after=Chunk)
+    cdef object _vacate(self, int64_t address, Chunk chunk)
+    @cython.locals(rest=Chunk, size=int64_t)
+    cdef object _split(self, int64_t start, Chunk parent, int64_t at, int flags)
+    @cython.locals(before=Chunk)
+    cdef object _merge_with_previous(self, int64_t address, Chunk chunk)
+    cdef object _merge(self, Chunk kept, int64_t survivor, Chunk gone, int64_t absorbed)
+    @cython.locals(after=Chunk)
+    cdef object _link(self, Chunk old, Chunk new, int64_t before, int64_t address)
+    cdef object _put(self, int64_t start, Chunk chunk)
+    cdef object _take(self, int64_t start)
+
+
+from bfcviz.events.ledger cimport c_reports  # they need the class

@@ -22,8 +22,9 @@ a wholly free region that it reaches (RELEASE, EXTEND). An allocation across sev
 A report takes O(log n) comparisons for n chunks; `oom` and `largest_free_chunk` look at all free chunks.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from bfcviz import native
 from bfcviz.events import event_record
@@ -31,35 +32,44 @@ from bfcviz.events.ledger.inconsistencies import Inconsistencies
 from bfcviz.events.ledger.sorted_addresses import SortedAddresses
 from bfcviz.events.log import EventLog
 
-
-class FreeChunk:
-    """A free chunk: `size` in bytes, `slot` of its region."""
-
-    def __init__(self, size: int, handle: int, slot: int) -> None:
-        self.size = size
-        self.handle = handle
-        self.slot = slot
+if TYPE_CHECKING:
+    from bfcviz.events.ledger import c_reports  # type: ignore[attr-defined]  # C: c_reports.pxd
 
 
-class ChunkInUse:
-    """A chunk in use: sizes in bytes; `born` is the seq of its ALLOCATE.
+class Chunk:
+    """A chunk, free or in use; it changes from one to the other with the same object.
 
-    `rest`: addresses of the other chunks of the same allocation; None: this is one of those.
+    Attributes:
+        size: in bytes.
+        slot: of its region.
+        before: address of the chunk before it in its region; -1: it is the first.
+        requested, label, thread, stream: of the allocation.
+        born: the seq of its ALLOCATE.
+        rest: addresses of the other chunks of the same allocation; None: this is one of those.
     """
 
-    def __init__(
-        self, size: int, handle: int, slot: int, requested: int, label: int, thread: int, stream: int, born: int,
-        rest: tuple[int, ...] | None,
-    ) -> None:  # fmt: skip
-        self.size = size
-        self.handle = handle
-        self.slot = slot
-        self.requested = requested
-        self.label = label
-        self.thread = thread
-        self.stream = stream
-        self.born = born
-        self.rest = rest
+    size: int
+    handle: int
+    slot: int
+    before: int
+    requested: int
+    label: int
+    thread: int
+    stream: int
+    born: int
+    rest: tuple[int, ...] | None
+
+
+def _new_chunk(size: int, handle: int, slot: int, before: int) -> Chunk:
+    """A free chunk. Compiled, a call of the class would pack the numbers into a tuple."""
+    chunk = Chunk.__new__(Chunk)
+    chunk.size = size
+    chunk.handle = handle
+    chunk.slot = slot
+    chunk.before = before
+    chunk.requested = chunk.label = chunk.thread = chunk.stream = chunk.born = 0
+    chunk.rest = None
+    return chunk
 
 
 class ObservedRegion(NamedTuple):
@@ -86,6 +96,8 @@ class Ledger:
 
     Attributes:
         thread: number of the current thread.
+        busy: number of the thread that writes a report, or reads: other reports must wait; 0: none does.
+        waiting: the reports that wait, each with its time; an `ObservedHeap` writes them.
         inconsistencies: counts of ignored reports and of inferred events.
         in_use, free_chunks, regions: by address.
         num_allocs, bytes_in_use, ...: totals, as in `Stats`.
@@ -93,18 +105,23 @@ class Ledger:
 
     def __init__(self, log: EventLog) -> None:
         self.thread = 0
+        self.busy = 0
+        self.waiting: deque[tuple[int, Callable[[], object]]] = deque()
         self.inconsistencies = Inconsistencies()
-        self.in_use: dict[int, ChunkInUse] = {}
-        self.free_chunks: dict[int, FreeChunk] = {}
+        self.in_use: dict[int, Chunk] = {}
+        self.free_chunks: dict[int, Chunk] = {}
         self.regions: dict[int, ObservedRegion] = {}
         self.num_allocs = self.largest_alloc_size = 0
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
         self.pool_bytes = self.peak_pool_bytes = 0
         self._log = log
-        self._free_starts = SortedAddresses()  # the keys of `free_chunks`
+        self._free_starts: SortedAddresses | None = (
+            None  # the keys of `free_chunks`; None: never needed so far
+        )
         self._region_starts = SortedAddresses()  # the keys of `regions`
         self._handles = SpareNumbers()
         self._slots = SpareNumbers()
+        self._ends: list[Chunk | None] = []  # by slot: the last chunk of the region
 
     @property
     def free_bytes(self) -> int:
@@ -124,9 +141,12 @@ class Ledger:
         if stop >= native.HALF_SPACE:
             self.inconsistencies.too_high += 1
             return
-        start = self._free_chunk_around(address, stop)
-        if start >= 0:  # the usual case
-            self._occupy(start, address, stop, requested, label, stream, ())
+        chunk = self.free_chunks.get(address)
+        if chunk is not None and chunk.size >= size:  # the usual case
+            self._occupy(chunk, address, stop, native.bin_of(chunk.size), requested, label, stream, ())
+            return
+        if self._free_chunk_around(address, stop) >= 0:
+            self._occupy_within(address, stop, requested, label, stream, ())
             return
         for low, high, region in self._pieces(address, stop):  # stops at the first: there may be very many
             if region >= 0 and self._free_chunk_around(low, high) < 0:
@@ -139,8 +159,7 @@ class Ledger:
             for low, high, _ in pieces:
                 here = min(requested, high - low)
                 requested -= here
-                start = self._free_chunk_around(low, high)
-                self._occupy(start, low, high, here, label, stream, rest if low == address else None)
+                self._occupy_within(low, high, here, label, stream, rest if low == address else None)
 
     def free(self, address: int) -> None:
         """Report a free of the allocation that begins at `address`."""
@@ -148,8 +167,10 @@ class Ledger:
         if chunk is None or chunk.rest is None:
             self.inconsistencies.unknown_frees += 1
             return
-        for start in (address, *chunk.rest):
-            self._vacate(start)
+        rest = chunk.rest
+        self._vacate(address, chunk)
+        for start in rest:
+            self._vacate(start, self.in_use[start])
 
     def grant(self, address: int, size: int, *, join: bool = False) -> None:
         """Report a new region. With `join` it extends the grant that ends there: both are released together."""
@@ -179,6 +200,32 @@ class Ledger:
             self.inconsistencies.unknown_releases += 1
         else:
             self._remove(address)
+
+    def lose(self, address: int) -> None:
+        """Report that the grant that begins at `address` is gone with all its chunks: their frees were not reported."""
+        region = self.regions.get(address)
+        if region is None or not region.granted:
+            self.inconsistencies.unknown_releases += 1
+            return
+        at, stop, heads = address, address + region.size, []
+        while at < stop:
+            chunk = self.in_use.get(at)
+            if chunk is None:
+                chunk = self.free_chunks[at]
+            elif chunk.rest is not None:
+                heads.append(at)
+            at += chunk.size
+        self.inconsistencies.unseen_frees += len(heads)
+        for head in heads:
+            self.free(head)
+        self.release(address)
+
+    def reports(self) -> object:
+        """A capsule of C functions for reports from another binary (reports.h), valid while this lives.
+
+        None uncompiled.
+        """
+        return c_reports.pack(self) if native.is_compiled() else None
 
     def cover(self, address: int, size: int) -> None:
         """Add memory to regions now, because a later report will use it."""
@@ -259,10 +306,15 @@ class Ledger:
         region = self.regions[start]
         self.regions[start] = region._replace(size=region.size + size)
         self._add(start + region.size, size, region.slot, requested, event_record.GREW)
-        self._merge_with_previous(start + region.size)
+        self._merge_with_previous(start + region.size, self.free_chunks[start + region.size])
 
     def _add(self, address: int, size: int, slot: int, requested: int, flags: int) -> None:
-        chunk = self._put(address, size, slot, self._handles.take())
+        while len(self._ends) <= slot:
+            self._ends.append(None)
+        end = self._ends[slot]
+        chunk = _new_chunk(size, self._handles.take(), slot, -1 if end is None else address - end.size)
+        self._ends[slot] = chunk
+        self._put(address, chunk)
         self.pool_bytes += size
         self.peak_pool_bytes = max(self.peak_pool_bytes, self.pool_bytes)
         self._log.put(
@@ -273,12 +325,14 @@ class Ledger:
     def _remove(self, start: int) -> None:
         """Remove a wholly free region."""
         self._region_starts.remove(start)
-        region, chunk = self.regions.pop(start), self._take(start)
+        region, chunk = self.regions.pop(start), self.free_chunks[start]
+        self._take(start)
         self._log.put(
             event_record.RELEASE, chunk.handle, chunk.slot, start, chunk.size, 0, 0, 0, self.thread, 0,
             native.bin_of(chunk.size), 0,
         )  # fmt: skip
         self.pool_bytes -= chunk.size
+        self._ends[region.slot] = None
         self._slots.give_back(region.slot)
         self._handles.give_back(chunk.handle)
 
@@ -293,25 +347,49 @@ class Ledger:
 
     def _free_chunk_around(self, low: int, high: int) -> int:
         """Start of the free chunk that holds [low, high); -1 if there is none."""
-        start = self._free_starts.at_or_before(low)
-        if start < 0:
-            return -1
-        chunk = self.free_chunks[start]
+        chunk = self.free_chunks.get(low)
+        start = low
+        if chunk is None:
+            start = self._free_start_before(low)
+            if start < 0:
+                return -1
+            chunk = self.free_chunks[start]
         return start if start + chunk.size >= high else -1
 
+    def _free_start_before(self, address: int) -> int:
+        """The highest start of a free chunk below an address where none starts; -1: it lies in none.
+
+        Most allocators cut chunks at their start, so the sorted starts are only kept from the first time on that they
+        are needed.
+        """
+        region = self._region_starts.at_or_before(address)
+        if region < 0 or region + self.regions[region].size <= address or address in self.in_use:
+            return -1
+        starts = self._free_starts
+        if starts is None:
+            self._free_starts = starts = SortedAddresses()
+            for start in sorted(self.free_chunks):
+                starts.add(start)
+        return starts.at_or_before(address)
+
+    def _occupy_within(
+        self, low: int, high: int, requested: int, label: int, stream: int, rest: tuple[int, ...] | None
+    ) -> None:
+        """Allocate [low, high) from the free chunk that holds it."""
+        start = self._free_chunk_around(low, high)
+        bin = native.bin_of(self.free_chunks[start].size)
+        if start < low:
+            self._split(start, self.free_chunks[start], low, event_record.PADDING)
+        self._occupy(self.free_chunks[low], low, high, bin, requested, label, stream, rest)
+
     def _occupy(
-        self, start: int, low: int, high: int, requested: int, label: int, stream: int,
+        self, chunk: Chunk, low: int, high: int, bin: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
-        """Allocate [low, high) from the free chunk at `start`."""
-        found = self.free_chunks[start]
-        bin = native.bin_of(found.size)
-        if start < low:
-            self._split(start, low, event_record.PADDING)
-            found = self.free_chunks[low]
-        if high - low < found.size:
-            self._split(low, high, 0)
-        chunk = self._take(low)
+        """Allocate [low, high) from the free chunk at `low`; `bin`: of the chunk that was found."""
+        self._take(low)
+        if high - low < chunk.size:
+            self._split(low, chunk, high, 0)
         self.num_allocs += 1
         self.bytes_in_use += chunk.size
         self.requested_bytes_in_use += requested
@@ -319,66 +397,80 @@ class Ledger:
             self.peak_bytes_in_use = self.bytes_in_use
         if chunk.size > self.largest_alloc_size:
             self.largest_alloc_size = chunk.size
-        born = self._log.put(
+        chunk.requested = requested
+        chunk.label = label
+        chunk.thread = self.thread
+        chunk.stream = stream
+        chunk.rest = rest
+        chunk.born = self._log.put(
             event_record.ALLOCATE, chunk.handle, chunk.slot, low, chunk.size, requested,
             self.num_allocs & native.LOW_32, label, self.thread, stream, bin,
             event_record.PIECE if rest is None else 0,
         )  # fmt: skip
-        self.in_use[low] = ChunkInUse(
-            chunk.size, chunk.handle, chunk.slot, requested, label, self.thread, stream, born, rest
-        )
+        self.in_use[low] = chunk
 
-    def _vacate(self, address: int) -> None:
+    def _vacate(self, address: int, chunk: Chunk) -> None:
         """Free the chunk in use at `address` and merge it with its free neighbours."""
-        chunk = self.in_use.pop(address)
+        del self.in_use[address]
         self.bytes_in_use -= chunk.size
         self.requested_bytes_in_use -= chunk.requested
         self._log.put(
             event_record.FREE, chunk.handle, chunk.slot, address, chunk.size, chunk.requested,
             chunk.born & native.LOW_32, chunk.label, chunk.thread, chunk.stream, native.bin_of(chunk.size), 0,
         )  # fmt: skip
-        self._put(address, chunk.size, chunk.slot, chunk.handle)
+        self._put(address, chunk)
         after = self.free_chunks.get(address + chunk.size)
         if after is not None and after.slot == chunk.slot:
-            self._merge(address, address + chunk.size)
-        self._merge_with_previous(address)
+            self._merge(chunk, address, after, address + chunk.size)
+        self._merge_with_previous(address, chunk)
 
-    def _split(self, start: int, at: int, flags: int) -> None:
-        parent = self.free_chunks[start]
+    def _split(self, start: int, parent: Chunk, at: int, flags: int) -> None:
+        """Cut the chunk at `start` in two; the remainder, from `at` on, is free."""
         size = start + parent.size - at
         parent.size = at - start
-        rest = self._put(at, size, parent.slot, self._handles.take())
+        rest = _new_chunk(size, self._handles.take(), parent.slot, start)
+        self._link(parent, rest, at, at + size)
+        self._put(at, rest)
         self._log.put(
             event_record.SPLIT, parent.handle, parent.slot, at, size, 0, rest.handle, 0, self.thread, 0,
             native.bin_of(size), flags,
         )  # fmt: skip
 
-    def _merge_with_previous(self, address: int) -> None:
-        before = self._free_starts.at_or_before(address - 1)
-        if before < 0:
-            return
-        chunk, here = self.free_chunks[before], self.free_chunks[address]
-        if before + chunk.size == address and chunk.slot == here.slot:
-            self._merge(before, address)
+    def _merge_with_previous(self, address: int, chunk: Chunk) -> None:
+        before = self.free_chunks.get(chunk.before)
+        if before is not None:
+            self._merge(before, chunk.before, chunk, address)
 
-    def _merge(self, survivor: int, absorbed: int) -> None:
-        kept, gone = self.free_chunks[survivor], self._take(absorbed)
+    def _merge(self, kept: Chunk, survivor: int, gone: Chunk, absorbed: int) -> None:
+        """Let the free chunk at `survivor` absorb the free one behind it."""
+        self._take(absorbed)
         kept.size += gone.size
+        self._link(gone, kept, survivor, absorbed + gone.size)
         self._handles.give_back(gone.handle)
         self._log.put(
             event_record.MERGE, kept.handle, kept.slot, absorbed, gone.size, 0, gone.handle, 0, self.thread, 0,
             native.bin_of(kept.size), 0,
         )  # fmt: skip
 
-    def _put(self, start: int, size: int, slot: int, handle: int) -> FreeChunk:
-        chunk = FreeChunk(size, handle, slot)
-        self.free_chunks[start] = chunk
-        self._free_starts.add(start)
-        return chunk
+    def _link(self, old: Chunk, new: Chunk, before: int, address: int) -> None:
+        """`new`, at `before`, takes the place of `old`: in front of the chunk at `address`, or as its region's last."""
+        if self._ends[new.slot] is old:
+            self._ends[new.slot] = new
+            return
+        after = self.free_chunks.get(address)
+        if after is None:
+            after = self.in_use[address]
+        after.before = before
 
-    def _take(self, start: int) -> FreeChunk:
-        self._free_starts.remove(start)
-        return self.free_chunks.pop(start)
+    def _put(self, start: int, chunk: Chunk) -> None:
+        self.free_chunks[start] = chunk
+        if self._free_starts is not None:
+            self._free_starts.add(start)
+
+    def _take(self, start: int) -> None:
+        del self.free_chunks[start]
+        if self._free_starts is not None:
+            self._free_starts.remove(start)
 
 
 class SpareNumbers:
@@ -386,10 +478,15 @@ class SpareNumbers:
 
     def __init__(self) -> None:
         self._next = 0
+        self._latest = -1  # the last one returned; -1: it is in use again
         self._spare: list[int] = []
 
     def take(self) -> int:
         """A number that is not in use."""
+        number = self._latest
+        if number >= 0:
+            self._latest = -1
+            return number
         if self._spare:
             return self._spare.pop()
         self._next += 1
@@ -397,4 +494,6 @@ class SpareNumbers:
 
     def give_back(self, number: int) -> None:
         """Return a number."""
-        self._spare.append(number)
+        if self._latest >= 0:
+            self._spare.append(self._latest)
+        self._latest = number

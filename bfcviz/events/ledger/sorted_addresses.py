@@ -1,11 +1,10 @@
 """SortedAddresses: a sorted set of addresses, with search for the nearest address below or above."""
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 
 class SortedAddresses:
-    """Distinct addresses, 0 or more, in short sorted lists: `insort` into one long list would move its whole tail.
+    """Distinct addresses, 0 or more, in short sorted lists: an insert into one long list would move its whole tail.
 
     Args:
         longest: maximum length of a list.
@@ -18,9 +17,9 @@ class SortedAddresses:
 
     def add(self, address: int) -> None:
         """Add an address that is not in the set."""
-        at = bisect_right(self._lowest, address) - 1
+        at = self._list_of(address)
         addresses = self._lists[at]
-        insort(addresses, address)
+        addresses.insert(_up_to(addresses, address), address)
         if len(addresses) > self._longest:
             half = len(addresses) // 2
             self._lists.insert(at + 1, addresses[half:])
@@ -29,18 +28,20 @@ class SortedAddresses:
 
     def remove(self, address: int) -> None:
         """Remove an address that is in the set."""
-        at = bisect_right(self._lowest, address) - 1
+        at = self._list_of(address)
         addresses = self._lists[at]
-        del addresses[bisect_left(addresses, address)]
+        del addresses[_up_to(addresses, address) - 1]
         if not addresses and at:
             del self._lists[at], self._lowest[at]
 
     def at_or_before(self, address: int) -> int:
         """The highest address in the set that is not above `address`; -1 if there is none."""
-        at = bisect_right(self._lowest, address) - 1
+        if address < 0:
+            return -1
+        at = self._list_of(address)
         while at >= 0:
             addresses = self._lists[at]
-            place = bisect_right(addresses, address)
+            place = _up_to(addresses, address)
             if place:
                 return addresses[place - 1]
             at -= 1
@@ -48,10 +49,26 @@ class SortedAddresses:
 
     def at_or_after(self, address: int) -> Iterator[int]:
         """The addresses from `address` (0 or more) up, ascending; the set must not change during iteration."""
-        first = bisect_right(self._lowest, address) - 1
-        place = bisect_left(self._lists[first], address)
+        first = self._list_of(address)
+        place = _up_to(self._lists[first], address - 1)
         for at in range(first, len(self._lists)):
             addresses = self._lists[at]
             for index in range(place, len(addresses)):
                 yield addresses[index]
             place = 0
+
+    def _list_of(self, address: int) -> int:
+        return _up_to(self._lowest, address) - 1 if len(self._lowest) > 1 else 0
+
+
+def _up_to(addresses: list[int], address: int) -> int:
+    """How many are not above `address`: `bisect_right`, whose call alone takes longer than this search, compiled."""
+    low, high = 0, len(addresses)
+    while low < high:
+        middle = (low + high) >> 1
+        here = addresses[middle]
+        if here <= address:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -2,11 +2,12 @@
 
 import operator
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import time as clock
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.origin_details import KnownGaps, RecordedFailure
 from bfcviz.events.schema import Kind, bin_of
 from bfcviz.events.storage.recording import Recording, recording_of
+
+_PATIENCE_S: Final = 1.0
+"""Seconds a reader waits for the report of another thread: in a forked process that thread does not exist."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,7 @@ class ObservedHeap:
         if self._recording is not None:
             self._recording.describe(limit, vars(self.options))
         self._ledger = Ledger(self.log)
-        self._reported: deque[tuple[int, Callable[[], object]]] = deque()
         self._lock = _forks.keep(threading.RLock())
-        self._busy = False
 
     # -- reports -----------------------------------------------------------------------------------------------
 
@@ -139,6 +141,10 @@ class ObservedHeap:
         """The grant at an address was released."""
         self._report(time, partial(self._ledger.release, operator.index(address)))
 
+    def lose(self, address: int, time: int | None = None) -> None:
+        """The grant at an address is gone, with all its chunks: frees of it that were not reported are inferred."""
+        self._report(time, partial(self._ledger.lose, operator.index(address)))
+
     def oom(
         self,
         requested: int,
@@ -166,17 +172,30 @@ class ObservedHeap:
 
     def free_at(self, address: int) -> int:
         """Bytes of the free chunk that starts at an address; 0: none does."""
-        with self._lock:
+        with self._alone():
             chunk = self._ledger.free_chunks.get(address)
             return 0 if chunk is None else chunk.size
 
     def settle(self) -> None:
         """Wait until all reports are in the log."""
-        self._carry_out()
+        with self._alone():
+            pass
+
+    def reports(self) -> object:
+        """A capsule of C functions that report to this heap (`Ledger.reports`); None uncompiled."""
+        return self._ledger.reports()
+
+    def grants(self) -> list[tuple[int, int, bool]]:
+        """The reported grants that were not released: address, bytes, and whether they are wholly free."""
+        with self._alone():
+            ledger = self._ledger
+            found = [(at, region.size) for at, region in ledger.regions.items() if region.granted]
+            free = ledger.free_chunks
+            return [(at, size, at in free and free[at].size == size) for at, size in found]
 
     def stats(self) -> Stats:
         """Totals of this moment; `bytes_limit` is 0 if the limit is unknown."""
-        with self._lock:
+        with self._alone():
             ledger = self._ledger
             return Stats(
                 num_allocs=ledger.num_allocs,
@@ -195,7 +214,7 @@ class ObservedHeap:
 
     def moment(self) -> Moment:
         """The whole heap between two events, and the number of events so far: a reader of the log can start here."""
-        with self._lock:
+        with self._alone():
             ledger = self._ledger
             chunks = [
                 (at, c.size, c.requested, -1, True, c.handle, 1, 0, 0, 0, c.slot, c.label, c.thread, c.stream,
@@ -225,22 +244,43 @@ class ObservedHeap:
     # -- one report at a time ----------------------------------------------------------------------------------
 
     def _report(self, time: int | None, carry_out: Callable[[], object]) -> None:
-        self._reported.append((-1 if time is None else time, carry_out))
+        self._ledger.waiting.append((-1 if time is None else time, carry_out))
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Carry out the reports, unless an outer call in this thread does so already."""
+        """Carry out the reports, unless an outer call in this thread, or C code in another, does so already."""
+        ledger = self._ledger
         with self._lock:
-            while self._reported and not self._busy:
+            while ledger.waiting and not ledger.busy:
                 _interrupts.block()
-                self._busy = True
+                ledger.busy = native.thread_number()
                 try:
-                    time, carry_out = self._reported.popleft()
-                    self._ledger.thread = self.log.begin_operation(time)
+                    time, carry_out = ledger.waiting.popleft()
+                    ledger.thread = self.log.begin_operation(time)
                     carry_out()
                 finally:
-                    self._busy = False
+                    ledger.busy = 0
                     _interrupts.unblock()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep all reports waiting, also those of C code, which takes no lock; they are carried out at the end."""
+        ledger, thread, deadline = self._ledger, native.thread_number(), clock.monotonic() + _PATIENCE_S
+        self._lock.acquire()
+        while ledger.busy not in {0, thread} and clock.monotonic() < deadline:
+            self._lock.release()  # a finalizer in that thread's report may need it
+            clock.sleep(1e-4)
+            self._lock.acquire()
+        outer = ledger.busy
+        _interrupts.block()
+        ledger.busy = thread
+        try:
+            yield
+        finally:
+            ledger.busy = outer
+            self._lock.release()
+            _interrupts.unblock()
+        self._carry_out()
 
     def _label_id(self, label: str | int) -> int:
         if isinstance(label, str):

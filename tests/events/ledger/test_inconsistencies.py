@@ -42,3 +42,31 @@ def test_more_regions_than_can_be_numbered():
     ledger.release(BASE + 2 * KIB)
     ledger.grant(BASE - MIB, 256)
     assert (len(ledger.regions), ledger.inconsistencies.left_out) == (65_535, 3)
+
+
+def test_a_grant_that_is_gone_takes_its_chunks_along(ledger):
+    ledger.grant(BASE, MIB)
+    ledger.grant(BASE + MIB, MIB)
+    ledger.allocate(BASE, 512, 500)
+    ledger.allocate(BASE + 4096, 512, 512)
+    ledger.allocate(BASE + MIB - 512, 1024, 1024)  # in both
+    ledger.allocate(BASE + MIB + 4096, 512, 512)
+    ledger.lose(BASE)
+    assert ledger.chunks() == {BASE + MIB + 4096: (512, 512)}
+    assert (ledger.sizes(), ledger.pool_bytes) == ({BASE + MIB: MIB}, MIB)
+    assert (ledger.inconsistencies.unseen_frees, ledger.inconsistencies.left_out) == (3, 0)
+    ledger.lose(BASE)
+    assert ledger.inconsistencies.unknown_releases == 1
+
+
+def test_a_region_grows_behind_a_chunk_wherever_it_was_cut(ledger):
+    for cut in (512, 1024, 1536):
+        ledger.allocate(BASE, 2048, 2048)
+        ledger.free(BASE)
+        ledger.allocate(BASE + cut, 512, 512)
+        ledger.allocate(BASE + 2048, 512, 512)  # behind the free rest, or the chunk
+        ledger.free(BASE + 2048)
+        free = [(at, chunk.size) for at, chunk in sorted(ledger.free_chunks.items())]
+        assert free == [(BASE, cut), (BASE + cut + 512, 2560 - cut - 512)]
+        ledger.free(BASE + cut)
+        assert [(at, chunk.size) for at, chunk in ledger.free_chunks.items()] == [(BASE, 2560)]
