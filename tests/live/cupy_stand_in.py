@@ -60,6 +60,8 @@ class StandIn(cupy_api.Cuda):
         regions: sub-allocators made, by device and stream.
         recorded: streams that an event was recorded in.
         asked: how often whether an event has passed.
+        grants: of the driver to pools that are observed: bytes by device and address.
+        pools: by the number that a hook is told of pooled memory.
         waited: streams that were waited for; device numbers below 0 for whole devices.
     """
 
@@ -78,6 +80,8 @@ class StandIn(cupy_api.Cuda):
         self.streams = {}
         self.captured = set()
         self.broken = False
+        self.grants, self.pools = {}, {}
+        self._device_of = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda _: self.device())
         self._stream_of = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(self.stream_handle)
 
     @contextmanager
@@ -102,6 +106,15 @@ class StandIn(cupy_api.Cuda):
 
     def stream_of(self):
         return ctypes.cast(self._stream_of, ctypes.c_void_p).value
+
+    def device_of(self):
+        return ctypes.cast(self._device_of, ctypes.c_void_p).value
+
+    def pool_of(self, pooled):
+        return self.pools.get(pooled)
+
+    def is_grant(self, device, address, size):
+        return self.grants.get((device, address), 0) >= size
 
     def total_memory(self, device):
         return self.memory

@@ -16,7 +16,7 @@ from bfcviz.allocator.sub_allocators.cuda.kinds_of_memory import (
     Memory,
     cuda_sub_allocator,
 )
-from bfcviz.errors import LiveError, MissingExtra
+from bfcviz.errors import DeviceError, LiveError, MissingExtra
 from bfcviz.live.common.deferred_frees import DelayedEvent, RelaxedEvent, StreamEvent
 from bfcviz.live.common.headroom import CAPABILITY_MAJOR, Room
 
@@ -26,7 +26,8 @@ HIDDEN: Final = ("cupy", "cupyx", "numpy")
 _CAPTURING: Final = range(900, 909)
 """The errors of CUDA calls that a graph capture forbids: cudaErrorStreamCapture..."""
 
-_STREAM_OF: Final = (b"intptr_t (int)", "get_stream_ptr")
+_STREAM_OF: Final = ("cupy_backends.cuda.stream", "get_stream_ptr", b"intptr_t (int)")
+_DEVICE_OF: Final = ("cupy.cuda.device", "get_device_id", b"int (int __pyx_skip_dispatch)")
 
 
 class Cuda:
@@ -74,11 +75,18 @@ class Cuda:
 
     def stream_of(self) -> int:
         """Address of a C function `intptr_t (int device)`: this thread's stream. It needs the GIL and may raise."""
-        signature, name = _STREAM_OF
-        exported = getattr(import_module("cupy_backends.cuda.stream"), "__pyx_capi__", {})
-        if name in exported and _signature(exported[name]) == signature:
-            return _pointer(exported[name], signature)
-        return _address_of(lambda device: self.cupy.cuda.get_current_stream(device).ptr)
+        return _exported(*_STREAM_OF) or _address_of(
+            lambda device: self.cupy.cuda.get_current_stream(device).ptr, ctypes.c_ssize_t
+        )
+
+    def device_of(self) -> int:
+        """Address of a C function `int (int)`: this thread's device. It needs the GIL and may raise; give it 0.
+
+        0: there is one device; asking for the current one would cost each allocation a call of the driver.
+        """
+        if self.runtime.getDeviceCount() == 1:
+            return 0
+        return _exported(*_DEVICE_OF) or _address_of(lambda _: self.device(), ctypes.c_int)
 
     def stream_handle(self, device: int) -> int:
         """This thread's stream."""
@@ -169,6 +177,22 @@ class Cuda:
         """The allocator of this thread, which `cupy.empty` calls."""
         return self.cupy.cuda.get_allocator()
 
+    def pool_of(self, pooled: int) -> Any:
+        """A weak reference to the pool of one device that a hook's `pmem_id` belongs to; None: it cannot be told."""
+        return getattr(ctypes.cast(pooled, ctypes.py_object).value, "pool", None) if pooled else None
+
+    def is_grant(self, device: int, address: int, size: int) -> bool:
+        """Whether an allocation of the driver, of at least `size` bytes, begins at an address now; True if it fails."""
+        base, length = ctypes.c_uint64(), ctypes.c_size_t()
+        arguments = (ctypes.byref(base), ctypes.byref(length), ctypes.c_uint64(address))
+        try:
+            driver = cuda_driver.load()
+            with driver.on(device):
+                status = driver.try_call("cuMemGetAddressRange_v2", *arguments)
+        except DeviceError:  # the context is lost: the program finds out by itself
+            return True
+        return status == 0 and base.value == address and length.value >= size
+
     def has_pool(self) -> bool:
         """Whether this thread's allocator is a memory pool."""
         return isinstance(getattr(self.get_allocator(), "__self__", None), self.cupy.cuda.MemoryPool)
@@ -206,6 +230,12 @@ def _import(wish: str) -> Any:
         ) from error
 
 
+def _exported(module: str, name: str, signature: bytes) -> int:
+    """The address of a C function that a module of CuPy's exports; 0: this version has none of this signature."""
+    capsule = getattr(import_module(module), "__pyx_capi__", {}).get(name)
+    return _pointer(capsule, signature) if capsule is not None and _signature(capsule) == signature else 0
+
+
 def _signature(capsule: object) -> bytes:
     get = ctypes.pythonapi.PyCapsule_GetName
     get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -221,8 +251,8 @@ def _pointer(capsule: object, name: bytes) -> int:
 _kept: list[Any] = []
 
 
-def _address_of(function: Callable[[int], int]) -> int:
+def _address_of(function: Callable[[int], int], returned: Any) -> int:
     """The address of a Python function for C callers, kept forever. An error is printed and returns 0."""
-    made = ctypes.PYFUNCTYPE(ctypes.c_ssize_t, ctypes.c_int)(function)
+    made = ctypes.PYFUNCTYPE(returned, ctypes.c_int)(function)
     _kept.append(made)
     return ctypes.cast(made, ctypes.c_void_p).value or 0

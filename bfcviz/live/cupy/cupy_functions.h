@@ -8,6 +8,7 @@
 #include "bfcviz/allocator/c_interface/hooks.h"
 #include "bfcviz/c/attributes.h"
 #include "bfcviz/c/fork_count.h"
+#include "bfcviz/events/ledger/reports.h"
 #include "bfcviz/live/capture/stack_walk.h"
 #include "bfcviz/live/capture/thread_label.h"
 #include "bfcviz/live/common/raise_later.h"
@@ -192,4 +193,244 @@ static void bfc_cu_end(bfc_cu *g) {
     if (g->ended) return;
     g->ended = 1;
     Py_INCREF(g->owner);
+}
+
+/* -- observed: what CuPy's memory hooks call ------------------------------------------------------------------- */
+
+typedef int (*bfc_cu_device_of)(int skip_dispatch);
+
+enum {
+    BFC_CU_DEVICES = 64, /* further ones, and further streams, are reported by Python */
+    BFC_CU_STREAMS = 16,
+    BFC_CU_LOOK = 64 /* allocations from one look at the pools to the next */
+};
+
+/* CuPy calls with the GIL held. */
+typedef struct bfc_cu_watch {
+    PyObject *observed;         /* a CupyObserved for the rare cases, owned while it observes; else NULL */
+    PyObject *walker;           /* owned, or NULL */
+    bfc_walk *walk;             /* the walker's */
+    bfc_cu_stream_of stream_of; /* CuPy's current stream on a device; may raise */
+    bfc_cu_device_of device_of; /* the current device; may raise; NULL: there is one */
+    uint32_t labels;            /* number of the label table */
+    int grants;  /* allocations under way that got memory from the driver: Python reports them */
+    int turn;    /* allocations since the last look at the pools */
+    int streams; /* that have a number, in order: 1, 2, ... */
+    intptr_t stream[BFC_CU_STREAMS];
+    PyObject *kept[BFC_CU_DEVICES];    /* the capsules of `heaps` */
+    bfc_reports heaps[BFC_CU_DEVICES]; /* no ledger: that device has no heap yet */
+} bfc_cu_watch;
+
+/* The keywords that CuPy gives, in the order of their bits, and where to store their numbers. */
+typedef struct bfc_cu_told {
+    uint64_t device_id, size, mem_size, mem_ptr, pmem_id;
+} bfc_cu_told;
+
+enum { BFC_CU_DEVICE = 1, BFC_CU_SIZE = 2, BFC_CU_MEM_SIZE = 4, BFC_CU_POINTER = 8, BFC_CU_POOLED = 16 };
+
+static PyObject *bfc_cu_words[5]; /* interned, as those of CuPy's own calls are */
+
+static int bfc_cu_prepare(void) {
+    static const char *const words[] = {"device_id", "size", "mem_size", "mem_ptr", "pmem_id"};
+    for (int i = 0; i < 5; i++)
+        if (!bfc_cu_words[i] && !(bfc_cu_words[i] = PyUnicode_InternFromString(words[i]))) return -1;
+    return 0;
+}
+
+/* Read the numbers of the words in the bit mask `wanted`, and no others: each costs. */
+static int bfc_cu_read(bfc_cu_told *told, int wanted, PyObject *const *values, PyObject *names) {
+    uint64_t *into[] = {&told->device_id, &told->size, &told->mem_size, &told->mem_ptr, &told->pmem_id};
+    Py_ssize_t count = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *name = PyTuple_GetItem(names, k);
+        int i = 0;
+        while (i < 5 && name != bfc_cu_words[i]) i++;
+        if (i == 5)
+            for (i = 0; i < 5 && PyUnicode_Compare(name, bfc_cu_words[i]); i++) {
+            }
+        if (i == 5 || !(wanted >> i & 1)) continue;
+        *into[i] = PyLong_AsUnsignedLongLongMask(values[k]);
+        if (*into[i] == (uint64_t)-1 && PyErr_Occurred()) return -1;
+    }
+    return 0;
+}
+
+/* Requests that this thread's pools serve now: more than one where a pool gets its memory from another pool. That
+   pool's chunk is a grant to the first, and its failure the same failure. */
+BFC_THREAD int bfc_cu_depth = 0;
+
+static inline PyObject *bfc_cu_nothing(void) {
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+static bfc_reports *bfc_cu_reports(bfc_cu_watch *w, int64_t device) {
+    return device >= 0 && device < BFC_CU_DEVICES && w->heaps[device].ledger ? &w->heaps[device] : NULL;
+}
+
+/* The number of a stream, 0 the default one; -1: it has none yet, or an exception is set. */
+static int bfc_cu_stream_number(bfc_cu_watch *w, int device) {
+    intptr_t stream = w->stream_of(device);
+    if (!stream) return 0;
+    if (stream == -1 && PyErr_Occurred()) return -1;
+    for (int i = 0; i < w->streams; i++)
+        if (w->stream[i] == stream) return i + 1;
+    return -1;
+}
+
+/* What a report of C returned; NULL with an exception. */
+static PyObject *bfc_cu_reported(PyObject *observed, int status) {
+    if (status == BFC_REPORT_FAILED) return NULL;
+    if (status == BFC_REPORT_OTHERS_WAIT) return PyObject_CallMethod(observed, "settle_heaps", NULL);
+    return bfc_cu_nothing();
+}
+
+static PyObject *
+bfc_cu_malloced(PyObject *capsule, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(capsule, NULL);
+    bfc_cu_told told = {0, 0, 0, 0, 0};
+    if (bfc_cu_depth) bfc_cu_depth--;
+    if (!w->observed || bfc_cu_depth) return bfc_cu_nothing();
+    if (bfc_cu_read(&told, BFC_CU_SIZE | BFC_CU_MEM_SIZE | BFC_CU_POINTER, args + count, names)) return NULL;
+    if (!told.size) return bfc_cu_nothing();
+    int device = w->device_of ? w->device_of(0) : 0;
+    if (device == -1 && PyErr_Occurred()) return NULL;
+    bfc_reports *heap = w->grants || !told.mem_ptr ? NULL : bfc_cu_reports(w, device);
+    int stream = heap ? bfc_cu_stream_number(w, device) : -1;
+    if (PyErr_Occurred()) return NULL;
+    int status = BFC_REPORT_BUSY;
+    PyObject *observed = w->observed, *answer; /* Python below may end the observation */
+    Py_INCREF(observed);
+    if (stream >= 0) {
+        uint32_t label = bfc_label_in(w->labels);
+        if (w->walk) label = bfc_walk_number(w->walk, label);
+        status = heap->allocate(
+            heap->ledger, told.mem_ptr, told.mem_size, (int64_t)told.size, label, (uint16_t)stream
+        );
+    }
+    if (status == BFC_REPORT_BUSY && bfc_cu_read(&told, BFC_CU_POOLED, args + count, names))
+        answer = NULL;
+    else if (status == BFC_REPORT_BUSY)
+        answer = PyObject_CallMethod(
+            observed, "allocated", "iKKKK", device, (unsigned long long)told.mem_ptr,
+            (unsigned long long)told.mem_size, (unsigned long long)told.size, (unsigned long long)told.pmem_id
+        );
+    else
+        answer = bfc_cu_reported(observed, status);
+    if (answer && ++w->turn >= BFC_CU_LOOK) {
+        w->turn = 0;
+        Py_DECREF(answer);
+        answer = PyObject_CallMethod(observed, "look", NULL);
+    }
+    Py_DECREF(observed);
+    return answer;
+}
+
+static PyObject *bfc_cu_freed(PyObject *capsule, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(capsule, NULL);
+    bfc_cu_told told = {0, 0, 0, 0, 0};
+    if (!w->observed) return bfc_cu_nothing();
+    if (bfc_cu_read(&told, BFC_CU_DEVICE | BFC_CU_POINTER, args + count, names)) return NULL;
+    bfc_reports *heap = bfc_cu_reports(w, (int64_t)told.device_id);
+    PyObject *observed = w->observed, *answer;
+    Py_INCREF(observed);
+    int status = heap ? heap->free(heap->ledger, (int64_t)told.mem_ptr) : BFC_REPORT_BUSY;
+    if (status == BFC_REPORT_BUSY)
+        answer = PyObject_CallMethod(
+            observed, "freed", "iK", (int)told.device_id, (unsigned long long)told.mem_ptr
+        );
+    else
+        answer = bfc_cu_reported(observed, status);
+    Py_DECREF(observed);
+    return answer;
+}
+
+static PyObject *bfc_cu_begun(PyObject *capsule, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    (void)capsule, (void)args, (void)count, (void)names;
+    bfc_cu_depth++;
+    return bfc_cu_nothing();
+}
+
+static PyObject *bfc_cu_ignored(PyObject *capsule, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    (void)capsule, (void)args, (void)count, (void)names;
+    return bfc_cu_nothing();
+}
+
+static void bfc_cu_watch_delete(PyObject *capsule) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(capsule, NULL);
+    for (int i = 0; i < BFC_CU_DEVICES; i++) Py_XDECREF(w->kept[i]);
+    Py_XDECREF(w->observed);
+    Py_XDECREF(w->walker);
+    free(w);
+}
+
+static PyObject *bfc_cu_watch_new(
+    bfc_cu_stream_of stream_of, bfc_cu_device_of device_of, uint32_t labels, PyObject *walker, bfc_walk *walk
+) {
+    bfc_cu_watch *w = bfc_cu_prepare() ? NULL : (bfc_cu_watch *)calloc(1, sizeof *w);
+    if (!w) return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(w, NULL, bfc_cu_watch_delete);
+    if (!capsule) {
+        free(w);
+        return NULL;
+    }
+    w->stream_of = stream_of;
+    w->device_of = device_of;
+    w->labels = labels;
+    w->walk = walk;
+    Py_INCREF(walker);
+    w->walker = walker;
+    return capsule;
+}
+
+/* The methods of a memory hook that C answers, by name. They keep the capsule. */
+static PyObject *bfc_cu_methods(PyObject *capsule) {
+#define BFC_CU_METHOD(name, function)                                                                        \
+    {                                                                                                        \
+        name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, NULL                     \
+    }
+    static PyMethodDef methods[] = {
+        BFC_CU_METHOD("malloc_preprocess", bfc_cu_begun),
+        BFC_CU_METHOD("malloc_postprocess", bfc_cu_malloced),
+        BFC_CU_METHOD("free_preprocess", bfc_cu_freed),
+        BFC_CU_METHOD("free_postprocess", bfc_cu_ignored),
+    };
+#undef BFC_CU_METHOD
+    PyObject *made = PyDict_New();
+    for (int i = 0; made && i < 4; i++) {
+        PyObject *function = PyCFunction_New(&methods[i], capsule);
+        if (!function || PyDict_SetItemString(made, methods[i].ml_name, function)) Py_CLEAR(made);
+        Py_XDECREF(function);
+    }
+    return made;
+}
+
+/* Report a device's events in C from now on. */
+static int bfc_cu_watch_add(PyObject *watch, int device, PyObject *reports) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(watch, NULL);
+    const bfc_reports *found = (const bfc_reports *)PyCapsule_GetPointer(reports, BFC_REPORTS);
+    if (!found) return -1;
+    if (device < 0 || device >= BFC_CU_DEVICES || w->kept[device]) return 0;
+    Py_INCREF(reports);
+    w->kept[device] = reports;
+    w->heaps[device] = *found;
+    return 0;
+}
+
+/* The next stream number in C is this stream's, if it fits. */
+static void bfc_cu_watch_stream(PyObject *watch, intptr_t stream, int number) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(watch, NULL);
+    if (w->streams < BFC_CU_STREAMS && number == w->streams + 1) w->stream[w->streams++] = stream;
+}
+
+static void bfc_cu_watch_open(PyObject *watch, PyObject *observed) {
+    bfc_cu_watch *w = (bfc_cu_watch *)PyCapsule_GetPointer(watch, NULL);
+    PyObject *before = w->observed;
+    w->observed = observed == Py_None ? NULL : observed;
+    Py_XINCREF(w->observed);
+    Py_XDECREF(before);
+}
+
+static void bfc_cu_watch_grants(PyObject *watch, int by) {
+    ((bfc_cu_watch *)PyCapsule_GetPointer(watch, NULL))->grants += by;
 }

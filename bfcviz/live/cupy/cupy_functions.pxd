@@ -41,3 +41,18 @@ cdef inline tuple functions(Gate *made):
 
 cdef inline void give_back(Gate *made, size_t pointer, int device) noexcept:
     bfc_cu_give_back(made, <void *>pointer, device)
+
+# -- observed
+
+cdef extern from "bfcviz/live/cupy/cupy_functions.h":
+    ctypedef size_t DeviceOf "bfc_cu_device_of"     # a C function's address
+
+    object bfc_cu_watch_new(StreamOf, DeviceOf, u32, object, Walk *)
+    object methods "bfc_cu_methods"(object)
+    int watch_add "bfc_cu_watch_add"(object, int, object) except -1
+    void watch_stream "bfc_cu_watch_stream"(object, long long, int)
+    void watch_open "bfc_cu_watch_open"(object, object)
+    void watch_grants "bfc_cu_watch_grants"(object, int)
+
+cdef inline object watch(size_t stream_of, size_t device_of, u32 labels, object walker):
+    return bfc_cu_watch_new(<StreamOf>stream_of, <DeviceOf>device_of, labels, walker, walk_of(walker))

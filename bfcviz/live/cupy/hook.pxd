@@ -15,3 +15,7 @@ cdef class CupyHook:
     cdef object __weakref__
 
     cpdef object serve(self, size)
+
+
+cdef class HookReports:
+    cdef object watch

@@ -1,6 +1,6 @@
-"""CupyHook: the allocator that CuPy calls; it passes each request to the heap of the current stream.
+"""What CuPy calls: CupyHook, its allocator while it is served; and HookReports, its memory hook while it is observed.
 
-::
+CupyHook passes each request to the heap of the current stream::
 
     cupy.empty -> serve -> CuPy's CFunctionAllocator -> malloc (C, cupy_functions.h) -> heap of (device, stream)
                      `-> stream_heaps.recover: no memory                 `-> stream_heaps.add_heap: a new stream
@@ -8,6 +8,9 @@
                                  `-> stream_heaps.defer: freed under another stream than its own
 
 All of it runs in C, except for `serve` and the calls of `stream_heaps` (`CupyStreamHeaps`).
+
+CuPy calls each memory hook four times for an array, and spends a third of the time of `cupy.empty` on that. So these
+four are C functions, which write to the ledger of an observed heap; the rest is Python.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -94,3 +97,42 @@ class CupyHook:
         """Python exits: make no more Python calls, and free nothing."""
         self.is_open = False
         cupy_functions.end(self.gate)
+
+
+class HookReports:
+    """Reports what CuPy's memory hooks are told to the ledgers of observed heaps, in C.
+
+    Calls of the object that observes, on rare paths: `allocated(device, address, size, requested, pooled)`,
+    `freed(device, address)`, `settle_heaps()`, and after some allocations `look()`.
+
+    Args:
+        stream_of: address of the C function `intptr_t (int device)` that returns CuPy's current stream.
+        device_of: address of the C function `int (int)` that returns the current device; its argument is 0.
+            0: there is one device.
+        labels: number of the label table (`labels.use`).
+        walker: records Python stacks; None: no stacks.
+    """
+
+    def __init__(self, stream_of: int, device_of: int, labels: int, walker: Any = None) -> None:
+        self.watch = cupy_functions.watch(stream_of, device_of, labels, walker)
+
+    def methods(self) -> dict[str, Any]:
+        """The methods of a memory hook that C answers, by name."""
+        methods: dict[str, Any] = cupy_functions.methods(self.watch)
+        return methods
+
+    def open(self, observed: Any) -> None:
+        """Report to the heaps of `observed` from now on, and keep it; None: report nothing."""
+        cupy_functions.watch_open(self.watch, observed)
+
+    def add(self, device: int, reports: object) -> None:
+        """Report the allocations of a device to `ObservedHeap.reports`."""
+        cupy_functions.watch_add(self.watch, device, reports)
+
+    def number(self, stream: int, number: int) -> None:
+        """Give a stream its number, in order: 1, 2, ..."""
+        cupy_functions.watch_stream(self.watch, stream, number)
+
+    def grants(self, by: int) -> None:
+        """Change the count of allocations that are getting memory from the driver: Python reports these."""
+        cupy_functions.watch_grants(self.watch, by)
