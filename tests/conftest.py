@@ -11,7 +11,6 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 # Takes seconds to import: a parser of IRIs that jsonschema, and so nbformat, uses if it is there.
 sys.modules.setdefault("rfc3987_syntax", None)
@@ -43,15 +42,43 @@ MANY_OBJECTS = 50_000
 """To search these for garbage takes about 10 ms; some tests do it twenty times."""
 
 
-class ByFile(LoadFileScheduling):
-    """The tests of a file stay in one process, and so do those of all browser pages: they share a server."""
+PLUGINS = {
+    "xdist": (
+        "xdist_group(name)",
+        {"--numprocesses": "store", "--dist": "store", "--no-loadscope-reorder": "store_true"},
+    ),
+    "pytest_timeout": ("timeout(seconds)", {"--timeout": "store"}),
+    "pytest_rerunfailures": ("flaky(reruns, only_rerun)", {}),
+}
+"""Plugins of the set-up for work on bfcviz: a marker of each, and the options of it in `addopts`.
 
-    def _split_scope(self, nodeid):
-        shared = "tests/browser/"
-        return shared if nodeid.startswith(shared) else super()._split_scope(nodeid)
+A machine with a GPU may lack them. There the options and markers exist without effect: the tests run one by one.
+"""
+
+MISSING = [name for name in PLUGINS if find_spec(name) is None]
 
 
+def pytest_addoption(parser):
+    for name in MISSING:
+        for option, action in PLUGINS[name][1].items():
+            parser.addoption(option, action=action, help=f"without effect: {name} is not installed")
+
+
+def pytest_configure(config):
+    for name in MISSING:
+        config.addinivalue_line("markers", f"{PLUGINS[name][0]}: without effect, {name} is not installed")
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
+    """The tests of a file stay in one process, and so do those of all browser pages: they share a server."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            shared = "tests/browser/"
+            return shared if nodeid.startswith(shared) else super()._split_scope(nodeid)
+
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
