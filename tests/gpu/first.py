@@ -1,6 +1,7 @@
 """First facts on a real GPU: `python tests/gpu/first.py [PART ...]`; prints, and one failure does not stop the rest.
 
 ==============  =================================================================================================
+`machine`       the versions of what is installed, and which compiled modules of bfcviz are missing
 `driver`        time of a grant and a free from each sub-allocator, and what a request beyond the device gives
 `ipc`           whether IPC handles of two arrays differ: they mean a whole region, not an array
 `capture`       what a heap that grows does to a graph being captured, and the memory afterwards
@@ -19,7 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 import traceback
+from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 MIB = 1 << 20
@@ -38,6 +42,24 @@ def told(work, *arguments):
         return str(work(*arguments))
     except Exception as error:  # noqa: BLE001  a fact, too
         return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def machine():
+    print(sys.version)
+    names = compiled_modules()
+    found = [name for name in names if "abi3" in str(getattr(find_spec(name), "origin", ""))]
+    print(f"compiled modules: {len(found)} of {len(names)}; missing: {sorted(set(names) - set(found))}")
+    wanted = ("cupy", "torch", "jax", "numpy", "pyarrow", "rmm", "pytest", "hypothesis", "cuda", "nvidia")
+    for each in sorted(
+        f"{it.name} {it.version}" for it in distributions() if it.name.lower().startswith(wanted)
+    ):
+        print(each)
+
+
+def compiled_modules():
+    """The names of all of them, as the build has them."""
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    return [module["name"] for module in settings["tool"]["setuptools"]["ext-modules"]]
 
 
 def driver():
@@ -206,9 +228,10 @@ def record_torch(recording):
             optimizer.step()
 
 
-PARTS = {each.__name__: each for each in (driver, ipc, capture, values, torch, jax, recordings)}
+PARTS = {each.__name__: each for each in (machine, driver, ipc, capture, values, torch, jax, recordings)}
 
 if __name__ == "__main__":
+    failed = 0
     for part in sys.argv[1:] or PARTS:
         print(f"\n== {part}", flush=True)
         begin = time.perf_counter()
@@ -216,4 +239,6 @@ if __name__ == "__main__":
             PARTS[part]()
         except Exception:  # noqa: BLE001  the next part is another fact
             traceback.print_exc(file=sys.stdout)
+            failed = 1
         print(f"-- {time.perf_counter() - begin:.1f} s", flush=True)
+    sys.exit(failed)

@@ -102,6 +102,7 @@ def test_a_pool_that_is_full_is_pytorchs_error():
 
 
 def test_a_pool_gives_back_what_no_tensor_uses():
+    elsewhere = torch.cuda.memory_allocated()  # in PyTorch's own pool, such as the workspace of cuBLAS
     with serve_torch("256MiB") as served:
         kept = torch.arange(1000, device="cuda")
         side = torch.cuda.Stream()
@@ -113,7 +114,7 @@ def test_a_pool_gives_back_what_no_tensor_uses():
         del large
         torch.cuda.synchronize()
         served.empty_cache()
-        assert served.memory_allocated() <= served.memory_reserved() <= 4 * MIB
+        assert served.memory_allocated() - elsewhere <= served.memory_reserved() <= 4 * MIB
         torch.empty(220 * MIB, dtype=torch.uint8, device="cuda")
     assert int(kept.sum()) == 499_500
 
@@ -235,10 +236,10 @@ def test_its_history_ends_in_its_state():
         assert [(int(chunk["address"]), int(chunk["size"])) for chunk in chunks] == blocks()
         assert source.devices[0].lost == source.devices[0].mended == 0
     events = heap.log.copy(0, heap.log.head)
-    named = {
-        heap.labels.name(number) for number in set(events[events["kind"] == Kind.ALLOCATE]["label"].tolist())
-    }
-    assert any(name.startswith("trained ") for name in named)
+    labels = [
+        heap.labels[number] for number in set(events[events["kind"] == Kind.ALLOCATE]["label"].tolist())
+    ]
+    assert any("trained" in label.details.get("stack", "") for label in labels)
     assert len(losses) == 30
     assert kept.numel() == 12345
 
