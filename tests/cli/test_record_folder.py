@@ -217,3 +217,16 @@ def test_with_contradictory_options_the_program_does_not_run(words, says, tmp_pa
     error = capsys.readouterr().err
     assert [word for word in says if word not in error] == []
     assert [*tmp_path.iterdir()] == []
+
+
+def test_an_interrupted_set_aside_loses_nothing(tmp_path):
+    """Killed while it moved the earlier recording: what is left of that is no new recording."""
+    folder = tmp_path / "run"
+    with Recording(folder, labels=Labels()) as recording:
+        recording.log.put(Kind.MARK, 0, 0, 0, 1, 0, 0, 0, 0, 0, -1, 0)
+    before = tree(folder)
+    partial = folder / f"{EARLIER}.partial"
+    partial.mkdir()
+    (folder / "origin.json").rename(partial / "origin.json")
+    set_aside(folder, force=True).settle()
+    assert tree(folder) == before

@@ -21,6 +21,9 @@ from bfcviz.events.storage.recording_set import files_of_all, has_events, record
 from bfcviz.events.storage.writer_lock import is_locked
 from bfcviz.live.tensorflow.windows import files_of_windows, whole_windows
 
+_PARTIAL: Final = f"{EARLIER}.partial"
+"""Its name until all of it is moved there: an interrupted move is undone, whatever is in either folder."""
+
 _LOOK_S: Final = 0.5
 """Seconds between two looks for the first event."""
 
@@ -39,9 +42,10 @@ class EarlierRecording:
         self._folder = folder
         self._has_ended = Event()
         try:
-            _move(folder, folder / EARLIER)
+            _move(folder, folder / _PARTIAL)
+            (folder / _PARTIAL).rename(folder / EARLIER)
         except OSError as error:
-            _settle(folder)
+            _undo(folder)
             raise FileError(folder, "", f"cannot be emptied: {error.strerror}: {error.filename}") from error
         self._watch = Thread(target=self._remove_when_replaced, name="bfcviz-replace", daemon=True)
         self._watch.start()
@@ -67,10 +71,27 @@ def _has_events(folder: Path) -> bool:
     return has_events(folder) or bool(whole_windows(folder))
 
 
+def _is_recorded_to(folder: Path) -> bool:
+    return any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values())
+
+
+def _undo(folder: Path) -> None:
+    """Move back what an interrupted move had moved."""
+    partial = folder / _PARTIAL
+    if partial.is_dir():
+        with suppress(OSError):
+            _move(partial, folder)
+            partial.rmdir()
+
+
 def _settle(folder: Path) -> None:
-    """Keep one of two recordings: the new one if it has an event, otherwise the earlier one."""
+    """Keep one of two recordings: the new one if it has an event, otherwise the earlier one.
+
+    Both stay while a process that the program left behind still records; the next `bfcviz record` settles it.
+    """
+    _undo(folder)
     earlier = folder / EARLIER
-    if not earlier.is_dir():
+    if not earlier.is_dir() or _is_recorded_to(folder):
         return
     if _has_events(folder):
         rmtree(earlier, ignore_errors=True)
@@ -96,7 +117,7 @@ def set_aside(folder: Path, *, force: bool) -> EarlierRecording:
     Raises:
         FileError: it holds more, the recording has not ended or cannot be moved, or `force` is false.
     """
-    if any(is_locked(path / LABELS_FILE) for path in recordings_in(folder).values()):
+    if _is_recorded_to(folder):
         raise FileError(folder, "", "is being recorded to by another process; choose another folder with -o")
     _settle(folder)  # of a `bfcviz record` that was killed
     own = files_of_all(folder) if recordings_in(folder) else files_of_windows(folder)
