@@ -22,7 +22,17 @@ _ASSIGNED: Final = re.compile(
 )
 """`--token=X`, `PASSWORD=X`, `wandb.api_key=X`, `?token=X&`, `"secret": "X"`, `login(key='X')` with such a name."""
 
-_SAFE_URL: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)")
+_QUOTED: Final = re.compile(
+    rf"""((?:{_NAME}|(?<!\w)key)["']?\s*[=:]\s*(["'])).+?(?=\2)""", re.IGNORECASE | re.DOTALL
+)
+"""The same with a value in quotes, which may hold blanks and commas."""
+
+_WHOLE: Final = re.compile(
+    rf"((?:--?)?(?:[\w.-]*(?:{_NAME})|(?:[\w.]+[-_.])*key)=).+", re.IGNORECASE | re.DOTALL
+)
+"""A word that is an option or variable with such a name, and its value: all of it, whatever is in it."""
+
+_SAFE_URL: Final = re.compile(r"(?<=://)(?:[^/\s@'\"]+|[^/\s@'\":]+:[^\s@'\"]+)(?=@)")
 _BEARER: Final = re.compile(r"\b(bearer|basic|token)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _KEY: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -47,7 +57,9 @@ def without_secrets(words: Sequence[str]) -> list[str]:
 
 
 def _masked(word: str) -> str:
+    if whole := _WHOLE.fullmatch(word):
+        return f"{whole[1]}{MASK}"
     word = _SAFE_URL.sub(MASK, word)
     word = _BEARER.sub(rf"\1 {MASK}", word)
-    word = _ASSIGNED.sub(rf"\1{MASK}", word)
+    word = _ASSIGNED.sub(rf"\1{MASK}", _QUOTED.sub(rf"\1{MASK}", word))
     return _KEY.sub(MASK, word)

@@ -31,6 +31,8 @@ KEY = "Ab3" * 12
         ("https://me:word@host/x", "https://***@host/x"),
         ("https://host/x?token=abc&page=2", "https://host/x?token=***&page=2"),
         ("postgres://me:word@db:5432/x", "postgres://***@db:5432/x"),
+        ("postgres://me:a/word@db:5432/x", "postgres://***@db:5432/x"),
+        ("--password=abc,def&ghi", "--password=***"),
     ],
 )
 def test_secrets_are_masked(given, kept):
@@ -41,6 +43,8 @@ def test_secrets_in_code_and_headers_are_masked():
     code = "import wandb; wandb.login(key='abc'); d = {'api_key': \"zzz\"}; run(lr=0.1)"
     kept = f"import wandb; wandb.login(key='{MASK}'); d = {{'api_key': \"{MASK}\"}}; run(lr=0.1)"
     assert without_secrets(["-c", code]) == ["-c", kept]
+    assert without_secrets(["--password=my secret words"]) == ["--password=***"]
+    assert without_secrets(["-c", "login(password='a b,c', lr=1)"]) == ["-c", "login(password='***', lr=1)"]
     assert without_secrets(["-H", "Authorization: Bearer abcdefghijk"]) == [
         "-H",
         f"Authorization: Bearer {MASK}",
