@@ -266,18 +266,21 @@ class ObservedHeap:
     def _alone(self) -> Iterator[None]:
         """Keep all reports waiting, also those of C code, which takes no lock; they are carried out at the end."""
         ledger, thread, deadline = self._ledger, native.thread_number(), clock.monotonic() + _PATIENCE_S
+        _interrupts.block()  # may raise: before the lock is held
         self._lock.acquire()
-        while ledger.busy not in {0, thread} and clock.monotonic() < deadline:
-            self._lock.release()  # a finalizer in that thread's report may need it
-            clock.sleep(1e-4)
-            self._lock.acquire()
-        outer = ledger.busy
-        _interrupts.block()
-        ledger.busy = thread
         try:
-            yield
+            while ledger.busy not in {0, thread} and clock.monotonic() < deadline:
+                self._lock.release()  # a finalizer in that thread's report may need it
+                clock.sleep(1e-4)
+                self._lock.acquire()
+            outer = ledger.busy
+            ledger.busy = thread
+            try:
+                yield
+            finally:
+                # Another thread's report may have ended meanwhile: its number would keep all reports waiting for ever.
+                ledger.busy = outer if outer == thread else 0
         finally:
-            ledger.busy = outer
             self._lock.release()
             _interrupts.unblock()
         self._carry_out()

@@ -38,6 +38,12 @@ class ServedHeap(BFCAllocator):
             self.sub_allocator.free_waiting()
         return released
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether the device still has memory of it: regions of its pool, or regions that wait for a capture to end."""
+        waiting = isinstance(self.sub_allocator, CudaSubAllocator) and self.sub_allocator.used
+        return bool(self.stats().pool_bytes or waiting)
+
     def close(self) -> None:
         """Release all memory; raises AllocatorError while the framework uses any of it, or may request more."""
         held = self.stats()

@@ -184,7 +184,7 @@ class Heaps:
 
     def _forget(self, heap: TorchHeap) -> None:
         rows = [taken for taken in self._table.in_use() if taken.allocator is heap]
-        if heap.stats().pool_bytes == 0 and self._table.remove(heap):
+        if not heap.holds_memory and self._table.remove(heap):
             self._past += rows
             del Heaps.served[heap]
 

@@ -14,6 +14,7 @@ from bfcviz.events.log import EventLog
 from bfcviz.events.log_reader import Reader
 from bfcviz.events.schema import Kind
 from bfcviz.events.storage.recording import Recording
+from bfcviz.live.common import observed_heap
 from bfcviz.live.common.observed_heap import ObservedHeap
 from bfcviz.model import Model
 from bfcviz.model.state.pool_state import PoolState
@@ -190,3 +191,15 @@ def test_a_recording_takes_its_events_and_labels(tmp_path):
     trace = recording.trace()
     assert [Kind(kind).name for kind in trace.read(0, len(trace))["kind"]] == ["EXTEND", "ALLOCATE"]
     assert "weights" in trace.labels.names
+
+
+def test_a_report_that_never_ends_keeps_no_other_waiting(monkeypatch):
+    """Its thread ended, or is in another process: its number alone is left."""
+    monkeypatch.setattr(observed_heap, "_PATIENCE_S", 0.01)
+    heap = observed()
+    heap.grant(BASE, MIB)
+    heap._ledger.busy = 1 << 15
+    heap.allocate(BASE, 512)
+    assert heap.stats().chunks_in_use == 0  # read without it
+    heap.allocate(BASE + 512, 512)
+    assert heap.stats().chunks_in_use == 2
