@@ -77,6 +77,7 @@ function watch_steps(root, signal) {
   let since = 0; // when they began to differ
   let timer = 0;
   let cover = null;
+  let drawn_before;
   const rest = () => {
     clearTimeout(timer);
     cover?.remove();
@@ -86,6 +87,8 @@ function watch_steps(root, signal) {
     const figure = root.querySelector(".bfcviz-figure");
     const wanted = root.querySelector(".bfcviz-step-line [data-bfcviz-step]")?.dataset.bfcvizStep;
     const drawn = figure?.dataset.bfcvizStep;
+    if (drawn !== drawn_before) rest(); // it follows, if late: only a figure that stands still is covered
+    drawn_before = drawn;
     // A figure that draws nothing yet, or cannot, says so itself.
     if (!figure || wanted === undefined || wanted === drawn || figure.querySelector(".bfcviz-figure-sentence")) {
       return rest();

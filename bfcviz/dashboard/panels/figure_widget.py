@@ -172,7 +172,7 @@ class OneWayFigureWidget(go.FigureWidget):  # type: ignore[misc]
             self._data[number]["source"] = source
             self._tell({"image": number, "subplot": subplot, "source": source})
 
-    def send_whole(self, *_: Any) -> None:
+    def send_whole(self, *_: Any, **__: Any) -> None:
         """Send the whole figure, to a page that misses a change."""
         with self._changing:
             self._tell({"data": self._data, "layout": self._layout})
