@@ -77,7 +77,7 @@ class CodePlace(NamedTuple):
 
     @property
     def _package(self) -> str:
-        """`pandas: ` for a file of an installed package; empty for the program's own, and for a module of Python."""
+        """`pandas: ` for a file of a package, installed or of Python's library; empty for the program's own."""
         found = _INSTALLED.match(self.file)
         return f"{found['package']}: " if found and found["package"] else ""
 

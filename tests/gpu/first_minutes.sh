@@ -58,7 +58,7 @@ case $half in
     first recordings 40
     part cupy_overhead 90 "$python" tests/bench/cupy_overhead.py --rounds 3
     part torch_overhead 160 "$python" tests/bench/torch_overhead.py --rounds 2
-    part sanitizer 120 compute-sanitizer --tool memcheck --error-exitcode 9 "$python" tests/gpu/first.py values
+    part sanitizer 90 compute-sanitizer --tool memcheck --error-exitcode 9 "$python" tests/gpu/first.py values
     ;;
 *)
     echo "there are halves 1 and 2, not $half" >&2

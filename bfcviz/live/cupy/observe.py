@@ -66,7 +66,7 @@ class CupyObserved(HeapProvider):
         text = (
             "CuPy is observed: its own pool serves it; the allocations of this thread and of threads started here are "
             "recorded. Threads that ran before are not recorded. Memory that the pool releases to the driver is "
-            f"recorded up to {_LOOK_S} s later{self._capture.note}"
+            f"recorded some {_LOOK_S} s later, at the latest at the end{self._capture.note}"
         )
         if self._cuda.has_pool():
             return text

@@ -84,8 +84,8 @@ class TorchObserved(HeapProvider):
         if lost := sum(device.lost for device in self.devices):
             text += (
                 f". {lost} times entries were missed: they were overwritten, or to read them would have cost the "
-                f"program more than {self._most_time:.0%} of its time; the state after them was used instead: give a "
-                "larger most_time, or more max_entries"
+                f"program more than {100 * self._most_time:.3g} % of its time; the state after them was used "
+                "instead: give a larger most_time, or more max_entries"
             )
         if unmapped := sum(device.unmapped for device in self.devices):
             text += f". {unmapped} bytes that expandable segments released are still drawn, as free"

@@ -6,7 +6,7 @@
     growth                ^ first           ^ last      what is kept is there at the last mark, and not at the first
 
 A program does the same in each step, so it is at the same point of its work at all marks of one name. The first step
-is its warm-up, where it has three marks.
+is its warm-up, where it has three marks or more.
 """
 
 from bisect import bisect_left, bisect_right
