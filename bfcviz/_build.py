@@ -198,12 +198,15 @@ def with_signatures(text: str, extension_types: set[str]) -> str:
             continue
         makers = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
         doc = node.body[0]
-        if makers and ast.get_docstring(node) is not None:
-            arguments = makers[0].args
-            del arguments.args[0]
-            for argument in [*arguments.args, *arguments.kwonlyargs]:
-                argument.annotation = None
-            signature = f"{node.name}({ast.unparse(arguments)})\n--\n\n"
+        if (makers or not node.bases) and ast.get_docstring(node) is not None:
+            given = ""
+            if makers:
+                arguments = makers[0].args
+                del arguments.args[0]
+                for argument in [*arguments.args, *arguments.kwonlyargs]:
+                    argument.annotation = None
+                given = ast.unparse(arguments)
+            signature = f"{node.name}({given})\n--\n\n"
             line = lines[doc.lineno - 1]
             lines[doc.lineno - 1] = line.replace('"""', f'"""{signature}', 1)
     return "".join(lines)

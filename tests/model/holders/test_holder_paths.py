@@ -36,7 +36,7 @@ def test_a_stack_begins_at_its_outermost_frame():
             "train.py:42 step",
         ),
         ("relu (C:\\py\\site-packages\\torch\\nn.py:7)\nstep (C:\\me\\train.py:42)", "train.py:42 step"),
-        ("relu (/opt/site-packages/torch/nn.py:7)", "nn.py:7 relu"),
+        ("relu (/opt/site-packages/torch/nn.py:7)", "torch: nn.py:7 relu"),
         ("tensorflow::Tensor::Tensor()\nmain", "tensorflow::Tensor::Tensor()"),
     ],
 )
