@@ -16,7 +16,7 @@ _MOST: Final = 8
 """Holders that are listed; the rest is one row."""
 
 
-class HolderRow(NamedTuple):
+class ColouredHolder(NamedTuple):
     """A holder: the CSS class of its colour, its bytes, and their share (0..1) of all in use."""
 
     name: str
@@ -41,7 +41,7 @@ class ColouredHolders:
     numbers: NDArray[np.intp]
     kinds: Sequence[str]
     names: Sequence[str]
-    rows: Sequence[HolderRow]
+    rows: Sequence[ColouredHolder]
     _classes: HolderClasses | None
 
     def legend(self) -> list[tuple[str, str]]:
@@ -73,14 +73,14 @@ def coloured_holders(model: Model) -> ColouredHolders:
     )
 
 
-def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[HolderRow]:
+def _rows(colours: Colouring, sizes: NDArray[np.float64], kinds: Sequence[str]) -> list[ColouredHolder]:
     names = {} if colours.holders is None else dict(colours.holders.names())
     total = max(float(sizes.sum()), 1.0)
     named = [number for number in np.argsort(-sizes, kind="stable").tolist() if number in names]
     rows = [
-        HolderRow(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
+        ColouredHolder(names[number], kinds[number], int(sizes[number]), float(sizes[number]) / total)
         for number in named[:_MOST]
         if sizes[number]
     ]
     rest = int(sizes.sum()) - sum(row.size for row in rows)
-    return [*rows, HolderRow("other", kinds[-1], rest, rest / total)] if rest else rows
+    return [*rows, ColouredHolder("other", kinds[-1], rest, rest / total)] if rest else rows

@@ -9,7 +9,7 @@ from bfcviz.events.log cimport EventLog
 
 @cython.final
 @cython.no_gc  # `rest` holds numbers
-cdef class Chunk:
+cdef class ObservedChunk:
     cdef readonly int64_t size
     cdef readonly uint32_t handle
     cdef readonly uint16_t slot
@@ -22,8 +22,8 @@ cdef class Chunk:
     cdef readonly object rest
 
 
-@cython.locals(chunk=Chunk)
-cdef Chunk _new_chunk(int64_t size, uint32_t handle, uint16_t slot, int64_t before)
+@cython.locals(chunk=ObservedChunk)
+cdef ObservedChunk _new_chunk(int64_t size, uint32_t handle, uint16_t slot, int64_t before)
 
 
 @cython.final
@@ -59,18 +59,18 @@ cdef class Ledger:
     cdef SpareNumbers _slots
     cdef list _ends
 
-    @cython.locals(stop=uint64_t, chunk=Chunk, low=int64_t, high=int64_t, region=int64_t, here=int64_t)
+    @cython.locals(stop=uint64_t, chunk=ObservedChunk, low=int64_t, high=int64_t, region=int64_t, here=int64_t)
     cpdef object allocate(self, uint64_t address, uint64_t size, int64_t requested, uint32_t label=*, uint16_t stream=*)
-    @cython.locals(chunk=Chunk)
+    @cython.locals(chunk=ObservedChunk)
     cpdef object free(self, int64_t address)
     cpdef object release(self, int64_t address)
-    @cython.locals(at=int64_t, stop=int64_t, chunk=Chunk)
+    @cython.locals(at=int64_t, stop=int64_t, chunk=ObservedChunk)
     cpdef object lose(self, int64_t address)
     cpdef object cover(self, uint64_t address, uint64_t size)
     cpdef object oom(self, int64_t requested, uint32_t label=*, uint16_t stream=*)
     @cython.locals(start=int64_t)
     cdef int64_t _region_ending_at(self, int64_t address) except? -2
-    @cython.locals(chunk=Chunk)
+    @cython.locals(chunk=ObservedChunk)
     cdef bint _is_wholly_free(self, int64_t region) except -1
     @cython.locals(new=int64_t, low=int64_t, high=int64_t, region=int64_t, last=int64_t, begin=int64_t, size=int64_t)
     cdef bint _cover(self, int64_t start, int64_t stop, bint asked) except -1
@@ -78,29 +78,29 @@ cdef class Ledger:
     @cython.locals(slot=uint16_t)
     cdef object _extend(self, int64_t address, int64_t size, int64_t requested, bint granted)
     cdef object _grow(self, int64_t start, int64_t size, int64_t requested)
-    @cython.locals(chunk=Chunk, end=Chunk)
+    @cython.locals(chunk=ObservedChunk, end=ObservedChunk)
     cdef object _add(self, int64_t address, int64_t size, uint16_t slot, int64_t requested, int flags)
-    @cython.locals(chunk=Chunk)
+    @cython.locals(chunk=ObservedChunk)
     cdef object _remove(self, int64_t start)
-    @cython.locals(chunk=Chunk, largest=int64_t)
+    @cython.locals(chunk=ObservedChunk, largest=int64_t)
     cdef int64_t _largest_free(self) except? -2
-    @cython.locals(start=int64_t, chunk=Chunk)
+    @cython.locals(start=int64_t, chunk=ObservedChunk)
     cdef int64_t _free_chunk_around(self, int64_t low, int64_t high) except? -2
     @cython.locals(region=int64_t, starts=SortedAddresses)
     cdef int64_t _free_start_before(self, int64_t address) except? -2
-    @cython.locals(start=int64_t, chunk=Chunk, bin=int)
+    @cython.locals(start=int64_t, chunk=ObservedChunk, bin=int)
     cdef object _occupy_within(self, int64_t low, int64_t high, int64_t requested, uint32_t label, uint16_t stream, rest)
-    cdef object _occupy(self, Chunk chunk, int64_t low, int64_t high, int bin, int64_t requested, uint32_t label, uint16_t stream, rest)
-    @cython.locals(after=Chunk)
-    cdef object _vacate(self, int64_t address, Chunk chunk)
-    @cython.locals(rest=Chunk, size=int64_t)
-    cdef object _split(self, int64_t start, Chunk parent, int64_t at, int flags)
-    @cython.locals(before=Chunk)
-    cdef object _merge_with_previous(self, int64_t address, Chunk chunk)
-    cdef object _merge(self, Chunk kept, int64_t survivor, Chunk gone, int64_t absorbed)
-    @cython.locals(after=Chunk)
-    cdef object _link(self, Chunk old, Chunk new, int64_t before, int64_t address)
-    cdef object _put(self, int64_t start, Chunk chunk)
+    cdef object _occupy(self, ObservedChunk chunk, int64_t low, int64_t high, int bin, int64_t requested, uint32_t label, uint16_t stream, rest)
+    @cython.locals(after=ObservedChunk)
+    cdef object _vacate(self, int64_t address, ObservedChunk chunk)
+    @cython.locals(rest=ObservedChunk, size=int64_t)
+    cdef object _split(self, int64_t start, ObservedChunk parent, int64_t at, int flags)
+    @cython.locals(before=ObservedChunk)
+    cdef object _merge_with_previous(self, int64_t address, ObservedChunk chunk)
+    cdef object _merge(self, ObservedChunk kept, int64_t survivor, ObservedChunk gone, int64_t absorbed)
+    @cython.locals(after=ObservedChunk)
+    cdef object _link(self, ObservedChunk old, ObservedChunk new, int64_t before, int64_t address)
+    cdef object _put(self, int64_t start, ObservedChunk chunk)
     cdef object _take(self, int64_t start)
 
 

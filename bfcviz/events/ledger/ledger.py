@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bfcviz.events.ledger import c_reports  # type: ignore[attr-defined]  # C: c_reports.pxd
 
 
-class Chunk:
+class ObservedChunk:
     """A chunk, free or in use; it changes from one to the other with the same object.
 
     Attributes:
@@ -60,9 +60,9 @@ class Chunk:
     rest: tuple[int, ...] | None
 
 
-def _new_chunk(size: int, handle: int, slot: int, before: int) -> Chunk:
+def _new_chunk(size: int, handle: int, slot: int, before: int) -> ObservedChunk:
     """A free chunk. Compiled, a call of the class would pack the numbers into a tuple."""
-    chunk = Chunk.__new__(Chunk)
+    chunk = ObservedChunk.__new__(ObservedChunk)
     chunk.size = size
     chunk.handle = handle
     chunk.slot = slot
@@ -108,8 +108,8 @@ class Ledger:
         self.busy = 0
         self.waiting: deque[tuple[int, Callable[[], object]]] = deque()
         self.inconsistencies = Inconsistencies()
-        self.in_use: dict[int, Chunk] = {}
-        self.free_chunks: dict[int, Chunk] = {}
+        self.in_use: dict[int, ObservedChunk] = {}
+        self.free_chunks: dict[int, ObservedChunk] = {}
         self.regions: dict[int, ObservedRegion] = {}
         self.num_allocs = self.largest_alloc_size = 0
         self.bytes_in_use = self.requested_bytes_in_use = self.peak_bytes_in_use = 0
@@ -121,7 +121,7 @@ class Ledger:
         self._region_starts = SortedAddresses()  # the keys of `regions`
         self._handles = SpareNumbers()
         self._slots = SpareNumbers()
-        self._ends: list[Chunk | None] = []  # by slot: the last chunk of the region
+        self._ends: list[ObservedChunk | None] = []  # by slot: the last chunk of the region
 
     @property
     def free_bytes(self) -> int:
@@ -383,7 +383,7 @@ class Ledger:
         self._occupy(self.free_chunks[low], low, high, bin, requested, label, stream, rest)
 
     def _occupy(
-        self, chunk: Chunk, low: int, high: int, bin: int, requested: int, label: int, stream: int,
+        self, chunk: ObservedChunk, low: int, high: int, bin: int, requested: int, label: int, stream: int,
         rest: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
         """Allocate [low, high) from the free chunk at `low`; `bin`: of the chunk that was found."""
@@ -409,7 +409,7 @@ class Ledger:
         )  # fmt: skip
         self.in_use[low] = chunk
 
-    def _vacate(self, address: int, chunk: Chunk) -> None:
+    def _vacate(self, address: int, chunk: ObservedChunk) -> None:
         """Free the chunk in use at `address` and merge it with its free neighbours."""
         del self.in_use[address]
         self.bytes_in_use -= chunk.size
@@ -424,7 +424,7 @@ class Ledger:
             self._merge(chunk, address, after, address + chunk.size)
         self._merge_with_previous(address, chunk)
 
-    def _split(self, start: int, parent: Chunk, at: int, flags: int) -> None:
+    def _split(self, start: int, parent: ObservedChunk, at: int, flags: int) -> None:
         """Cut the chunk at `start` in two; the remainder, from `at` on, is free."""
         size = start + parent.size - at
         parent.size = at - start
@@ -436,12 +436,12 @@ class Ledger:
             native.bin_of(size), flags,
         )  # fmt: skip
 
-    def _merge_with_previous(self, address: int, chunk: Chunk) -> None:
+    def _merge_with_previous(self, address: int, chunk: ObservedChunk) -> None:
         before = self.free_chunks.get(chunk.before)
         if before is not None:
             self._merge(before, chunk.before, chunk, address)
 
-    def _merge(self, kept: Chunk, survivor: int, gone: Chunk, absorbed: int) -> None:
+    def _merge(self, kept: ObservedChunk, survivor: int, gone: ObservedChunk, absorbed: int) -> None:
         """Let the free chunk at `survivor` absorb the free one behind it."""
         self._take(absorbed)
         kept.size += gone.size
@@ -452,7 +452,7 @@ class Ledger:
             native.bin_of(kept.size), 0,
         )  # fmt: skip
 
-    def _link(self, old: Chunk, new: Chunk, before: int, address: int) -> None:
+    def _link(self, old: ObservedChunk, new: ObservedChunk, before: int, address: int) -> None:
         """`new`, at `before`, takes the place of `old`: in front of the chunk at `address`, or as its region's last."""
         if self._ends[new.slot] is old:
             self._ends[new.slot] = new
@@ -462,7 +462,7 @@ class Ledger:
             after = self.in_use[address]
         after.before = before
 
-    def _put(self, start: int, chunk: Chunk) -> None:
+    def _put(self, start: int, chunk: ObservedChunk) -> None:
         self.free_chunks[start] = chunk
         if self._free_starts is not None:
             self._free_starts.add(start)

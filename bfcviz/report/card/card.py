@@ -11,7 +11,7 @@ from bfcviz.model.explain.text.headline import failure_headline, peak_headline
 from bfcviz.model.explain.text.short_names import path_end
 from bfcviz.report.card.card_map import card_map
 from bfcviz.report.card.style import STYLE
-from bfcviz.report.holder_colours import ColouredHolders, HolderRow, coloured_holders
+from bfcviz.report.holder_colours import ColouredHolder, ColouredHolders, coloured_holders
 from bfcviz.report.html.size_bars import SizeBar, size_bars
 from bfcviz.units import format_bytes
 
@@ -110,7 +110,7 @@ def _holders_table(holders: ColouredHolders) -> str:
     return f'<table class="holders">{head}<tbody>{rows}</tbody></table>'
 
 
-def _holder(row: HolderRow) -> str:
+def _holder(row: ColouredHolder) -> str:
     name = harmless(path_end(row.name, _LONGEST_NAME), _LONGEST_NAME + 1)
     full = harmless(row.name, _LONGEST)
     return (
