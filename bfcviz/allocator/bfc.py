@@ -327,7 +327,7 @@ class BFCAllocator:
 
     def check_invariants(self) -> None:
         """Compare all tables with each other; raises BrokenInvariant where they disagree (a bug)."""
-        invariants.check(self)
+        invariants.check(self.heap, held=self.options.timestamps)
 
     # -- close --------------------------------------------------------------------------------------------------
 

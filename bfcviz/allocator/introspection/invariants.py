@@ -1,31 +1,33 @@
 """check: compare all tables of a heap with each other."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bfcviz.allocator.heap import Heap
 from bfcviz.allocator.interface.stats import Stats
 from bfcviz.allocator.introspection import memory_map
 from bfcviz.allocator.introspection.memory_map import NONE
 from bfcviz.errors import BrokenInvariant
 
-if TYPE_CHECKING:
-    from bfcviz.allocator.bfc import BFCAllocator
 
-
-def check(allocator: "BFCAllocator") -> None:
+def check(heap: Heap, *, held: bool) -> None:
     """Compare chunks, regions, bins, address table and totals.
+
+    Args:
+        heap: the heap.
+        held: freed chunks may wait for their time stamp, so that neighbours may both be free.
 
     Raises:
         BrokenInvariant: names the first inconsistency.
     """
-    tables = memory_map.heap_tables(allocator.heap)
+    tables = memory_map.heap_tables(heap)
     chunks, regions = tables.chunks, tables.regions
     _regions_apart(regions)
     for region in regions:
         _tiled(region, chunks[chunks["region"] == region["slot"]])
     _require(np.isin(chunks["region"], regions["slot"]).all(), "a chunk names a region that does not exist")
-    _neighbours(chunks, held=allocator.options.timestamps)
+    _neighbours(chunks, held=held)
     _binned(tables.binned, chunks)
     _totals(tables.totals, chunks, regions)
     for chunk, found in zip(chunks, tables.found, strict=True):
