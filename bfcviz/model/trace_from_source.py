@@ -22,7 +22,7 @@ from bfcviz.events.storage.recording import Recording
 from bfcviz.events.storage.recording_files import ORIGIN_FILE
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import encode, keyframes
-from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
@@ -72,14 +72,14 @@ def beginning(moment: LiveHeapState, log: EventLog) -> Beginning:
     events["pool"] = 0
     table.undo(events)
     table.recall_peaks(table.bytes_in_use, table.pool_bytes, _largest(table))
-    first = snapshot_of(table)
+    first = table.snapshot()
     table.apply(events)
     seen = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
     ever = (moment.peak_bytes_in_use, moment.peak_pool_bytes, moment.largest_alloc_size)
     table.restore(first)
     own = (table.peak_bytes_in_use, table.peak_pool_bytes, table.largest_alloc_size)
     table.recall_peaks(*(e if e > s else o for e, s, o in zip(ever, seen, own, strict=True)))
-    return Beginning(first.step, encode([snapshot_of(table)]), events)
+    return Beginning(first.step, encode([table.snapshot()]), events)
 
 
 def _events_before(log: EventLog, step: int) -> Events:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from bfcviz.errors import TraceError
 from bfcviz.events.row_copy import taken
 from bfcviz.events.trace import Trace
-from bfcviz.model.seeking.snapshots import Snapshot, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
@@ -71,7 +71,7 @@ def keyframes(trace: Trace, steps: Iterable[int]) -> Iterator[bytes]:
         for block in trace.blocks(tables[0].step, step):
             for table in tables:
                 table.apply(block)
-        yield encode([snapshot_of(table) for table in tables])
+        yield encode([table.snapshot() for table in tables])
 
 
 def encode(snapshots: list[Snapshot]) -> bytes:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from bfcviz.events.event_source import BLOCK
 from bfcviz.model.state import array_access
 from bfcviz.model.state.row_storage import CHUNK_ROW, REGION_ROW
-
-if TYPE_CHECKING:  # `pool_state` imports this module
-    from bfcviz.model.state.pool_state import PoolState
 
 BUDGET: Final = 256 << 20
 """Bytes that the snapshots of one model may take. Beyond it the model drops every second one."""
@@ -59,22 +56,6 @@ class Snapshot:
 
 EMPTY = Snapshot(0, np.zeros(0, CHUNK_ROW), np.zeros(0, REGION_ROW), np.zeros(0, np.uint64))
 """Step 0 of every trace: no region, no chunk."""
-
-
-def snapshot_of(table: "PoolState") -> Snapshot:
-    """The state of `table`, whose peaks must be up to date (`peaks_step` is `step`)."""
-    region_rows, slots = table.region_rows()
-    return Snapshot(
-        table.step,
-        table.chunk_rows(),
-        region_rows,
-        slots,
-        table.num_allocs,
-        table.ooms,
-        table.peak_bytes_in_use,
-        table.peak_pool_bytes,
-        table.largest_alloc_size,
-    )
 
 
 class Snapshots:

@@ -13,7 +13,7 @@ from bfcviz.events.row_copy import taken
 from bfcviz.events.schema import Events, Kind
 from bfcviz.events.trace import Trace
 from bfcviz.model.seeking.keyframes import decode
-from bfcviz.model.seeking.snapshots import Snapshot, Snapshots, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshot, Snapshots
 from bfcviz.model.state import array_access
 from bfcviz.model.state.pool_state import PoolState
 from bfcviz.model.state.views import ModelStats, bins_of, chunks_of, regions_of, stats_of
@@ -178,7 +178,7 @@ class Model:
     def _keep(self) -> None:
         table = self._table
         if table.peaks_step == table.step and self._snapshots.wants(table.step):
-            self._snapshots.add(snapshot_of(table))
+            self._snapshots.add(table.snapshot())
 
     def _undo_to(self, step: int) -> None:
         while self.step > step:

@@ -136,8 +136,23 @@ class PoolState:
         """Every region by ascending address: rows of REGION_ROW, and their slots."""
         return self._regions.exported()
 
+    def snapshot(self) -> Snapshot:
+        """The state, for `restore`; the peaks must be up to date (`peaks_step` is `step`)."""
+        region_rows, slots = self.region_rows()
+        return Snapshot(
+            self.step,
+            self.chunk_rows(),
+            region_rows,
+            slots,
+            self.num_allocs,
+            self.ooms,
+            self.peak_bytes_in_use,
+            self.peak_pool_bytes,
+            self.largest_alloc_size,
+        )
+
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a state that `snapshot_of` or `keyframes.decode` returned."""
+        """Restore a state that `snapshot` or `keyframes.decode` returned."""
         self.clear()
         self._chunks.load(snapshot.chunk_rows)
         self._regions.load(snapshot.region_rows, snapshot.slots)

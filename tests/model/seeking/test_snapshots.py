@@ -6,7 +6,7 @@ from heap_strategies import run
 from model.state.busy_heap import busy_heap
 
 from bfcviz.model import Model
-from bfcviz.model.seeking.snapshots import Snapshots, snapshot_of
+from bfcviz.model.seeking.snapshots import Snapshots
 from bfcviz.model.state import pool_state
 
 
@@ -20,7 +20,7 @@ def test_snapshots_stay_within_their_budget(budget):
     for at in range(0, len(events) - 1, 2):
         table.apply(events[at : at + 2])
         if kept.wants(table.step):
-            kept.add(snapshot_of(table))
+            kept.add(table.snapshot())
         assert kept.nbytes <= budget
         assert kept.before(table.step).step <= table.step
     steps = [kept.before(step).step for step in range(table.step + 1)]
