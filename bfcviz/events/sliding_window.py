@@ -25,8 +25,7 @@ from bfcviz.events.log_reader import Reader
 from bfcviz.events.origin import Origin, Status
 from bfcviz.events.row_copy import joined, move
 from bfcviz.events.schema import EVENT, Events
-from bfcviz.events.storage.parquet_writer import Keyframes
-from bfcviz.events.trace import Trace
+from bfcviz.events.trace import Keyframes, Trace
 from bfcviz.events.validation import forget_unknown_labels, has_unknown_label
 
 KEEP: Final = 1 << 20

@@ -2,7 +2,8 @@
 
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,13 @@ from bfcviz.events.storage.arrow import SCHEMA, LabelNames, table_of
 from bfcviz.events.storage.files import reading
 from bfcviz.events.storage.folder_reader import FolderSource
 from bfcviz.events.storage.parquet_reader import ParquetSource
-from bfcviz.events.storage.parquet_writer import Keyframes, pack
+from bfcviz.events.storage.parquet_writer import pack
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
+"""Given a trace and ascending steps, returns the state before each, one at a time."""
 
 __all__ = ["BLOCK", "Keyframes", "Origin", "Pool", "Status", "Trace"]
 
@@ -180,7 +184,8 @@ class Trace:
             )
         if path.suffix != ".parquet":
             raise FileError(path, "", "a trace is saved as a .parquet file; use that extension")
-        pack(self, path, overwrite=overwrite, keyframes=keyframes)
+        make = None if keyframes is None else partial(keyframes, self)
+        pack(self.source, path, overwrite=overwrite, keyframes=make)
         return path
 
     def to_arrow(self) -> pa.Table:

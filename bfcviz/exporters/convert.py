@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,7 @@ def convert(
 
 def _write_parquet(trace: Trace, start: int, stop: int, path: Path) -> Sequence[str]:
     part = part_of(trace, start, stop)
-    write_parquet(part, path, keyframes)
+    write_parquet(part.source, path, partial(keyframes, part))
     return part.origin.reasons[len(trace.origin.reasons) :]
 
 

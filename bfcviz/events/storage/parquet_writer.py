@@ -18,21 +18,17 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bfcviz.errors import TraceError
-from bfcviz.events.event_source import BLOCK
+from bfcviz.events.event_source import BLOCK, Source
 from bfcviz.events.labels import Labels
 from bfcviz.events.schema import EVENT
 from bfcviz.events.storage.arrow import SCHEMA, LabelNames, table_of
 from bfcviz.events.storage.files import replacing
 from bfcviz.events.storage.strict_json import MAX_JSON_VALUES, num_values
-
-if TYPE_CHECKING:
-    from bfcviz.events.trace import Trace
 
 ORIGIN_KEY = "bfcviz.origin"
 LABELS_KEY = "bfcviz.labels"
@@ -61,43 +57,43 @@ NARROW = ["thread", "stream", "region", "by", "kind", "bin", "flags", "pool", "k
 KEYFRAME = pa.field("keyframe", pa.binary())
 PARQUET_SCHEMA = SCHEMA.append(KEYFRAME)
 
-Keyframes = Callable[["Trace", list[int]], Iterable[bytes]]
-"""Given a trace and ascending steps, returns the state before each, one at a time."""
+MakeKeyframes = Callable[[list[int]], Iterable[bytes]]
+"""Given ascending steps, returns the state before each, one at a time."""
 
 
-def pack(trace: "Trace", path: Path, *, overwrite: bool, keyframes: Keyframes | None) -> None:
-    """Write the trace to `path`.
+def pack(source: Source, path: Path, *, overwrite: bool, keyframes: MakeKeyframes | None) -> None:
+    """Write the trace that `source` reads to `path`.
 
     Raises:
         FileError: `path` exists and `overwrite` is false, or it cannot be written; an existing file is not changed.
         TraceError: there are too many labels for one file.
     """
     with replacing(path, overwrite=overwrite) as made:
-        write_parquet(trace, made, keyframes)
+        write_parquet(source, made, keyframes)
 
 
-def write_parquet(trace: "Trace", path: Path, keyframes: Keyframes | None) -> None:
-    """Write the trace to `path`, which `pack` or another caller makes and removes.
+def write_parquet(source: Source, path: Path, keyframes: MakeKeyframes | None) -> None:
+    """Write the trace that `source` reads to `path`, which `pack` or another caller makes and removes.
 
     Raises:
         OSError: it cannot be written.
         TraceError: there are too many labels for one file.
     """
     with _writer(path) as writer:
-        names = LabelNames(trace.labels)
-        length = len(trace)  # a recording in progress may grow meanwhile
+        names = LabelNames(source.labels)
+        length = source.length  # a recording in progress may grow meanwhile
         stored: list[int] = []
         for (start, stop), keyframe in zip(
-            _groups(length), _keyframes(trace, length, keyframes), strict=True
+            _groups(length), _keyframes(source, length, keyframes), strict=True
         ):
-            table = table_of(trace.read(start, stop), names, own=True)
+            table = table_of(source.read(start, stop), names, own=True)
             frames = pa.array([keyframe, *[None] * (stop - start - 1)], KEYFRAME.type)
             writer.write_table(table.append_column(KEYFRAME, frames), row_group_size=BLOCK)
             if keyframe is not None:
                 stored.append(start)
-        more = {"events": length, "labels": len(trace.labels), "keyframes": stored}
+        more = {"events": length, "labels": len(source.labels), "keyframes": stored}
         writer.add_key_value_metadata(
-            {ORIGIN_KEY: trace.origin.to_json(**more), LABELS_KEY: pack_labels(trace.labels)}
+            {ORIGIN_KEY: source.origin.to_json(**more), LABELS_KEY: pack_labels(source.labels)}
         )
 
 
@@ -120,16 +116,16 @@ def _groups(length: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
-def _keyframes(trace: "Trace", length: int, make: Keyframes | None) -> Iterator[bytes | None]:
-    """For each row group its keyframe or None; where no one makes them, those that `trace` has."""
+def _keyframes(source: Source, length: int, make: MakeKeyframes | None) -> Iterator[bytes | None]:
+    """For each row group its keyframe or None; where no one makes them, those that `source` has."""
     steps = list(range(BLOCK, length, BLOCK))
-    made = iter(make(trace, steps)) if make is not None else None
+    made = iter(make(steps)) if make is not None else None
     since = 0  # bytes of events after the last stored keyframe
     for start, stop in _groups(length):
         keyframe = None
         if start and made is not None:
             keyframe = next(made, None)
-        elif start and (known := trace.keyframe_before(start)) is not None and known[0] == start:
+        elif start and (known := source.keyframe_before(start)) is not None and known[0] == start:
             keyframe = known[1]
         if keyframe is not None and len(keyframe) * KEYFRAME_SHARE > since:
             keyframe = None

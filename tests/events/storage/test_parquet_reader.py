@@ -223,10 +223,9 @@ def test_row_groups_of_other_sizes_do(good, tmp_path):
 
 def test_packing_says_where_it_could_not_write(tmp_path):
     (tmp_path / "x.parquet").mkdir()
+    source = fabricate_trace(3, source=Origin().source).source
     with pytest.raises(FileError, match="cannot be written"):
-        pack(
-            fabricate_trace(3, source=Origin().source), tmp_path / "x.parquet", overwrite=True, keyframes=None
-        )
+        pack(source, tmp_path / "x.parquet", overwrite=True, keyframes=None)
 
 
 def test_a_row_group_larger_than_memory_should_hold_is_refused(tmp_path):
