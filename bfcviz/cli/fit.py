@@ -11,8 +11,7 @@ from bfcviz.errors import InvalidRequest
 from bfcviz.terminal import json_text, say
 from bfcviz.whatif.policy_table import POLICIES, policy_of
 from bfcviz.whatif.replay import bytes_of
-from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, smallest_limit
-from bfcviz.whatif.search.text import limit_lines
+from bfcviz.whatif.search.smallest_limit import GRANULE, SmallestLimit, limit_lines, smallest_limit
 from bfcviz.whatif.usual_policies import rules_to_fit
 
 

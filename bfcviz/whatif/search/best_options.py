@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import other_than_default, policy_of, policy_text
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.control import SearchControl, SearchStopped
 from bfcviz.whatif.search.option_values import option_values
 from bfcviz.whatif.search.result_cache import ResultCache, cache_of
 from bfcviz.whatif.search.smallest_limit import GRANULE, LimitSearch
-from bfcviz.whatif.search.trial import Trial, TrialRunner
+from bfcviz.whatif.search.trial import Trial, TrialRunner, effort_text
 
 MOST_COMBINATIONS: Final = 64
 """So many combinations are all tried; of more, one option after the other is varied."""
@@ -33,6 +34,10 @@ GOALS: Final[Mapping[str, Callable[[Trial], float]]] = {
 
 SMALLEST_LIMIT: Final = "smallest_limit"
 """The goal for which each combination is searched for its smallest limit, up to the one given."""
+
+
+_MOST_ROWS: Final = 20
+"""Rows of a text."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,6 @@ class BestOptions:
     complete: bool = True
 
     def __str__(self) -> str:
-        from bfcviz.whatif.search.text import option_lines  # noqa: PLC0415  it needs this class
-
         return "\n".join(option_lines(self))
 
     @property
@@ -237,3 +240,35 @@ def _least(trial: Trial, goal: str) -> float:
 
 def _text(value: Any) -> str:
     return format_bytes(value) if type(value) is int and value >= 1024 else str(value).lower()
+
+
+def option_lines(found: BestOptions) -> list[str]:
+    """The table of all options tried, the best first."""
+    limit = "without a limit" if found.limit is None else f"under {format_bytes(found.limit)}"
+    best = (
+        "none of the options tried fits"
+        if found.best is None or found.best.trial is None
+        else policy_text(found.policy, other_than_default(found.policy, found.best.trial.options))
+    )
+    how = "all combinations" if found.method == "grid" else "one option after the other"
+    lines = [f"best for {found.goal.replace('_', ' ')} {limit}: {best}", ""]
+    lines += [f"{'reserved':>10} {'in use':>10} {'limit':>10} {'calls':>7}  options"]
+    lines += [_option_row(row, found) for row in found.table[:_MOST_ROWS]]
+    if len(found.table) > _MOST_ROWS:
+        lines.append(f"and {len(found.table) - _MOST_ROWS:,} more")
+    lines += ["", f"{len(found.table):,} tried, {how} ({effort_text(found.replays, found.seconds)})"]
+    return lines if found.complete else [*lines, "the search was stopped: not all options were tried"]
+
+
+def _option_row(row: TriedOptions, found: BestOptions) -> str:
+    trial = row.trial
+    given = other_than_default(found.policy, row.options if trial is None else trial.options)
+    options = policy_text(found.policy, given).partition(":")[2] or "defaults"
+    if trial is None:
+        return f"{'':>10} {'':>10} {'':>10} {'':>7}  {options}: {printable(row.error)}"
+    limit = "" if trial.limit is None else format_bytes(trial.limit)
+    numbers = f"{format_bytes(trial.peak_reserved):>10} {format_bytes(trial.peak_in_use):>10} {limit:>10}"
+    failed = "" if trial.fits else f": request {trial.failed_at:,} fails"
+    smallest = " (smallest)" if found.goal == SMALLEST_LIMIT and trial.fits else ""
+    tie = " (ties with the best)" if row is not found.best and found.is_as_good(row) else ""
+    return f"{numbers} {trial.driver_calls:>7,}  {options}{smallest}{tie}{failed}"

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import Policy
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import policy_of, policy_text
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.search.bisection import bisect, expected_steps
 from bfcviz.whatif.search.control import SearchControl, SearchStopped
 from bfcviz.whatif.search.result_cache import ResultCache, cache_of
 from bfcviz.whatif.search.scaled_requests import ScaledRequests, scaled_requests
-from bfcviz.whatif.search.trial import Trial, TrialRunner
+from bfcviz.whatif.search.trial import Trial, TrialRunner, effort_text, failure_text
 
 HUNDREDTHS: Final = 100
 """Without the size of the batch, factors are multiples of 1/100."""
@@ -64,8 +65,6 @@ class LargestBatch:
     complete: bool = True
 
     def __str__(self) -> str:
-        from bfcviz.whatif.search.text import batch_lines  # noqa: PLC0415  it needs this class
-
         return "\n".join(batch_lines(self))
 
 
@@ -193,3 +192,24 @@ class _BatchSearch:
             f"{self.policy.name} under {format_bytes(self.limit)} cannot serve even the blocks that do not grow "
             f"({self.requests.assumption}); give a larger limit"
         )
+
+
+def batch_lines(found: LargestBatch) -> list[str]:
+    """The largest batch, the failure of the next larger one, and the assumption."""
+    name = policy_text(found.policy, found.options)
+    within = f"within {format_bytes(found.limit)}"
+    lines = []
+    if found.factor is None:
+        lines.append(f"{name}: no batch that fits {within} was found before the search was stopped")
+    elif found.largest is not None:
+        lines.append(f"{name} serves a batch of {found.largest:,} {within} (recorded: {found.batch:,})")
+    else:
+        lines.append(f"{name} serves {found.factor:.2f} times the recorded batch {within}")
+    if found.next_factor is not None:
+        failure = failure_text(
+            found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
+        )
+        lines.append(f"with {found.next_factor:.4g} times the recorded batch {failure}")
+    lines.append(f"assumption: the same requests in the same order; {printable(found.assumption)}")
+    lines.append(effort_text(found.replays, found.seconds))
+    return lines if found.complete else [*lines, "the search was stopped: a larger batch may fit"]

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bfcviz.errors import InvalidRequest
+from bfcviz.terminal import printable
 from bfcviz.units import format_bytes
 from bfcviz.whatif.policy import NO_LIMIT, Policy
-from bfcviz.whatif.policy_table import policy_of
+from bfcviz.whatif.policy_table import policy_of, policy_text
 from bfcviz.whatif.replay import bytes_of, searchable, stream_of
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.bisection import bisect, expected_steps
 from bfcviz.whatif.search.control import SearchControl, SearchStopped
 from bfcviz.whatif.search.result_cache import ResultCache, cache_of
-from bfcviz.whatif.search.trial import Trial, TrialRunner
+from bfcviz.whatif.search.trial import Trial, TrialRunner, effort_text, failure_text
 from bfcviz.whatif.usual_policies import rules_to_fit
 
 GRANULE: Final = 256
@@ -70,8 +71,6 @@ class SmallestLimit:
     granule: int = 1
 
     def __str__(self) -> str:
-        from bfcviz.whatif.search.text import limit_lines  # noqa: PLC0415  it needs this class
-
         return "\n".join(limit_lines(self))
 
     @property
@@ -225,3 +224,41 @@ class LimitSearch:
             f"{trial.failed_at:,} of {format_bytes(int(row['size']))} fails, with {format_bytes(trial.peak_in_use)} in "
             "use at most before; give a larger limit, or other options"
         )
+
+
+def limit_lines(found: SmallestLimit) -> list[str]:
+    """The smallest limit, the failure under the next smaller one, and what was tried."""
+    name = policy_text(found.policy, found.options)
+    lines = []
+    if found.limit_bytes is None:
+        lines.append(f"{name}: no limit that fits was found before the search was stopped")
+    else:
+        lines.append(
+            f"{name} serves all requests in {format_bytes(found.limit_bytes)} ({found.limit_bytes:,} bytes)"
+        )
+    if found.next_smaller is not None:
+        failure = failure_text(
+            found.fails_at_request, found.fails_at_event, found.failed_size, found.failed_label
+        )
+        lines.append(f"under {found.next_smaller:,} bytes {failure}")
+    least = (
+        f"no rules can need less than {found.lower_bound:,} bytes, the most requested bytes in use at once"
+    )
+    lines.append(f"{least}{_added(found)}")
+    lines += [f"note: {printable(note)}" for note in found.notes]
+    failed = sum(not trial.fits for trial in found.tried)
+    lines.append(
+        f"{len(found.tried)} limits tried, {failed} of them fail; limits between those are not known to fail "
+        f"({effort_text(found.replays, found.seconds)})"
+    )
+    return lines if found.complete else [*lines, "the search was stopped: a smaller limit may fit"]
+
+
+def _added(found: SmallestLimit) -> str:
+    if found.added is None:
+        return ""
+    share = found.added / found.lower_bound if found.lower_bound else 0
+    return (
+        f"; these rules add {format_bytes(found.added)} ({100 * share:.1f} %) for rounding, fragmentation "
+        f"and limits in multiples of {format_bytes(found.granule)}"
+    )

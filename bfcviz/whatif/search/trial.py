@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from bfcviz.terminal import printable
+from bfcviz.units import format_bytes
 from bfcviz.whatif.outcome import Outcome
 from bfcviz.whatif.policy import Policy
 from bfcviz.whatif.requests import RequestStream
 from bfcviz.whatif.search.control import SearchControl
 from bfcviz.whatif.search.result_cache import CacheKey, ResultCache, table_options
+
+_LONGEST: Final = 72
+"""Characters of a label."""
 
 
 @dataclass(frozen=True)
@@ -121,3 +126,16 @@ _NUMBERS: Final = {
     if each.type in (bool, int, float)
 }
 """The types of the fields that are numbers."""
+
+
+def failure_text(request: int | None, event: int | None, size: int, label: str) -> str:
+    """Which request failed: its number, its event in the trace, its bytes and its label."""
+    name = printable(label) or "an allocation without label"
+    name = name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+    at = "" if event is None else f" (event {event:,})"
+    return f"request {request or 0:,}{at} fails: {format_bytes(size)} for {name}"
+
+
+def effort_text(replays: int, seconds: float) -> str:
+    """How much work a search was."""
+    return f"{replays:,} replays in {seconds:.2f} s"
