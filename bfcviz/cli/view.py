@@ -1,7 +1,6 @@
 """`bfcviz view`: show the dashboard of a file as a page, without a notebook."""
 
 import argparse
-import ipaddress
 import os
 import secrets
 import sys
@@ -82,7 +81,7 @@ def serve_page(arguments: argparse.Namespace, module: str = "bfcviz.cli.view") -
 
     standby = Standby(module, arguments.file)
     try:
-        from bfcviz.cli.page.server import Address, serve  # noqa: PLC0415  an extra
+        from bfcviz.cli.page.server import Address, is_loopback, serve  # noqa: PLC0415  an extra
 
         standby.check()
         token = "" if arguments.no_token else secrets.token_hex(16)
@@ -157,14 +156,6 @@ def _open(file: str) -> "Trace":
         if (now.st_mtime_ns, now.st_size, now.st_ino) == (before.st_mtime_ns, before.st_size, before.st_ino):
             return trace
     return open_trace(file)
-
-
-def is_loopback(ip: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(ip).is_loopback
-    except ValueError:
-        return ip == "localhost"
 
 
 def parse_port(text: str) -> int:

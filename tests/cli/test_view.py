@@ -19,6 +19,7 @@ from processes import children_of
 
 import bfcviz
 from bfcviz.cli import main, view
+from bfcviz.cli.page import server
 
 LIMIT_S = 60
 SAMPLE = str(bfcviz.sample("lstm"))
@@ -80,7 +81,7 @@ def test_a_port_is_a_number(port, capsys):
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("build.example", False)],  # noqa: S104
 )
 def test_loopback_addresses_are_recognised(ip, loopback):
-    assert view.is_loopback(ip) is loopback
+    assert server.is_loopback(ip) is loopback
 
 
 def viewing(*options, folder, log, browser=None):

@@ -4,6 +4,7 @@ The page can send messages to its widgets; it cannot run code. It loads nothing 
 """
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
@@ -24,7 +25,6 @@ from traitlets.config import Config
 
 from bfcviz.cli.page import provisioner
 from bfcviz.cli.page.standby import Standby
-from bfcviz.cli.view import is_loopback
 from bfcviz.errors import BfcvizError
 from bfcviz.terminal import say
 
@@ -200,6 +200,14 @@ class Address:
     ip: str
     port: int | None
     token: str
+
+
+def is_loopback(ip: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        return ip == "localhost"
 
 
 def serve(code: str, address: Address, standby: Standby, *, theme: str, browser: bool) -> None:
